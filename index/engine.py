@@ -1,0 +1,70 @@
+"""The protocol that every engine follows: clauses in, rows of matching clauses out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import Clause, ClauseRow, LoweredEvent
+from index.concept_graph import ConceptGraph
+
+__all__ = ["Engine", "EngineFactory", "RowTable", "row_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """The rows of a batch: event `i` matched `rows[offsets[i] : offsets[i + 1]]`, ascending.
+
+    `offsets` is `int64[events + 1]`, `rows` is `int32[matches]`.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int32]
+
+
+class Engine(Protocol):
+    """An index over clauses. Exact: what `match` returns are all rows whose clause matches, and no other.
+
+    One thread may change an engine, and no other may read it meanwhile; readers alone may run together.
+    """
+
+    def add(self, clause: Clause) -> ClauseRow:
+        """Store `clause` and return its row, the lowest free one. Visible to the next `match`."""
+
+    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
+        """`add` each in turn, as one bulk step where the engine has a faster way."""
+
+    def remove(self, row: ClauseRow) -> None:
+        """Forget the clause at `row`; the row is free for another. Raises `UnknownRow` if nothing is stored there."""
+
+    def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
+        """The rows whose clauses match `event`: `int32[matches]`, ascending."""
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order."""
+
+    def __len__(self) -> int:
+        """How many clauses are stored."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for tests."""
+
+
+class EngineFactory(Protocol):
+    """What the registry of engines holds: builds an empty engine over a concept graph."""
+
+    def __call__(self, graph: ConceptGraph) -> Engine: ...
+
+
+def row_table(found: Sequence[npt.NDArray[np.int32]]) -> RowTable:
+    """The table of the rows of several events, one array each. Copies them.
+
+    >>> table = row_table([np.array([1, 4], dtype=np.int32), np.array([], dtype=np.int32)])
+    >>> table.offsets.tolist(), table.rows.tolist()
+    ([0, 2, 2], [1, 4])
+    """
+    offsets = np.zeros(len(found) + 1, dtype=np.int64)
+    np.cumsum([rows.size for rows in found], out=offsets[1:])
+    return RowTable(offsets, np.concatenate(found) if found else np.array([], dtype=np.int32))

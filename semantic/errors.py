@@ -1,0 +1,102 @@
+"""What can go wrong with meaning.
+
+    SemanticError
+    ├── OntologyError           a document that cannot be read (where, why, what to do)
+    │   └── UnsupportedFormat   a syntax that nobody here reads
+    ├── InvalidEvent            an event that cannot be understood; `problems` has all of them
+    ├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
+    ├── InvalidDeclaration      an attribute, synonym or unit declared wrongly
+    ├── DuplicateSubscription   this id is taken
+    └── UnknownSubscription     no subscription has this id
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from semantic.model import Position
+
+__all__ = [
+    "DuplicateSubscription",
+    "InvalidDeclaration",
+    "InvalidEvent",
+    "InvalidSubscription",
+    "OntologyError",
+    "Problem",
+    "SemanticError",
+    "UnknownSubscription",
+    "UnsupportedFormat",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a stable `code` (`syntax`, `unknown-concept`, `ambiguous-term`, …), what it is and what to
+    do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
+
+    Each suggestion is a dict with at least `label` and, for concepts, `iri`.
+    """
+
+    code: str
+    detail: str
+    at: Position | None = None
+    suggestions: tuple[dict[str, Any], ...] = field(default=())
+
+    def __str__(self) -> str:
+        text = f"{self.at}: {self.detail}" if self.at else self.detail
+        names = ", ".join(str(each.get("label") or each.get("iri")) for each in self.suggestions)
+        return f"{text} (near: {names})" if names else text
+
+
+class SemanticError(Exception):
+    """Something is wrong with an ontology, an event or a subscription."""
+
+
+class OntologyError(SemanticError):
+    """The document cannot be read. `line` and `column` (from 1) say where, if the parser knows."""
+
+    def __init__(self, detail: str, *, line: int | None = None, column: int | None = None) -> None:
+        place = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
+        super().__init__(place + detail)
+        self.detail = detail
+        self.line = line
+        self.column = column
+
+
+class UnsupportedFormat(OntologyError):
+    """Nobody here reads this syntax."""
+
+
+class _Problems(SemanticError):
+    """An error that collects all problems before it is raised."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class InvalidEvent(_Problems):
+    """The event cannot be understood."""
+
+
+class InvalidSubscription(_Problems):
+    """The subscription cannot be understood."""
+
+
+class InvalidDeclaration(SemanticError):
+    """An attribute, a synonym or a unit is declared wrongly."""
+
+
+class DuplicateSubscription(SemanticError):
+    """This id is taken."""
+
+    def __init__(self, subscription: str) -> None:
+        super().__init__(f"there is a subscription {subscription!r} already: remove it first, or choose another id")
+        self.subscription = subscription
+
+
+class UnknownSubscription(SemanticError):
+    """No subscription has this id."""
+
+    def __init__(self, subscription: str) -> None:
+        super().__init__(f"there is no subscription {subscription!r}")
+        self.subscription = subscription

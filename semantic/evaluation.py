@@ -1,0 +1,139 @@
+"""One atom, one canonical event: does it hold? For what no column of the index can decide, and for explanations.
+
+docs/matching-semantics.md, rules 3 and 6–9. The index answers the checks of `semantic.reading` for millions of clauses at
+once; here the same checks are asked one by one, beside the tests that only a look at the value can answer: text,
+comparisons of two attributes, one element of an array.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from index.clause import ConceptId, ConceptTest, IntervalTest, KeyTest, Test
+from semantic.model import AttributeRef, Between, CanonicalEvent, Comparison, Constant, Presence, SomeOf, TextTest, Value
+from semantic.normal_form import Atom, normal_form
+from semantic.patterns import compile_pattern, fold
+from semantic.reading import Check, checks_of, readings_of
+from semantic.vocabulary import Vocabulary
+
+__all__ = ["AtomEvaluator"]
+
+
+class AtomEvaluator:
+    """An atom made ready to be asked of events under one vocabulary. Cost of `holds`: the values of its attribute."""
+
+    def __init__(self, atom: Atom, vocabulary: Vocabulary) -> None:
+        self.atom = atom
+        self._vocabulary = vocabulary
+        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary)
+        self.satisfied_by = self._value_test()
+        """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements apart)."""
+        self._inner: list[list[AtomEvaluator]] = []
+        if isinstance(atom.predicate, SomeOf):
+            clauses = normal_form(atom.predicate.item)
+            self._inner = [[AtomEvaluator(inner, vocabulary) for inner in clause] for clause in clauses]
+
+    def holds(self, event: CanonicalEvent) -> bool:
+        """Rules 6–8: present and some value satisfies; or, negated, present and none does."""
+        predicate = self.atom.predicate
+        if isinstance(predicate, Presence):
+            return (predicate.attribute in event.attributes) == predicate.present
+        if isinstance(predicate, SomeOf):
+            elements = event.elements.get(predicate.attribute, ())
+            return bool(elements) and any(self._element(each) for each in elements) != self.atom.negated
+        values = event.attributes.get(getattr(predicate, "attribute", ""), ())
+        if not values or self._checks == ():
+            return False
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            others = event.attributes.get(predicate.operand.name, ())
+            found = any(self._compare(predicate, left, right) for left in values for right in others)
+            return bool(others) and found != self.atom.negated
+        return any(map(self.satisfied_by, values)) != self.atom.negated
+
+    def _element(self, element: CanonicalEvent) -> bool:
+        return any(all(atom.holds(element) for atom in clause) for clause in self._inner)
+
+    def _compare(self, predicate: Comparison, left: Value, right: Value) -> bool:
+        """Two values compare when they share a kind (rule 9): quantities by amount, strings by code point; strings are
+        equal as published, or as concepts where the attribute is declared to hold them."""
+        for reading in ("amount", "number", "boolean"):
+            low, high = getattr(left, reading), getattr(right, reading)
+            if low is not None and high is not None and left.dimension == right.dimension:
+                return (reading != "boolean" or predicate.order == "=") and _ordered(predicate.order, low, high)
+        if predicate.order == "=":
+            declaration = self._vocabulary.attributes.declaration(predicate.attribute)
+            if declaration is not None and declaration.kind == "concept" and set(left.concepts) & set(right.concepts):
+                return True
+            return left.text is not None and left.text == right.text
+        if left.instant is not None and right.instant is not None:
+            return _ordered(predicate.order, left.instant, right.instant)
+        if left.text is None or right.text is None or left.instant is not None or right.instant is not None:
+            return False
+        return _ordered(predicate.order, left.text, right.text)
+
+    def _value_test(self) -> Callable[[Value], bool]:
+        predicate = self.atom.predicate
+        checks = self._checks
+        if checks is not None:
+            return lambda value: any(
+                reading == asked and self._test(test, key)
+                for reading, key in readings_of(value)
+                for asked, test in checks
+            )
+        text_test = _text_test(predicate)
+        return lambda value: value.text is not None and text_test(value.text)
+
+    def _test(self, test: Test, key: Any) -> bool:
+        match test:
+            case KeyTest(keys):
+                return key in keys
+            case IntervalTest(low, high):
+                return low <= key <= high
+            case ConceptTest(within, below, exactly):
+                concept = ConceptId(key)
+                above = self._vocabulary.graph.ancestors(concept)
+                return (
+                    concept in exactly
+                    or any(upper in within for upper in above)
+                    or any(upper in below for upper in above if upper != concept)
+                )
+
+
+def _text_test(predicate: Any) -> Callable[[str], bool]:
+    match predicate:
+        case TextTest(test="matches", text=pattern, nocase=nocase):
+            return compile_pattern(pattern, nocase).search
+        case TextTest(test=test, text=wanted, nocase=nocase):
+            shape: Callable[[str], str] = fold if nocase else _as_is
+            needle = shape(wanted)
+            match test:
+                case "startswith":
+                    return lambda text: shape(text).startswith(needle)
+                case "endswith":
+                    return lambda text: shape(text).endswith(needle)
+                case _:
+                    return lambda text: needle in shape(text)
+        case Comparison(order=order, operand=Constant(value=str(wanted))):
+            return lambda text: _ordered(order, text, wanted)
+        case Between(low=Constant(value=str(low)), high=Constant(value=str(high)), closed=closed):
+            above, under = (">" if closed[0] == "(" else ">="), ("<" if closed[1] == ")" else "<=")
+            return lambda text: _ordered(above, text, low) and _ordered(under, text, high)
+        case _:
+            return lambda text: False
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+def _ordered(order: str, left: Any, right: Any) -> bool:
+    match order:
+        case "=":
+            return bool(left == right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+        case _:
+            return bool(left >= right)

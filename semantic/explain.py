@@ -1,0 +1,168 @@
+"""Why an event did, or did not, match a subscription: every clause, every predicate, every value, in words.
+
+The verdicts come from `semantic.evaluation`, predicate by predicate; tests hold them to what the matcher decides.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from index.clause import ConceptId, ConceptTest
+from semantic.canonicalise import Canonicaliser
+from semantic.compilation import Compiled, compile_expression
+from semantic.evaluation import AtomEvaluator
+from semantic.language import to_text
+from semantic.model import AttributeRef, CanonicalEvent, Comparison, Event, Not, Presence, SomeOf, Value
+from semantic.normal_form import Atom
+from semantic.reading import checks_of
+from semantic.vocabulary import Vocabulary
+
+__all__ = ["explain"]
+
+
+def explain(
+    vocabulary: Vocabulary,
+    subscription: str | Mapping[str, Any] | Compiled,
+    event: Mapping[str, Any] | Event | CanonicalEvent,
+    *,
+    language: str = "en",
+) -> dict[str, Any]:
+    """The verdict of `subscription` on `event` and its reasons, as JSON.
+
+    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict", "reason",
+    "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the published concept
+    up to the one asked for. Labels are in `language` where there are such. Raises `InvalidSubscription`, `InvalidEvent`.
+    """
+    compiled = subscription if isinstance(subscription, Compiled) else compile_expression(subscription, vocabulary)
+    canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
+    teller = _Teller(vocabulary, canonical, language)
+    clauses = [teller.clause(atoms) for atoms in compiled.clauses]
+    matches = any(clause["matches"] for clause in clauses)
+    return {
+        "matches": matches,
+        "summary": _summary(clauses),
+        "canonical": compiled.canonical,
+        "clauses": clauses,
+        "notes": [
+            {"code": note.code, "attribute": note.attribute, "detail": note.detail}
+            for note in (*compiled.notes, *canonical.notes)
+        ],
+    }
+
+
+def _summary(clauses: list[dict[str, Any]]) -> str:
+    if not clauses:
+        return "No match: the expression can never hold."
+    won = next((clause for clause in clauses if clause["matches"]), None)
+    if won is not None:
+        reasons = "; ".join(each["reason"] for each in won["predicates"])
+        return f"Match: {reasons or 'nothing is asked'}."
+    nearest = min(clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
+    failed = [each for each in nearest["predicates"] if not each["verdict"]]
+    alone = " alone" if len(failed) == 1 and len(nearest["predicates"]) > 1 else ""
+    names = " and ".join(dict.fromkeys(each["attribute"] for each in failed))
+    return f"No match because of {names}{alone}: {'; '.join(each['reason'] for each in failed)}."
+
+
+class _Teller:
+    """Puts the verdicts on one event into words."""
+
+    def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, language: str) -> None:
+        self._vocabulary = vocabulary
+        self._event = event
+        self._language = language
+
+    def clause(self, atoms: tuple[Atom, ...]) -> dict[str, Any]:
+        predicates = [self.predicate(atom) for atom in atoms]
+        return {"matches": all(each["verdict"] for each in predicates), "predicates": predicates}
+
+    def predicate(self, atom: Atom) -> dict[str, Any]:
+        evaluator = AtomEvaluator(atom, self._vocabulary)
+        verdict = evaluator.holds(self._event)
+        text = self._text(atom)
+        attribute = getattr(atom.predicate, "attribute", "")
+        values = [self._value(atom, evaluator, value) for value in self._event.attributes.get(attribute, ())]
+        return {
+            "text": text,
+            "attribute": attribute,
+            "negated": atom.negated,
+            "verdict": verdict,
+            "reason": self._reason(atom, text, attribute, verdict, values),
+            "values": values,
+        }
+
+    def _text(self, atom: Atom) -> str:
+        """The atom as the subscriber would say it: labels in place of IRIs."""
+        predicate = atom.predicate
+        terms = getattr(predicate, "terms", ())
+        text = to_text(Not(predicate) if atom.negated else predicate)
+        for term in terms:
+            concept = self._vocabulary.concept(term.iri) if term.iri else None
+            if concept is not None:
+                text = text.replace(f"<{term.iri}>", self._vocabulary.label(concept, self._language))
+        return text
+
+    def _value(self, atom: Atom, evaluator: AtomEvaluator, value: Value) -> dict[str, Any]:
+        predicate = atom.predicate
+        path: list[str] = []
+        if isinstance(predicate, Presence | SomeOf) or isinstance(getattr(predicate, "operand", None), AttributeRef):
+            verdict = None
+        else:
+            verdict = evaluator.satisfied_by(value)
+            path = self._path(atom, value)
+        return {
+            "published": value.published,
+            "canonical": self._canonical(value),
+            "path": path,
+            "verdict": verdict,
+        }
+
+    def _canonical(self, value: Value) -> dict[str, Any]:
+        """Every reading of `value`, by name."""
+        readings: dict[str, Any] = {
+            name: getattr(value, name)
+            for name in ("text", "number", "boolean", "instant")
+            if getattr(value, name) is not None
+        }
+        if value.amount is not None:
+            readings["quantity"] = {"amount": value.amount, "dimension": value.dimension}
+        if value.concepts:
+            readings["concepts"] = [self._vocabulary.iri(concept) for concept in value.concepts]
+        return readings
+
+    def _path(self, atom: Atom, value: Value) -> list[str]:
+        """Labels from the published concept up to the one that the predicate asks for; empty if it is not beneath."""
+        checks = checks_of(atom.predicate, self._vocabulary) or ()
+        asked: set[ConceptId] = set()
+        for _, test in checks:
+            if isinstance(test, ConceptTest):
+                asked |= test.within | test.below | test.exactly
+        paths = (self._vocabulary.path(concept, upper) for concept in value.concepts for upper in sorted(asked))
+        shortest = min((path for path in paths if path), key=len, default=())
+        return [self._vocabulary.label(concept, self._language) for concept in shortest]
+
+    def _reason(
+        self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]
+    ) -> str:
+        predicate = atom.predicate
+        if isinstance(predicate, Presence):
+            return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"
+        if isinstance(predicate, SomeOf):
+            if not self._event.elements.get(attribute):
+                return f"{text}: {attribute} is no array of objects"
+            return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
+        if not values:
+            return f"{text}: {attribute} is absent"
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            if predicate.operand.name not in self._event.attributes:
+                return f"{text}: {predicate.operand.name} is absent"
+            return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
+        said = [each for each in values if each["verdict"]] or values
+        shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
+        return f"{text}: {shown} {'satisfies' if verdict != atom.negated else 'does not'}"
+
+
+def _shown(value: dict[str, Any]) -> str:
+    published = value["published"]
+    if len(value["path"]) > 1:
+        return f"{published!r} ({' → '.join(value['path'])})"
+    return repr(published)

@@ -1,0 +1,330 @@
+"""The nouns of meaning: expressions, canonical values and events, matches. All frozen, none knows how it is matched.
+
+An *expression* is what a subscription says, as a tree; `semantic.language` reads and prints it as text and as JSON. Before
+it is matched, `semantic.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it stood in
+the source, for error messages; positions never count in comparisons.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NewType
+
+from index.clause import ConceptId
+
+__all__ = [
+    "All",
+    "AnyOf",
+    "Arithmetic",
+    "AttributeRef",
+    "Between",
+    "CanonicalEvent",
+    "Closed",
+    "Comparison",
+    "Constant",
+    "ConstantValue",
+    "Event",
+    "Expression",
+    "Instant",
+    "KindTest",
+    "Match",
+    "Membership",
+    "Not",
+    "Note",
+    "OperatorCall",
+    "Order",
+    "Position",
+    "Predicate",
+    "Presence",
+    "Quantity",
+    "RelationTest",
+    "SomeOf",
+    "SubscriptionSlot",
+    "Term",
+    "TextTest",
+    "Value",
+    "ValueConstraint",
+    "Variable",
+]
+
+SubscriptionSlot = NewType("SubscriptionSlot", int)
+"""A subscription, numbered within one matcher; used again after it is removed."""
+
+
+# ── where something stands ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a subscription: `line` and `column` (from 1) in text, or a JSON `pointer` (RFC 6901) in a tree."""
+
+    line: int | None = None
+    column: int | None = None
+    pointer: str | None = None
+
+    def __str__(self) -> str:
+        return self.pointer or "/" if self.line is None else f"line {self.line}, column {self.column}"
+
+
+# ── operands ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A name for a concept as the subscriber wrote it (`text`: label, short form, CURIE or IRI; `is_iri` when it stood in
+    `<…>`), and, once resolved, the `iri` it means."""
+
+    text: str
+    is_iri: bool = False
+    iri: str | None = None
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with a unit, as written: `400 USD`, `86 degF`."""
+
+    value: int | float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A date-time literal (RFC 3339), as written; without an offset it is UTC."""
+
+    text: str
+
+
+ConstantValue = str | bool | int | float | Quantity | Instant | Term
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant operand. A `Term` stands here when an IRI or CURIE is compared (`kind = brick:Sensor`)."""
+
+    value: ConstantValue
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeRef:
+    """An attribute of the event as operand: `price < listPrice`, or `@image` in an operator call."""
+
+    name: str
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`?n`: bound by an operator, used in other operators and value constraints of the same clause. `name` has no `?`."""
+
+    name: str
+    at: Position | None = field(default=None, compare=False)
+
+
+# ── expressions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Order = Literal["=", "!=", "<", "<=", ">", ">="]
+Closed = Literal["[]", "[)", "(]", "()"]
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every item holds; without items it always holds. Text: `a and b`; the empty text is `All(())`."""
+
+    items: tuple["Expression", ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Some item holds. Text: `a or b`."""
+
+    items: tuple["Expression", ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Rule 8: the attribute is present and no value satisfies; pushed inwards over groups."""
+
+    item: "Expression"
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KindTest:
+    """`target isa Computer`, `below`, `is`; several terms mean any of them: `target isa (Laptop, Tablet)`."""
+
+    attribute: str
+    test: Literal["isa", "below", "is"]
+    terms: tuple[Term, ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationTest:
+    """`target part_of Heart`: a path over is-a and the named relation, with at least one step of the relation."""
+
+    attribute: str
+    relation: str
+    terms: tuple[Term, ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`price <= 400`, `price < listPrice`."""
+
+    attribute: str
+    order: Order
+    operand: Constant | AttributeRef
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`colour in ("red", "green", 3)`."""
+
+    attribute: str
+    constants: tuple[Constant, ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`price between [0, 400)`: one and the same value inside both ends."""
+
+    attribute: str
+    low: Constant
+    high: Constant
+    closed: Closed = "[]"
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """`price exists` (`present`), `price missing`."""
+
+    attribute: str
+    present: bool
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """`name startswith "HP" nocase`; `matches` takes an RE2 pattern, found anywhere in the text."""
+
+    attribute: str
+    test: Literal["startswith", "endswith", "contains", "matches"]
+    text: str
+    nocase: bool = False
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SomeOf:
+    """`some items (name = "x" and price < 5)`: of one element of an array of objects; names inside are relative to it."""
+
+    attribute: str
+    item: "Expression"
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """`pedestrianCount(@image, ?n)`: an expensive predicate."""
+
+    name: str
+    arguments: tuple[Constant | AttributeRef | Variable, ...]
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`?a - ?b * 2` inside a value constraint."""
+
+    operator: Literal["+", "-", "*", "/"]
+    left: "Arithmetic | Variable | Constant"
+    right: "Arithmetic | Variable | Constant"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueConstraint:
+    """`?n > 250`: a comparison over variables."""
+
+    left: Arithmetic | Variable | Constant
+    order: Order
+    right: Arithmetic | Variable | Constant
+    at: Position | None = field(default=None, compare=False)
+
+
+Predicate = (
+    KindTest
+    | RelationTest
+    | Comparison
+    | Membership
+    | Between
+    | Presence
+    | TextTest
+    | SomeOf
+    | OperatorCall
+    | ValueConstraint
+)
+Expression = All | AnyOf | Not | Predicate
+
+
+# ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event as it was published: the JSON `data`, and CloudEvents context attributes without their `ce.` prefix."""
+
+    data: Any
+    context: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One published value with every reading it has (rule 4: readings are added, the published value stays).
+
+    `text` is NFC and has passed the synonym table; `instant` is microseconds since 1970 UTC; `amount` is the number of a
+    quantity in the base unit of its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
+    """
+
+    published: str | int | float | bool | Mapping[str, Any]
+    text: str | None = None
+    number: float | None = None
+    boolean: bool | None = None
+    instant: int | None = None
+    amount: float | None = None
+    dimension: str | None = None
+    concepts: tuple[ConceptId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth telling the publisher: an ambiguous term, a unit that fits nothing. `code` is stable."""
+
+    code: str
+    attribute: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalEvent:
+    """An event as it is matched: attribute → its distinct values, upwards along the attribute hierarchies too, and, for
+    arrays of objects, attribute → its elements as events of their own."""
+
+    attributes: Mapping[str, tuple[Value, ...]]
+    elements: Mapping[str, tuple["CanonicalEvent", ...]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Match:
+    """A subscription that an event matches, with the distinct joined bindings of its operators' variables, sorted."""
+
+    subscription: str
+    bindings: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    bindings_truncated: bool = False

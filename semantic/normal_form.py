@@ -1,0 +1,143 @@
+"""Expressions → clauses: negation pushed inwards, then disjunctive normal form, simplified.
+
+docs/matching-semantics.md, rules 8 and 16. Presence is not complemented: negating `a < 5` gives "a is present and no value
+is below 5", so a predicate and its negation are both false where the attribute is absent. `in`, `between` and `!=` are one
+atom each and never multiply clauses.
+"""
+
+from dataclasses import dataclass, replace
+
+from semantic.errors import InvalidSubscription, Problem
+from semantic.model import All, AnyOf, AttributeRef, Comparison, Expression, Not, Predicate, Presence, SomeOf
+
+__all__ = ["MOST_CLAUSES", "Atom", "elements_of", "normal_form"]
+
+MOST_CLAUSES = 64
+"""Clauses a subscription may have: each is a row of the index and is asked for every event that comes near."""
+MOST_ON_THE_WAY = 1024
+"""Clauses that may stand while the form is made: absorption compares them pairwise, so a million comparisons at most."""
+MOST_PRODUCTS = 16 * MOST_ON_THE_WAY
+"""Conjunctions that one step may write down before it drops what is implied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A predicate, or its negation: the attribute is present and no value satisfies the predicate."""
+
+    predicate: Predicate
+    negated: bool = False
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Every attribute that must be present for this atom to hold (for `missing`: the one that must not)."""
+        predicate = self.predicate
+        name: str = getattr(predicate, "attribute", "")
+        if isinstance(predicate, SomeOf):
+            return (elements_of(name),)
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            return (name, predicate.operand.name)
+        return (name,) if name else ()
+
+
+_Clause = frozenset[Atom]
+
+
+def elements_of(attribute: str) -> str:
+    """The name under which the presence of elements counts: `some items (…)` needs an array of objects, not a value."""
+    return f"{attribute}[]"
+
+
+def normal_form(expression: Expression) -> tuple[tuple[Atom, ...], ...]:
+    """The clauses of `expression`, each a conjunction of atoms in the order of the text; none if it can never hold.
+
+    Duplicate, contradictory and implied clauses are dropped. Raises `InvalidSubscription`, with the count, for more than
+    `MOST_CLAUSES`.
+    """
+    order: dict[Atom, int] = {}
+    clauses = _disjunction(_push(expression, negated=False), order)
+    if len(clauses) > MOST_CLAUSES:
+        raise _too_many(str(len(clauses)))
+    return tuple(tuple(sorted(clause, key=order.__getitem__)) for clause in clauses)
+
+
+def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
+    """Negation normal form; leaves are atoms (kept in the `items` of `All` and `AnyOf`)."""
+    match node:
+        case Not(item):
+            return _push(item, negated=not negated)
+        case All(items) | AnyOf(items):
+            conjunction = isinstance(node, All) != negated
+            pushed = tuple(_push(item, negated=negated) for item in items)
+            return All(pushed) if conjunction else AnyOf(pushed)  # type: ignore[arg-type]
+        case Presence():
+            return Atom(replace(node, present=node.present != negated))
+        case Comparison(order="!="):
+            return Atom(replace(node, order="="), not negated)
+        case _:
+            return Atom(node, negated)
+
+
+def _disjunction(node: All | AnyOf | Atom, order: dict[Atom, int]) -> list[_Clause]:
+    if isinstance(node, Atom):
+        order.setdefault(node, len(order))
+        return [frozenset({node})]
+    parts: list[list[_Clause]] = [_disjunction(item, order) for item in node.items]  # type: ignore[arg-type]
+    if isinstance(node, AnyOf):
+        return _simplified([clause for part in parts for clause in part])
+    clauses: list[_Clause] = [frozenset()]
+    for part in parts:
+        if len(clauses) * len(part) > MOST_PRODUCTS:
+            raise _too_many(f"more than {MOST_PRODUCTS}, before implied ones are dropped,")
+        clauses = _simplified([left | right for left in clauses for right in part])
+    return clauses
+
+
+def _simplified(clauses: list[_Clause]) -> list[_Clause]:
+    """Without duplicate, contradictory and implied clauses. A clause is implied when another one asks for less."""
+    sound = list(dict.fromkeys(_tidy(clause) for clause in clauses if not _contradictory(clause)))
+    if len(sound) > MOST_ON_THE_WAY:
+        raise _too_many(f"{len(sound)}, before implied ones are dropped,")
+    shortest_first = sorted(sound, key=len)
+    kept: list[_Clause] = []
+    for clause in shortest_first:
+        if not any(other <= clause for other in kept):
+            kept.append(clause)
+    survivors = set(kept)
+    return [clause for clause in sound if clause in survivors]
+
+
+def _contradictory(clause: _Clause) -> bool:
+    absent = {
+        atom.predicate.attribute
+        for atom in clause
+        if isinstance(atom.predicate, Presence) and not atom.predicate.present
+    }
+    return any(
+        Atom(atom.predicate, not atom.negated) in clause or (absent and _requires(atom) & absent) for atom in clause
+    )
+
+
+def _requires(atom: Atom) -> frozenset[str]:
+    if isinstance(atom.predicate, Presence) and not atom.predicate.present:
+        return frozenset()
+    return frozenset(atom.attributes)
+
+
+def _tidy(clause: _Clause) -> _Clause:
+    """`exists` says nothing where another atom needs the attribute anyway."""
+    needed = {
+        name for atom in clause if not isinstance(atom.predicate, Presence) for name in atom.attributes
+    }
+    return frozenset(
+        atom
+        for atom in clause
+        if not (isinstance(atom.predicate, Presence) and atom.predicate.present and atom.predicate.attribute in needed)
+    )
+
+
+def _too_many(count: str) -> InvalidSubscription:
+    detail = (
+        f"the expression becomes {count} alternatives joined by or; at most {MOST_CLAUSES} are allowed: "
+        "use in, isa (A, B) or several subscriptions"
+    )
+    return InvalidSubscription([Problem("too-many-clauses", detail)])

@@ -1,0 +1,154 @@
+"""How a predicate reads a value: which of the value's readings it looks at, and the test it puts to that reading.
+
+docs/matching-semantics.md, rule 9: the predicate decides how a value is read, so no subscription changes what another
+means. One table of checks serves both roads: `semantic.lowering` turns them into columns of the index, and
+`semantic.evaluation` asks them of one event at a time.
+
+    price <= 400            → ("number", IntervalTest(-inf, 400))
+    price in (3, "x")       → ("number", KeyTest({3.0})), ("text", KeyTest({"x"}))
+    target isa Computer     → ("concept", ConceptTest(within={17}))
+    name startswith "HP"    → no check that a column can answer: None, verified on the candidates
+"""
+
+import math
+from collections.abc import Iterator
+
+from index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
+from semantic.instants import parse_instant
+from semantic.model import (
+    AttributeRef,
+    Between,
+    Comparison,
+    ConstantValue,
+    Instant,
+    KindTest,
+    Membership,
+    Predicate,
+    Quantity,
+    Term,
+    Value,
+)
+from semantic.vocabulary import Vocabulary
+
+__all__ = ["Check", "Reading", "checks_of", "readings_of"]
+
+Reading = str
+"""`text`, `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a quantity."""
+
+Check = tuple[Reading, Test]
+
+
+def checks_of(predicate: Predicate, vocabulary: Vocabulary) -> tuple[Check, ...] | None:
+    """The checks of which one must hold on one value, or None where no column can decide (texts, attributes compared).
+
+    An empty tuple means that the predicate can never hold, nor its negation: all its concepts are gone (rule 14).
+    `predicate` is resolved, in negation normal form: `!=` does not occur.
+    """
+    match predicate:
+        case KindTest(test=test, terms=terms):
+            concepts = _concepts(terms, vocabulary)
+            return ((("concept", _concept_test(test, concepts))),) if concepts else ()
+        case Comparison(operand=AttributeRef()):
+            return None
+        case Comparison(attribute, "=", operand):
+            return _equal(attribute, (operand.value,), vocabulary)
+        case Membership(attribute, constants):
+            return _equal(attribute, tuple(constant.value for constant in constants), vocabulary)
+        case Comparison(attribute, order, operand):
+            point = _point(attribute, operand.value, vocabulary)
+            if point is None:
+                return None
+            reading, number = point
+            low, high = (-math.inf, number) if order in ("<", "<=") else (number, math.inf)
+            return ((reading, _interval(low, high, open_low=order == ">", open_high=order == "<")),)
+        case Between(attribute, low, high, closed):
+            first = _point(attribute, low.value, vocabulary)
+            last = _point(attribute, high.value, vocabulary)
+            if first is None or last is None:
+                return None
+            if first[0] != last[0]:
+                return ()
+            interval = _interval(first[1], last[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
+            return ((first[0], interval),)
+        case _:
+            return None
+
+
+def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
+    """Every (reading, key) of `value`; a concept of several candidates gives several."""
+    if value.text is not None:
+        yield "text", value.text
+    if value.number is not None:
+        yield "number", value.number
+    if value.boolean is not None:
+        yield "boolean", value.boolean
+    if value.instant is not None:
+        yield "instant", float(value.instant)
+    if value.amount is not None:
+        yield f"amount:{value.dimension}", value.amount
+    for concept in value.concepts:
+        yield "concept", concept
+
+
+def _concepts(terms: tuple[Term, ...], vocabulary: Vocabulary) -> frozenset[ConceptId]:
+    found = (vocabulary.concept(term.iri) for term in terms if term.iri is not None)
+    return frozenset(concept for concept in found if concept is not None)
+
+
+def _concept_test(test: str, concepts: frozenset[ConceptId]) -> ConceptTest:
+    match test:
+        case "isa":
+            return ConceptTest(within=concepts)
+        case "below":
+            return ConceptTest(below=concepts)
+        case _:
+            return ConceptTest(exactly=concepts)
+
+
+def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
+    """One `KeyTest` a reading, so that `in` over mixed constants stays one predicate."""
+    keys: dict[Reading, set[Key]] = {}
+    concepts: set[ConceptId] = set()
+    for constant in constants:
+        match constant:
+            case Term():
+                concepts |= _concepts((constant,), vocabulary)
+            case bool():
+                keys.setdefault("boolean", set()).add(constant)
+            case str():
+                keys.setdefault("text", set()).add(vocabulary.root_word(constant))
+            case _:
+                point = _point(attribute, constant, vocabulary)
+                if point is not None:
+                    keys.setdefault(point[0], set()).add(point[1])
+    checks: list[Check] = [(reading, KeyTest(frozenset(found))) for reading, found in keys.items()]
+    if concepts:
+        checks.append(("concept", ConceptTest(exactly=frozenset(concepts))))
+    return tuple(checks)
+
+
+def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[Reading, float] | None:
+    """Where `constant` lies on which axis; None for a string that is no date-time (it compares by code point)."""
+    match constant:
+        case Quantity(number, unit):
+            measure = vocabulary.units.measure(number, unit)
+            return f"amount:{measure.dimension}", measure.amount
+        case Instant(text) | str(text):
+            instant = parse_instant(text)
+            return None if instant is None else ("instant", float(instant))
+        case bool() | Term():
+            return None
+        case _:
+            declaration = vocabulary.attributes.declaration(attribute)
+            if declaration is not None and declaration.unit is not None:
+                measure = vocabulary.units.measure(constant, declaration.unit)
+                return f"amount:{measure.dimension}", measure.amount
+            return "number", float(constant)
+
+
+def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> IntervalTest:
+    """Closed ends: the next double inside stands for an open one."""
+    return IntervalTest(
+        math.nextafter(low, math.inf) if open_low else low,
+        math.nextafter(high, -math.inf) if open_high else high,
+    )

@@ -1,0 +1,231 @@
+"""Expressions as written → expressions whose names mean one thing: terms become IRIs, attribute names canonical ones.
+
+docs/matching-semantics.md, rules 2, 9, 12–15. All problems of a subscription are collected and raised together. A resolved
+expression is what a server stores: it never depends on labels again. Resolving it once more, under another version of the
+vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from semantic.attributes import AttributeDeclaration
+from semantic.canonicalise import range_of
+from semantic.errors import InvalidSubscription, Problem, SemanticError
+from semantic.instants import parse_instant
+from semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
+    Between,
+    Comparison,
+    Constant,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    Note,
+    OperatorCall,
+    Position,
+    Presence,
+    Quantity,
+    RelationTest,
+    SomeOf,
+    Term,
+    TextTest,
+    ValueConstraint,
+)
+from semantic.patterns import compile_pattern
+from semantic.vocabulary import Vocabulary
+
+__all__ = ["Resolved", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """`expression` with every name resolved, and what the subscriber should know about how."""
+
+    expression: Expression
+    notes: tuple[Note, ...]
+
+
+def resolve(expression: Expression, vocabulary: Vocabulary, *, stored: bool = False) -> Resolved:
+    """Replace every name in `expression` by what it means under `vocabulary`.
+
+    With `stored`, terms that carry an IRI are kept even if the vocabulary lost it (a note says so). Raises
+    `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit, impossible
+    comparison and bad pattern. Linear in the expression; a term costs one look-up.
+    """
+    resolver = _Resolver(vocabulary, stored)
+    resolved = resolver.expression(expression)
+    if resolver.problems:
+        raise InvalidSubscription(resolver.problems)
+    return Resolved(resolved, tuple(dict.fromkeys(resolver.notes)))
+
+
+@dataclass
+class _Resolver:
+    vocabulary: Vocabulary
+    stored: bool
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def expression(self, node: Expression) -> Expression:
+        match node:
+            case All(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case AnyOf(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case Not(item):
+                return replace(node, item=self.expression(item))
+            case SomeOf(attribute, item):
+                return replace(node, attribute=self.name(attribute), item=self.expression(item))
+            case KindTest(attribute, _, terms):
+                name = self.name(attribute)
+                return replace(node, attribute=name, terms=tuple(self.term(name, term) for term in terms))
+            case Comparison():
+                return self.comparison(node)
+            case Membership(attribute, constants):
+                name = self.name(attribute)
+                return replace(node, attribute=name, constants=tuple(self.constant(name, each) for each in constants))
+            case Between():
+                return self.between(node)
+            case Presence(attribute):
+                return replace(node, attribute=self.name(attribute))
+            case TextTest():
+                return self.text_test(node)
+            case RelationTest(relation=relation):
+                detail = f"there is no relation named {relation!r}: this version knows isa, below and is"
+                self.problem("unknown-relation", detail, node.at)
+                return node
+            case OperatorCall(name):
+                self.problem("unknown-operator", f"no operator named {name!r} is registered here", node.at)
+                return node
+            case ValueConstraint():
+                self.problem("unbound-variable", "no operator of this clause binds the variable", node.at)
+                return node
+
+    # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def name(self, raw: str) -> str:
+        return self.vocabulary.attributes.resolve(raw)
+
+    def declaration(self, name: str) -> AttributeDeclaration | None:
+        return self.vocabulary.attributes.declaration(name)
+
+    def term(self, attribute: str, term: Term) -> Term:
+        """`term` with the IRI of the concept it means."""
+        vocabulary = self.vocabulary
+        if term.iri is not None or (self.stored and term.is_iri):
+            return self.kept(attribute, term.iri or term.text, term)
+        scope = range_of(self.declaration(attribute), vocabulary)
+        found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
+        for old, new in found.replaced:
+            self.notes.append(Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead"))
+        if len(found.candidates) == 1:
+            return replace(term, iri=vocabulary.iri(found.candidates[0]))
+        if found.candidates:
+            detail = f"{term.text!r} may mean several concepts: write one of them as <IRI>"
+            candidates = tuple(vocabulary.summary(concept) for concept in found.candidates[:20])
+            self.problem("ambiguous-term", detail, term.at, candidates)
+        else:
+            detail = f"no concept is named {term.text!r}"
+            self.problem("unknown-concept", detail, term.at, tuple(vocabulary.suggest(term.text)))
+        return term
+
+    def kept(self, attribute: str, iri: str, term: Term) -> Term:
+        """A term that was resolved before: its IRI, its replacement, or the same IRI flagged as gone (rule 14)."""
+        vocabulary = self.vocabulary
+        successor = vocabulary.replacement(iri)
+        if successor is not None:
+            self.notes.append(Note("deprecated-term", attribute, f"{iri} is deprecated: {successor} is used instead"))
+            return replace(term, text=successor, is_iri=True, iri=successor)
+        if vocabulary.concept(iri) is None:
+            detail = f"{iri} is gone from the vocabulary: until it is back, this predicate never holds"
+            self.notes.append(Note("gone-concept", attribute, detail))
+        return replace(term, text=iri, is_iri=True, iri=iri)
+
+    # ── constants ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def comparison(self, node: Comparison) -> Comparison:
+        name = self.name(node.attribute)
+        if isinstance(node.operand, AttributeRef):
+            operand: Constant | AttributeRef = replace(node.operand, name=self.name(node.operand.name))
+            if self.declaration(self.name(node.operand.name)) is None:
+                detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
+                self.notes.append(Note("attribute-operand", name, detail))
+            return replace(node, attribute=name, operand=operand)
+        if node.order in ("=", "!="):
+            return replace(node, attribute=name, operand=self.constant(name, node.operand))
+        self.ordered(name, node.operand)
+        return replace(node, attribute=name)
+
+    def between(self, node: Between) -> Between:
+        name = self.name(node.attribute)
+        kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
+        if len(kinds - {None}) > 1:
+            detail = "both ends must be of one kind: two numbers, two quantities, two date-times or two strings"
+            self.problem("mixed-ends", detail, node.at)
+        return replace(node, attribute=name)
+
+    def constant(self, name: str, constant: Constant) -> Constant:
+        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule 9)."""
+        value = constant.value
+        declaration = self.declaration(name)
+        if isinstance(value, Term):
+            return replace(constant, value=self.term(name, value))
+        if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
+            return replace(constant, value=self.term(name, Term(value, at=constant.at)))
+        self.checked(name, constant)
+        return constant
+
+    def ordered(self, name: str, constant: Constant) -> str | None:
+        """Check an operand of `<`, `<=`, `>`, `>=` or `between` and return its kind."""
+        value = constant.value
+        if isinstance(value, bool | Term):
+            what = "true and false have" if isinstance(value, bool) else "a concept has"
+            self.problem("no-order", f"{what} no order: use =, != or isa", constant.at)
+            return None
+        self.checked(name, constant)
+        if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
+            return "instant"
+        return "text" if isinstance(value, str) else "quantity" if isinstance(value, Quantity) else "number"
+
+    def checked(self, name: str, constant: Constant) -> None:
+        """Units must be known and fit what the attribute is declared to have; date-times must be such."""
+        value = constant.value
+        if isinstance(value, Instant) and parse_instant(value.text) is None:
+            self.problem("bad-date-time", f"{value.text} is no date-time of RFC 3339", constant.at)
+        if not isinstance(value, Quantity):
+            return
+        units = self.vocabulary.units
+        declaration = self.declaration(name)
+
+        def measure() -> None:
+            dimension = units.dimension(value.unit)
+            units.measure(value.value, value.unit)
+            if declaration is not None and declaration.unit is not None:
+                expected = units.dimension(declaration.unit)
+                if expected != dimension:
+                    detail = f"{value.unit!r} is no unit of {name}, which has {declaration.unit} ({expected})"
+                    self.problem("wrong-dimension", detail, constant.at)
+
+        self.attempt("unknown-unit", measure, constant.at)
+
+    def text_test(self, node: TextTest) -> TextTest:
+        if node.test == "matches":
+            self.attempt("bad-pattern", lambda: compile_pattern(node.text, node.nocase), node.at)
+        return replace(node, attribute=self.name(node.attribute))
+
+    # ── problems ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attempt(self, code: str, check: Callable[[], object], at: Position | None) -> None:
+        try:
+            check()
+        except SemanticError as error:
+            self.problem(code, str(error), at)
+
+    def problem(
+        self, code: str, detail: str, at: Position | None, suggestions: tuple[dict[str, object], ...] = ()
+    ) -> None:
+        self.problems.append(Problem(code, detail, at, suggestions))

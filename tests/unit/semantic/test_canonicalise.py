@@ -1,0 +1,170 @@
+"""Events become attribute → values with readings."""
+
+from typing import Any
+
+import pytest
+
+from semantic import Event, InvalidEvent, Vocabulary
+from semantic.canonicalise import Canonicaliser, EventLimits
+
+TURTLE = b"""
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en .
+:JaguarCar rdfs:subClassOf :Car ; rdfs:label "jaguar"@en .
+:JaguarCat rdfs:subClassOf :Cat ; rdfs:label "jaguar"@en .
+:email a owl:DatatypeProperty ; rdfs:subPropertyOf :contact .
+:contact a owl:DatatypeProperty .
+:price a owl:DatatypeProperty ; rdfs:label "Preis"@de ; rdfs:range xsd:decimal .
+:pet a owl:ObjectProperty ; rdfs:range :Cat .
+"""
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_bytes(TURTLE, format="turtle")
+
+
+def published(vocabulary: Vocabulary, data: Any, **context: str) -> dict[str, list[Any]]:
+    """Attribute → published values."""
+    event = Canonicaliser(vocabulary).canonicalise(Event(data, context))
+    return {name: [value.published for value in values] for name, values in event.attributes.items()}
+
+
+def problems(vocabulary: Vocabulary, data: Any, **limits: int) -> list[tuple[str, str | None]]:
+    """The codes and pointers of what is wrong with `data`."""
+    with pytest.raises(InvalidEvent) as caught:
+        Canonicaliser(vocabulary, limits=EventLimits(**limits)).canonicalise(data)
+    return [(each.code, each.at.pointer if each.at else None) for each in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"a": {"b": 1}}, {"a.b": [1]}),
+        ({"a.b": 1, "a": {"b": 2}}, {"a.b": [1, 2]}),
+        ({"a": [1, [2, 3]], "b": []}, {"a": [1, 2, 3]}),
+        ({"a": None, "b": {}, "c": [None, {}]}, {}),
+        ({"a": ""}, {"a": [""]}),
+        ({"a": [{"x": 1}, {"x": 2, "y": 3}]}, {"a.x": [1, 2], "a.y": [3]}),
+        ({"a": [1, 1, 1.0, True]}, {"a": [1, 1.0, True]}),
+        ({"": {"": 1}}, {".": [1]}),
+    ],
+)
+def test_canonicalise_nested_data_is_flattened(
+    vocabulary: Vocabulary, data: dict[str, Any], expected: dict[str, list[Any]]
+) -> None:
+    """Objects join names with a dot, arrays give several values, null and empty ones none (rule 1)."""
+    assert published(vocabulary, data) == expected
+
+
+def test_canonicalise_context_and_types_stand_under_ce(vocabulary: Vocabulary) -> None:
+    """Context attributes get the prefix `ce.`; the types in `@type` are types of the event as well (rule 1)."""
+    found = published(vocabulary, {"@type": ["b", "c"]}, type="a", source="s")
+    assert found == {"ce.type": ["a", "b", "c"], "ce.source": ["s"], "@type": ["b", "c"]}
+
+
+def test_canonicalise_pair_is_copied_to_broader_attributes(vocabulary: Vocabulary) -> None:
+    """An email makes a contact exist, at any segment of the name (rule 2)."""
+    found = published(vocabulary, {"seller": {"email": "x"}})
+    assert found == {"seller.email": ["x"], "seller.contact": ["x"]}
+
+
+def test_canonicalise_attribute_label_resolves_to_its_name(vocabulary: Vocabulary) -> None:
+    """`Preis` is `price` (rule 2); a name that nobody declared stays."""
+    assert published(vocabulary, {"Preis": 3, "Farbe": "rot"}) == {"price": [3], "Farbe": ["rot"]}
+
+
+def test_canonicalise_readings_are_added_to_the_string(vocabulary: Vocabulary) -> None:
+    """A string keeps its text and may be a concept, a date-time, or a number where that is declared (rule 4)."""
+    canonical = Canonicaliser(vocabulary).canonicalise(
+        {"target": "laptop", "at": "1970-01-01T00:00:01Z", "price": "350", "size": "350"}
+    )
+    target, at, price, size = (canonical.attributes[name][0] for name in ("target", "at", "price", "size"))
+    laptop = vocabulary.concept("http://example.org/Laptop")
+    assert (target.text, target.concepts) == ("laptop", (laptop,))
+    assert (at.text, at.instant) == ("1970-01-01T00:00:01Z", 1_000_000)
+    assert (price.text, price.number) == ("350", 350.0)
+    assert (size.text, size.number) == ("350", None)
+
+
+def test_canonicalise_ambiguous_term_counts_all_and_says_so(vocabulary: Vocabulary) -> None:
+    """Both jaguars are readings, noted; a declared range leaves one (rules 12, 13)."""
+    canonical = Canonicaliser(vocabulary).canonicalise({"seen": "jaguar", "pet": "jaguar"})
+    assert len(canonical.attributes["seen"][0].concepts) == 2
+    assert canonical.attributes["pet"][0].concepts == (vocabulary.concept("http://example.org/JaguarCat"),)
+    assert [(note.code, note.attribute) for note in canonical.notes] == [("ambiguous-term", "seen")]
+
+
+def test_canonicalise_unknown_term_of_a_declared_attribute_is_noted(vocabulary: Vocabulary) -> None:
+    """An unknown term stays a string, and the publisher hears of it (rule 13)."""
+    canonical = Canonicaliser(vocabulary).canonicalise({"pet": "zebra", "name": "zebra"})
+    assert canonical.attributes["pet"][0].text == "zebra"
+    assert [(note.code, note.attribute) for note in canonical.notes] == [("unknown-term", "pet")]
+
+
+def test_canonicalise_array_of_objects_keeps_its_elements(vocabulary: Vocabulary) -> None:
+    """Each element is an event of its own, also inside elements."""
+    canonical = Canonicaliser(vocabulary).canonicalise({"items": [{"x": 1}, {"x": 2, "parts": [{"y": 3}]}]})
+    first, second = canonical.elements["items"]
+    assert [each.attributes["x"][0].number for each in (first, second)] == [1.0, 2.0]
+    assert second.elements["parts"][0].attributes["y"][0].number == 3.0
+    assert [value.number for value in canonical.attributes["items.parts.y"]] == [3.0]
+
+
+def test_canonicalise_deeply_nested_arrays_of_objects_cost_one_reading_each(vocabulary: Vocabulary) -> None:
+    """Thirty arrays inside each other are thirty elements, not 2^30."""
+    data: dict[str, Any] = {"x": 1}
+    for _ in range(30):
+        data = {"a": [data]}
+    canonical = Canonicaliser(vocabulary).canonicalise(data)
+    assert len(canonical.elements) == 30
+
+
+def test_canonicalise_quantity_object_is_one_value_under_two_names(vocabulary: Vocabulary) -> None:
+    """`{"value", "unit"}` is readable under its own name and as `name.value` (rule 15)."""
+    canonical = Canonicaliser(vocabulary).canonicalise({"cost": {"value": 5, "currency": "USD"}})
+    assert canonical.attributes["cost"][0].dimension == "currency:USD"
+    assert canonical.attributes["cost"][0].amount == 5.0
+    assert canonical.attributes["cost.value"][0].number == 5.0
+    assert canonical.attributes["cost.currency"][0].text == "USD"
+
+
+def test_canonicalise_data_that_is_no_object_has_context_only(vocabulary: Vocabulary) -> None:
+    """An array or a text as data is legal: only the context can match, and the publisher hears of it."""
+    canonical = Canonicaliser(vocabulary).canonicalise(Event([1, 2], {"type": "t"}))
+    assert list(canonical.attributes) == ["ce.type"]
+    assert [note.code for note in canonical.notes] == ["no-attributes"]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"ce": {"type": "x"}}, [("reserved-name", "/ce")]),
+        ({"ce.type": "x"}, [("reserved-name", "/ce.type")]),
+        ({"a": {"b~/c": float("nan")}, "d": [1, float("inf")]}, [("not-finite", "/a/b~0~1c"), ("not-finite", "/d/1")]),
+        ({"a": 2**53 + 1}, [("inexact-number", "/a")]),
+        ({"a": 10**400}, [("inexact-number", "/a")]),
+        ({"a": {1: 2}}, [("bad-name", "/a")]),
+        ({"a": b"bytes"}, [("bad-value", "/a")]),
+    ],
+)
+def test_canonicalise_bad_data_is_refused_with_every_place(
+    vocabulary: Vocabulary, data: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    """Each problem has a code and a JSON pointer (rules 1 and 4)."""
+    assert problems(vocabulary, data) == expected
+
+
+def test_canonicalise_large_integer_that_a_double_holds_is_kept(vocabulary: Vocabulary) -> None:
+    """2^60 is exactly a double."""
+    assert Canonicaliser(vocabulary).canonicalise({"a": 2**60}).attributes["a"][0].number == float(2**60)
+
+
+def test_canonicalise_nesting_beyond_the_limit_is_refused(vocabulary: Vocabulary) -> None:
+    """A hundred thousand levels cost a bounded walk, not the interpreter's stack."""
+    data: Any = 1
+    for _ in range(100_000):
+        data = {"a": data}
+    assert problems(vocabulary, data, depth=4) == [("too-deep", "/a/a/a/a/a")]
+    assert problems(vocabulary, {"a": [1, 2, 3]}, scalars=2) == [("too-many-values", "/a/2")]

@@ -1,0 +1,71 @@
+"""Explanations name the predicate, the value and the path that decided, and agree with the matcher."""
+
+from typing import Any
+
+import pytest
+
+from semantic import Matcher, Vocabulary, explain
+
+TURTLE = """
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Desktop rdfs:subClassOf :Computer ; rdfs:label "Desktop PC"@en , "台式机"@zh .
+:Computer rdfs:subClassOf :Product ; rdfs:label "computer"@en , "Rechner"@de .
+""".encode()
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_bytes(TURTLE, format="turtle")
+
+
+def test_explain_names_the_one_predicate_that_failed(vocabulary: Vocabulary) -> None:
+    """The computer is one, only its price is too high."""
+    told = explain(vocabulary, "target isa computer and price <= 400", {"target": "台式机", "price": 450})
+    assert told["matches"] is False
+    assert told["summary"].startswith("No match because of price alone")
+    kind, price = told["clauses"][0]["predicates"]
+    assert (kind["verdict"], price["verdict"]) == (True, False)
+    assert kind["values"][0]["path"] == ["Desktop PC", "computer"]
+    assert price["values"][0]["published"] == 450
+
+
+def test_explain_match_shows_the_path_in_the_language_asked_for(vocabulary: Vocabulary) -> None:
+    """Labels come in the reader's language, with the fallback of the vocabulary."""
+    told = explain(vocabulary, "target isa computer", {"target": "Desktop PC"}, language="de")
+    assert told["matches"] is True
+    assert told["clauses"][0]["predicates"][0]["values"][0]["path"][-1] == "Rechner"
+    assert "Rechner" in told["summary"]
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "word"),
+    [
+        ("a = 1", {}, "absent"),
+        ("a exists", {}, "absent"),
+        ("a missing", {"a": 1}, "present"),
+        ("a < b", {"a": 1}, "b is absent"),
+        ("a < b", {"a": 3, "b": 2}, "no pair"),
+        ("not a < b", {"a": 1, "b": 2}, "some pair"),
+        ("some a (b = 1)", {"a": [{"b": 2}]}, "no element"),
+        ("some a (b = 1)", {"a": 3}, "no array"),
+        ("a = 1 and a != 1", {"a": 1}, "never hold"),
+        ("a isa computer", {"a": ["x", "y", "z", "w"]}, "…"),
+    ],
+)
+def test_explain_says_why_in_words(vocabulary: Vocabulary, text: str, data: dict[str, Any], word: str) -> None:
+    """Each kind of failure has its own words, and the verdict is the matcher's."""
+    told = explain(vocabulary, text, data)
+    matcher = Matcher(vocabulary)
+    matcher.add("s", text)
+    assert told["matches"] is bool(matcher.match(data)) is False
+    assert word in told["summary"]
+
+
+def test_explain_shows_readings_and_notes(vocabulary: Vocabulary) -> None:
+    """Every reading of a value, and the notes of subscription and event, are part of the answer."""
+    told = explain(vocabulary, "a = b", {"a": "2026-01-01T00:00:00Z", "b": {"value": 3, "unit": "kg"}, "c": "computer"})
+    assert [note["code"] for note in told["notes"]] == ["attribute-operand"]
+    values = told["clauses"][0]["predicates"][0]["values"]
+    assert values[0]["canonical"]["instant"] == 1_767_225_600_000_000
+    quantity = explain(vocabulary, "b exists", {"b": {"value": 3, "unit": "kg"}})
+    assert quantity["clauses"][0]["predicates"][0]["values"][0]["canonical"]["quantity"]["amount"] > 0

@@ -1,0 +1,292 @@
+"""The matcher decides as docs/matching-semantics.md says, for every engine, by dict, batch and table."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from index.engines import ENGINES
+from index.errors import UnknownEngine
+from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from semantic.errors import DuplicateSubscription, UnknownSubscription
+
+PREFIXES = b"""
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+"""
+TURTLE = (
+    PREFIXES
+    + b"""
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en , "Notebook"@de .
+:Computer rdfs:subClassOf :Product .
+:Gaming rdfs:subClassOf :Laptop , :Toy .
+:PC owl:equivalentClass :Computer .
+:myLaptop a :Laptop .
+:email rdfs:subPropertyOf :contact . :phone rdfs:subPropertyOf :contact .
+:level a owl:DatatypeProperty ; rdfs:range xsd:integer .
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_bytes(TURTLE, format="turtle")
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def matcher(request: pytest.FixtureRequest, vocabulary: Vocabulary) -> Matcher:
+    return Matcher(vocabulary, engine=request.param)
+
+
+def matched(matcher: Matcher, text: str, data: Any) -> bool:
+    matcher.add("s", text)
+    try:
+        by_dict = [match.subscription for match in matcher.match(data)]
+        assert [[match.subscription for match in found] for found in matcher.match_batch([data])] == [by_dict]
+        if isinstance(data, dict) and "ce" not in data:
+            names = [name for name, value in data.items() if value is not None]
+            table = matcher.match_table({name: [data[name]] for name in names} if names else {"nothing": [None]})
+            assert table.subscriptions(table.slots) == by_dict
+    finally:
+        matcher.remove("s")
+    matcher.check_invariants()
+    return by_dict == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "expected"),
+    [
+        ("t isa Computer", {"t": "laptop"}, True),
+        ("t isa Computer", {"t": "NOTEBOOK"}, True),
+        ("t isa PC", {"t": "laptop"}, True),
+        ("t isa Computer", {"t": "PC"}, True),
+        ("t isa Laptop", {"t": "Computer"}, False),
+        ("t isa Toy", {"t": "Gaming"}, True),
+        ("t isa Computer", {"t": "myLaptop"}, True),
+        ("t below Laptop", {"t": "laptop"}, False),
+        ("t below Computer", {"t": "laptop"}, True),
+        ("t below Laptop", {"t": "myLaptop"}, True),
+        ("t below PC", {"t": "Computer"}, False),
+        ("t is Computer", {"t": "PC"}, True),
+        ("t is Computer", {"t": "laptop"}, False),
+        ("t isa (Toy, Computer)", {"t": "laptop"}, True),
+        ("t isa Computer", {"u": "laptop"}, False),
+        ("not t isa Computer", {"t": "Toy"}, True),
+        ("not t isa Computer", {"t": ["Toy", "laptop"]}, False),
+        ("not t isa Computer", {"u": 1}, False),
+        ("not t isa Computer", {"t": "whatever"}, True),
+        ("t isa <http://example.org/Computer>", {"t": "http://example.org/Gaming"}, True),
+    ],
+)
+def test_matcher_concepts(matcher: Matcher, text: str, data: dict[str, Any], expected: bool) -> None:
+    """`isa`, `below` and `is` over a DAG with several parents, equivalents and individuals (rules 9 and 10)."""
+    assert matched(matcher, text, data) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "expected"),
+    [
+        ("p <= 400", {"p": 400}, True),
+        ("p < 400", {"p": 400}, False),
+        ("p < 400", {"p": 399.99999999999994}, True),
+        ("p > 400", {"p": 400.00000000000006}, True),
+        ("p >= 400", {"p": "400"}, False),
+        ("level >= 4", {"level": "4"}, True),
+        ("p between [0, 400)", {"p": [500, 399]}, True),
+        ("p between [0, 400)", {"p": 400}, False),
+        ("p between (0, 400]", {"p": 0}, False),
+        ("p >= 10 and p <= 20", {"p": [5, 25]}, True),
+        ("p between [10, 20]", {"p": [5, 25]}, False),
+        ("p between [20, 10]", {"p": 15}, False),
+        ("not p < 5", {"p": [3, 7]}, False),
+        ("p >= 5", {"p": [3, 7]}, True),
+        ("not p < 5", {"p": "x"}, True),
+        ("p != 5", {"p": 5}, False),
+        ("p != 5", {"p": "5"}, True),
+        ("p != 5", {}, False),
+        ("not p != 5", {"p": [4, 5]}, True),
+        ("p = 1", {"p": True}, False),
+        ("p = true", {"p": True}, True),
+        ("p = true", {"p": 1}, False),
+        ('p in (1, "x", false)', {"p": "x"}, True),
+        ('p in (1, "x", false)', {"p": False}, True),
+        ('p in (1, "x", false)', {"p": 0}, False),
+        ("p < 5 or q missing", {"p": 7}, True),
+        ("p exists", {"p": ""}, True),
+        ("p exists", {"p": None}, False),
+        ("p missing", {"p": []}, True),
+        ("not p missing", {"p": 0}, True),
+        ("", {}, True),
+        ("p = -0.0", {"p": 0}, True),
+    ],
+)
+def test_matcher_numbers_and_presence(matcher: Matcher, text: str, data: dict[str, Any], expected: bool) -> None:
+    """Comparisons are existential, negation is "present and none", absence is false for both (rules 6–8)."""
+    assert matched(matcher, text, data) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "expected"),
+    [
+        ('n = "HP"', {"n": "HP"}, True),
+        ('n = "HP"', {"n": "hp"}, False),
+        ('n = "caf\\u00e9"', {"n": "cafe\u0301"}, True),
+        ('n startswith "Hew"', {"n": "Hewlett"}, True),
+        ('n endswith "LETT" nocase', {"n": "Hewlett"}, True),
+        ('n contains "wl"', {"n": ["x", "Hewlett"]}, True),
+        ('not n contains "wl"', {"n": ["x", "Hewlett"]}, False),
+        ('not n contains "wl"', {"m": 1}, False),
+        ("n matches /^H.+t$/", {"n": "Hewlett"}, True),
+        ("n matches /^h.+T$/ nocase", {"n": "Hewlett"}, True),
+        ('n < "b"', {"n": "a"}, True),
+        ('n < "b"', {"n": 1}, False),
+        ('n between ["a", "b")', {"n": "b"}, False),
+        ("t < 2026-01-01T00:00:00Z", {"t": "2025-12-31T23:59:59.999999Z"}, True),
+        ("t < 2026-01-01T00:00:00Z", {"t": "2026-01-01T00:30:00+01:00"}, True),
+        ('t < "2026-01-01T00:00:00Z"', {"t": "a"}, False),
+        ("p < q", {"p": [9, 1], "q": 2}, True),
+        ("p < q", {"p": 1}, False),
+        ("not p < q", {"p": 1}, False),
+        ("not p < q", {"p": 3, "q": 2}, True),
+        ("p = q", {"p": "x", "q": ["y", "x"]}, True),
+        ("p = q", {"p": "laptop", "q": "Notebook"}, False),
+        ('some i (n = "x" and p < 5)', {"i": [{"n": "x", "p": 9}, {"n": "y", "p": 1}]}, False),
+        ('some i (n = "x" and p < 5)', {"i": [{"n": "x", "p": 1}]}, True),
+        ('not some i (n = "x")', {"i": [{"n": "y"}]}, True),
+        ('not some i (n = "x")', {"j": 1}, False),
+        ('i.n = "x" and i.p < 5', {"i": [{"n": "x", "p": 9}, {"n": "y", "p": 1}]}, True),
+        ('contact = "x"', {"email": "x", "phone": 1}, True),
+        ("contact exists", {"email": "x"}, True),
+        ('s.contact = "x"', {"s": {"email": "x"}}, True),
+        ('email = "x"', {"contact": "x"}, False),
+    ],
+)
+def test_matcher_texts_times_and_structures(matcher: Matcher, text: str, data: dict[str, Any], expected: bool) -> None:
+    """What columns cannot decide is verified: texts, attribute pairs, elements; pairs are copied upwards (rules 2–9)."""
+    assert matched(matcher, text, data) is expected
+
+
+def test_matcher_quantity_compares_with_its_own_kind_only(matcher: Matcher) -> None:
+    """A bare number and a quantity never compare where no unit is declared; the same currency does (rule 15)."""
+    assert matched(matcher, "p <= 400 USD", {"p": {"value": 350, "currency": "USD"}})
+    assert not matched(matcher, "p <= 400 USD", {"p": 350})
+    assert not matched(matcher, "p <= 400", {"p": {"value": 350, "currency": "USD"}})
+    assert not matched(matcher, "p <= 400 USD", {"p": {"value": 350, "currency": "EUR"}})
+    assert matched(matcher, "p > 86 degF", {"p": "30.5 degC"})
+    assert matched(matcher, "p = 86 degF", {"p": {"value": 30, "unit": "degC"}})
+
+
+def test_matcher_unit_in_a_declared_sibling_is_read(request: pytest.FixtureRequest) -> None:
+    """A number takes its unit from the attribute that its declaration names, in dicts and in tables (rule 15)."""
+    declared = Vocabulary.from_bytes(TURTLE, format="turtle", attributes={"value": {"kind": "number", "unit_from": "unit"}})
+    matcher = Matcher(declared)
+    matcher.add("warm", "value > 86 degF")
+    events = [{"value": 31, "unit": "degC"}, {"value": 31, "unit": "degF"}, {"value": 31}]
+    assert [len(found) for found in matcher.match_batch(events)] == [1, 0, 0]
+    table = matcher.match_table({"value": [31.0, 31.0, 31.0], "unit": ["degC", "degF", None]})
+    assert table.offsets.tolist() == [0, 1, 1, 1]
+
+
+def test_matcher_context_attributes_match_under_ce(matcher: Matcher) -> None:
+    """`ce.type` is an attribute like others and may hold a concept."""
+    matcher.add("s", "ce.type isa Computer and ce.source = \"a\"")
+    assert matcher.match(Event({"x": 1}, {"type": "laptop", "source": "a"}))
+    assert not matcher.match(Event({"x": 1}, {"type": "laptop", "source": "b"}))
+
+
+def test_matcher_reports_a_subscription_once(matcher: Matcher) -> None:
+    """Two matching clauses are one match (rule 16)."""
+    matcher.add("s", "a = 1 or b = 1")
+    assert [match.subscription for match in matcher.match({"a": 1, "b": 1})] == ["s"]
+
+
+def test_matcher_table_from_arrow_numpy_and_lists_agree(matcher: Matcher) -> None:
+    """Null and NaN are absent, lists are several values, structs flatten with dots."""
+    matcher.add("cheap", "price < 400")
+    matcher.add("kind", "t isa Computer")
+    matcher.add("none", "price missing")
+    matcher.add("deep", "seller.email exists")
+    expected = [["cheap", "kind"], ["none"], ["kind"]]
+    arrays = {"t": np.array(["laptop", "x", "Gaming"], dtype=object), "price": np.array([350.0, np.nan, 500.0])}
+    for columns in (arrays, pa.table({"t": ["laptop", "x", "Gaming"], "price": [350.0, None, 500.0]})):
+        table = matcher.match_table(columns)
+        bounds = table.offsets.tolist()
+        names = [
+            table.subscriptions(table.slots[low:high]) for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+        assert [sorted(each) for each in names] == expected
+        assert (table.offsets.dtype, table.slots.dtype) == (np.int64, np.int32)
+    nested = pa.table({"t": [["x", "laptop"], None], "seller": [{"email": None}, {"email": "e"}]})
+    table = matcher.match_table(nested)
+    assert table.offsets.tolist() == [0, 2, 4]
+
+
+def test_matcher_table_of_unequal_columns_is_refused(matcher: Matcher) -> None:
+    """Columns of different lengths are no table."""
+    with pytest.raises(ValueError, match="different lengths"):
+        matcher.match_table({"a": [1], "b": [1, 2]})
+
+
+def test_matcher_add_and_remove_change_the_next_match(matcher: Matcher) -> None:
+    """Slots and rows are used again without a trace of what was there."""
+    matcher.add("a", "x = 1 or y = 1")
+    matcher.add("b", 'x contains "q"')
+    matcher.remove("a")
+    matcher.add("c", "x = 2")
+    assert [[match.subscription for match in found] for found in matcher.match_batch([{"x": 1, "y": 1}, {"x": 2}])] == [
+        [],
+        ["c"],
+    ]
+    assert sorted(matcher) == ["b", "c"]
+    assert len(matcher) == 2
+    matcher.check_invariants()
+
+
+def test_matcher_wrong_use_is_refused(matcher: Matcher, vocabulary: Vocabulary) -> None:
+    """A taken id, an unknown id, a bad expression, a bad event, an unknown engine: each has its error."""
+    matcher.add("s", "x = 1")
+    with pytest.raises(DuplicateSubscription):
+        matcher.add("s", "x = 2")
+    with pytest.raises(UnknownSubscription):
+        matcher.remove("t")
+    with pytest.raises(InvalidSubscription):
+        matcher.add("u", "x isa")
+    with pytest.raises(InvalidEvent):
+        matcher.match({"x": float("inf")})
+    with pytest.raises(UnknownEngine, match="ctps"):
+        Matcher(vocabulary, engine="nope")
+    assert sorted(matcher) == ["s"]
+
+
+def test_matcher_rebuilt_keeps_meaning_by_iri(matcher: Matcher) -> None:
+    """Under a new version subscriptions are recompiled from IRIs; a gone concept's predicate is false, also negated."""
+    matcher.add("kind", "t isa laptop")
+    matcher.add("not", "not t isa Toy")
+    matcher.add("either", "t isa Toy or x = 1")
+    renamed = PREFIXES + b':Laptop rdfs:label "portable"@en . :Slim rdfs:subClassOf :Laptop ; rdfs:label "laptop"@en .'
+    other = matcher.rebuilt(Vocabulary.from_bytes(renamed, format="turtle"))
+    assert [match.subscription for match in other.match({"t": "portable", "x": 1})] == ["kind", "either"]
+    assert [match.subscription for match in other.match({"t": "laptop"})] == ["kind"]
+    assert [note.code for note in other["not"].notes] == ["gone-concept"]
+    assert [match.subscription for match in matcher.match({"t": "Computer"})] == ["not"]
+
+
+def test_matcher_batch_results_outlive_changes(matcher: Matcher) -> None:
+    """Results are made when read, and name the subscriptions of the time of matching."""
+    matcher.add("old", "x = 1")
+    found = matcher.match_batch([{"x": 1}])
+    matcher.remove("old")
+    matcher.add("new", "x = 1")
+    assert [match.subscription for match in found[0]] == ["old"]
+    assert found[0:1] == [found[0]]
+
+
+def test_matcher_statistics_count_what_was_done(matcher: Matcher) -> None:
+    """Events, candidates of the engine, and matches after verification."""
+    matcher.add("s", 'x contains "a"')
+    matcher.match({"x": "b"})
+    matcher.match({"x": "a"})
+    counts = matcher.statistics
+    assert (counts.events, counts.candidates, counts.matches) == (2, 2, 1)

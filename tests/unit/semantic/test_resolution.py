@@ -1,0 +1,115 @@
+"""Names in expressions become IRIs and canonical attribute names, or clear problems."""
+
+import pytest
+
+from semantic import InvalidSubscription, Vocabulary
+from semantic.errors import Problem
+from semantic.language import parse, to_text
+from semantic.resolution import resolve
+
+PREFIXES = b"""
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix dcterms: <http://purl.org/dc/terms/> .
+"""
+TURTLE = (
+    PREFIXES
+    + b"""
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en .
+:JaguarCar rdfs:subClassOf :Car ; rdfs:label "jaguar"@en .
+:JaguarCat rdfs:subClassOf :Cat ; rdfs:label "jaguar"@en .
+:Notebook a owl:Class ; owl:deprecated true ; dcterms:isReplacedBy :Laptop .
+:price a owl:DatatypeProperty ; rdfs:label "Preis"@de .
+:kind a owl:ObjectProperty ; rdfs:range :Computer .
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_bytes(TURTLE, format="turtle", attributes={"weight": {"kind": "number", "unit": "kg"}})
+
+
+def resolved(text: str, vocabulary: Vocabulary) -> str:
+    return to_text(resolve(parse(text), vocabulary).expression)
+
+
+def problems(text: str, vocabulary: Vocabulary) -> list[Problem]:
+    with pytest.raises(InvalidSubscription) as caught:
+        resolve(parse(text), vocabulary)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x isa laptop", "x isa <http://example.org/Laptop>"),
+        ("x isa Laptop", "x isa <http://example.org/Laptop>"),
+        ("x isa Notebook", "x isa <http://example.org/Laptop>"),
+        ("Preis < 3", "price < 3"),
+        ('kind = "laptop"', "kind = <http://example.org/Laptop>"),
+        ('kind in ("laptop", "Computer")', "kind in (<http://example.org/Laptop>, <http://example.org/Computer>)"),
+        ('x = "laptop"', 'x = "laptop"'),
+        ("some a (Preis < 3)", "some a (price < 3)"),
+    ],
+)
+def test_resolve_names_become_what_they_mean(vocabulary: Vocabulary, text: str, expected: str) -> None:
+    """Terms become IRIs, attribute labels names, and strings concepts only where the attribute is declared so (rule 9)."""
+    assert resolved(text, vocabulary) == expected
+
+
+def test_resolve_deprecated_term_is_noted(vocabulary: Vocabulary) -> None:
+    """The reply says which term was replaced by which (rule 12)."""
+    notes = resolve(parse("x isa Notebook"), vocabulary).notes
+    assert [note.code for note in notes] == ["deprecated-term"]
+    assert "http://example.org/Laptop" in notes[0].detail
+
+
+def test_resolve_ambiguous_label_is_refused_with_its_candidates(vocabulary: Vocabulary) -> None:
+    """Both jaguars are named, with the place in the text (rule 13)."""
+    (problem,) = problems("price < 3 and x isa jaguar", vocabulary)
+    assert problem.code == "ambiguous-term"
+    assert problem.at is not None and (problem.at.line, problem.at.column) == (1, 21)
+    assert {each["iri"] for each in problem.suggestions} == {
+        "http://example.org/JaguarCar",
+        "http://example.org/JaguarCat",
+    }
+
+
+def test_resolve_unknown_concept_is_refused_with_the_nearest(vocabulary: Vocabulary) -> None:
+    """A slip of the pen is met with the label that was meant."""
+    (problem,) = problems("x isa lapotp", vocabulary)
+    assert problem.code == "unknown-concept"
+    assert "http://example.org/Laptop" in {each["iri"] for each in problem.suggestions}
+
+
+def test_resolve_all_problems_are_collected(vocabulary: Vocabulary) -> None:
+    """One reply names everything that is wrong."""
+    text = 'x isa Nope and a matches /(/ and b < true and c between [1, "z"] and weight < 3 s and d < 2 blurbs and op(1)'
+    codes = [problem.code for problem in problems(text, vocabulary)]
+    assert codes == [
+        "unknown-concept",
+        "bad-pattern",
+        "no-order",
+        "mixed-ends",
+        "wrong-dimension",
+        "unknown-unit",
+        "unknown-operator",
+    ]
+
+
+def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Vocabulary) -> None:
+    """`room = Bathroom` compares two attributes; who meant a string is told to quote it."""
+    notes = resolve(parse("room = Bathroom"), vocabulary).notes
+    assert [note.code for note in notes] == ["attribute-operand"]
+
+
+def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
+    """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
+    stored = resolve(parse("x isa laptop or x isa jaguar or x isa Notebook".replace(" or x isa jaguar", "")), vocabulary)
+    other = Vocabulary.from_bytes(PREFIXES + b':Tablet rdfs:label "laptop"@en ; rdfs:subClassOf :Thing .', format="turtle")
+    again = resolve(stored.expression, other, stored=True)
+    assert to_text(again.expression) == to_text(stored.expression)
+    assert {note.code for note in again.notes} == {"gone-concept"}
+    successor = PREFIXES + b":Laptop owl:deprecated true ; dcterms:isReplacedBy :Tablet . :Tablet a owl:Class ."
+    moved = resolve(stored.expression, Vocabulary.from_bytes(successor, format="turtle"), stored=True)
+    assert "<http://example.org/Tablet>" in to_text(moved.expression)

@@ -8,24 +8,25 @@ second one goes to another copy. Within a copy everything unites, because one va
     event value ─▶ column read as text ────▶ StringMap ───┼─ OR ─▶ matched        live &= ~constrained | matched
     event value ─▶ column read as number ──▶ GemIndex … ──┘                       (negated: live &= ~matched)
 
-Erratum 2: all values of the attribute are united first and then meet `live` in one AND; an AND for each pair would demand
-that every value satisfy the predicate.
+Erratum 2: all values of the attribute are united first and then meet `live` in one AND; an AND for each pair would
+demand that every value satisfy the predicate.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 from bitarray import bitarray
 
 from index.clause import ColumnId, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate, Test
 from index.concept_graph import ConceptGraph
 from index.concept_tree import ConceptTree
 from index.gem import GemIndex
-from index.row_bits import RowSet, empty_bits
+from index.row_bits import RowSet, clear_rows, empty_bits, rows_of
 from index.string_map import StringMap
 
-__all__ = ["AttributeCopy"]
+__all__ = ["AttributeCopy", "Doubt"]
 
 
 @dataclass(slots=True)
@@ -76,6 +77,27 @@ class _ColumnIndex:
             part.grow(capacity)
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Rows of one copy that have a bound in the slot of a value, and the (index, value) pairs that decide them."""
+
+    rows: bitarray
+    layers: list[tuple[GemIndex, float]]
+    negated: bool
+
+    def settle(self, live: bitarray) -> None:
+        """Algorithm 9, lines 11 to 30: check the bounds of the doubtful rows that are still in `live`, and take from
+        it, in place, those whose predicate fails. Uses itself up."""
+        doubtful = self.rows
+        doubtful &= live
+        rows = rows_of(doubtful)
+        if rows.size:
+            held = np.zeros(rows.size, dtype=np.bool_)
+            for layer, value in self.layers:
+                held |= layer.holding(rows, value)
+            clear_rows(live, rows[held] if self.negated else rows[~held])
+
+
 class AttributeCopy:
     """At most one predicate a row, all on one attribute, all positive or all negated.
 
@@ -89,22 +111,20 @@ class AttributeCopy:
         self._negated = negated
         self._constrained = RowSet(capacity)
         self._columns: dict[ColumnId, _ColumnIndex] = {}
-        self.has_intervals = False
 
     def __len__(self) -> int:
         """How many rows have a predicate here."""
         return len(self._constrained)
 
     def add(self, row: int, predicates: Iterable[Predicate]) -> None:
-        """Algorithm 2 for one attribute: index the tests of `row`. Several predicates count as one that holds when any of
-        them does, which is right for negated ones: none of p and none of q is none of (p or q)."""
+        """Algorithm 2 for one attribute: index the tests of `row`. Several predicates count as one that holds when
+        any of them does, which is right for negated ones: none of p and none of q is none of (p or q)."""
         self._constrained.add(row)
         for column, tests in _by_column(predicates).items():
             index = self._columns.get(column)
             if index is None:
                 index = self._columns[column] = _ColumnIndex(self._graph, self._capacity)
             index.add(row, tests)
-        self._update()
 
     def remove(self, row: int, predicates: Iterable[Predicate]) -> None:
         """Undo `add(row, predicates)`."""
@@ -114,11 +134,13 @@ class AttributeCopy:
             index.remove(row, tests)
             if index.is_empty():
                 del self._columns[column]
-        self._update()
 
-    def narrow(self, live: bitarray, values: Mapping[ColumnId, tuple[Key, ...]]) -> None:
-        """Algorithm 6 for one attribute that the event has: take from `live` the rows whose predicate fails, in place."""
+    def narrow(self, live: bitarray, values: Mapping[ColumnId, tuple[Key, ...]]) -> Doubt | None:
+        """Algorithm 6 for one attribute that the event has: take from `live`, in place, the rows whose predicate
+        fails as far as bit sets can tell. Rows that only a look at their bounds can decide stay in `live` and are
+        returned."""
         matched = empty_bits(self._capacity)
+        layers: list[tuple[GemIndex, float]] = []
         for column, index in self._columns.items():
             found = values.get(column)
             if not found:
@@ -129,9 +151,19 @@ class AttributeCopy:
             if index.keys:
                 for value in found:
                     index.keys.union_into(matched, value)
-            for layer in index.layers:
-                for value in found:
-                    layer.union_into(matched, cast(float, value), live)
+            layers += [(layer, cast(float, value)) for layer in index.layers for value in found]
+        if not layers:
+            self._keep(live, matched)
+            return None
+        perhaps = empty_bits(self._capacity)
+        for layer, value in layers:
+            layer.union_into(matched, perhaps, value)
+        possible = matched | perhaps
+        doubtful = possible ^ matched  # what another test of the same predicate has settled is no longer in doubt
+        self._keep(live, matched if self._negated else possible)
+        return Doubt(doubtful, layers, self._negated)
+
+    def _keep(self, live: bitarray, matched: bitarray) -> None:
         if self._negated:
             matched.invert()
             live &= matched
@@ -155,14 +187,10 @@ class AttributeCopy:
         for row, predicates in sorted(expected.items()):
             fresh.add(row, predicates)
         assert self._contents() == fresh._contents(), (self._contents(), fresh._contents())
-        assert self.has_intervals == fresh.has_intervals
         # Each index is sound by itself.
         for index in self._columns.values():
             for part in index.parts():
                 part.check_invariants()
-
-    def _update(self) -> None:
-        self.has_intervals = any(index.layers for index in self._columns.values())
 
     def _contents(self) -> dict[object, object]:
         return {

@@ -15,7 +15,8 @@ from index.row_bits import RowArray
 __all__ = ["Bounds"]
 
 ARRAY_SHARE = 5
-"""Arrays are made when more than 1/2⁵ of all rows have an interval: then they take at most 512 bytes for each of them."""
+"""Arrays are made when more than 1/2⁵ of all rows have an interval: then they take at most 512 bytes for each of
+them."""
 FEW_INTERVALS = 64
 """So many intervals always stay in the dict: numpy's overhead would cost more than the checks."""
 QUANTILES = (0.02, 0.98)
@@ -66,14 +67,14 @@ class Bounds:
         lows[row] = highs[row] = np.nan
         return found
 
-    def holding(self, rows: RowArray, value: float) -> RowArray:
-        """Those of `rows` (all have an interval) with `low <= value <= high`."""
+    def holding(self, rows: RowArray, value: float) -> npt.NDArray[np.bool_]:
+        """For each of `rows`, whether it has an interval with `low <= value <= high`. Costs 10 to 20 ns a row in
+        arrays, some 150 ns in the dict."""
         if self._arrays is not None:
             lows, highs = self._arrays
-            return rows[(lows[rows] <= value) & (highs[rows] >= value)]
+            return (lows[rows] <= value) & (highs[rows] >= value)
         few = self._few
-        held = [row for row in rows.tolist() if few[row][0] <= value <= few[row][1]]
-        return np.array(held, dtype=np.int32)
+        return np.array([row in few and few[row][0] <= value <= few[row][1] for row in rows.tolist()], dtype=np.bool_)
 
     def range(self) -> tuple[float, float]:
         """(low, width) of the range in which most finite bounds lie; `(0, 1)` without any. The width is positive."""

@@ -1,17 +1,19 @@
 """What an engine is fed: lowered clauses and lowered events, in integers, floats and keys.
 
-`semantic.lowering` makes these from subscriptions and events; engines know nothing above them. A *column* is one attribute
-read in one way (as concept, text, number, instant, …), so values of different kinds never meet in one comparison.
+`semantic.lowering` makes these from subscriptions and events; engines know nothing above them. A *column* is one
+attribute read in one way (as concept, text, number, instant, …), so values of different kinds never meet in one
+comparison.
 
-    subscription ──compile──▶ Clause(required, forbidden, predicates)         event ──lower──▶ LoweredEvent(present, values)
-                                          └── Predicate(attribute, tests, negated)                     └── column → values
-                                                               └── (column, ConceptTest | KeyTest | IntervalTest)
+    subscription ──compile──▶ Clause(required, forbidden, predicates)     event ──lower──▶ LoweredEvent(present, values)
+                                          │                                                          column → values
+                                          └── Predicate(attribute, tests, negated)
+                                                            └── (column, ConceptTest | KeyTest | IntervalTest)
 
-Meaning, for an event *e* and a clause *c* (docs/matching-semantics.md, rules 6–8 and 16):
+Meaning, for an event *e* and a clause *c* (docs/matching-semantics.md, rules 6 to 8 and 16):
 
 * *c* matches when every required attribute is in `e.present`, no forbidden one is, and every predicate holds;
-* a predicate holds when some value of some test's column satisfies that test; a negated one when its attribute is present
-  and no value of any of its columns satisfies its test.
+* a predicate holds when some value of some test's column satisfies that test; a negated one when its attribute is
+  present and no value of any of its columns satisfies its test.
 """
 
 from collections.abc import Mapping
@@ -90,9 +92,9 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction. `required` includes the attribute of every predicate, also of the negated ones; `forbidden` are the
-    attributes that must be absent. No predicates and nothing required is legal: such a clause matches every event that
-    has no forbidden attribute."""
+    """A conjunction. `required` includes the attribute of every predicate, also of the negated ones; `forbidden` are
+    the attributes that must be absent. No predicates and nothing required is legal: such a clause matches every event
+    that has no forbidden attribute."""
 
     predicates: tuple[Predicate, ...] = ()
     required: frozenset[AttributeId] = frozenset()
@@ -102,7 +104,8 @@ class Clause:
 @dataclass(frozen=True, slots=True)
 class LoweredEvent:
     """The values of one event by column, each tuple without duplicates: concept ids as read (their ancestors are the
-    engine's business), keys, or floats. `present` has every attribute that has a value, also one that no column reads."""
+    engine's business), keys, or floats. `present` has every attribute that has a value, also one that no column
+    reads."""
 
     present: frozenset[AttributeId] = frozenset()
     values: Mapping[ColumnId, tuple[Key, ...]] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """The concept DAG as flat integer arrays: who is directly above whom.
 
-Concepts are numbered; merging of equivalent names and removal of cycles happened in `semantic.hierarchy`. Two relations:
-*parents* (subclass of, broader, is-a) are walked upwards any number of times; *entries* (the classes of an individual) are
-taken at most once, as the first step.
+Concepts are numbered; merging of equivalent names and removal of cycles happened in `semantic.hierarchy`. Two
+relations: *parents* (subclass of, broader, is-a) are walked upwards any number of times; *entries* (the classes of an
+individual) are taken at most once, as the first step.
 
     concept c        parents[parent_offsets[c] : parent_offsets[c+1]]     entries[entry_offsets[c] : entry_offsets[c+1]]
 """
@@ -31,7 +31,8 @@ class ConceptGraph:
     (0, 1, 2)
     """
 
-    CACHED = 1 << 16  # tuples of ancestors kept: some 20 MB at ten ancestors each, enough for every value of a busy stream
+    CACHED = 1 << 16
+    """Tuples of ancestors kept: some 20 MB at ten ancestors each, enough for every value of a busy stream."""
 
     def __init__(
         self,

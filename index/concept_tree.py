@@ -1,10 +1,10 @@
 """The concept index of one column: who subscribed to which concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
 
-The paper hangs a list of subscriptions on every node of a tree and, for a value, unites the lists of its node and of the
-nodes above. Concepts here form a DAG, which an individual enters by one `rdf:type` step, so the walk is
-`ConceptGraph.ancestors`: upwards with a set of visited nodes (erratum 8). There is one index for each (attribute, copy,
-column), never one for a tree shared by several attributes (erratum 1). Only concepts that somebody subscribed to have a
-node; Algorithm 1, which builds nodes for the whole tree, is left with nothing but the graph itself.
+The paper hangs a list of subscriptions on every node of a tree and, for a value, unites the lists of its node and of
+the nodes above. Concepts here form a DAG, which an individual enters by one `rdf:type` step, so the walk is
+`ConceptGraph.ancestors`: upwards with a set of visited nodes (erratum 8). There is one index for each (attribute,
+copy, column), never one for a tree shared by several attributes (erratum 1). Only concepts that somebody subscribed
+to have a node; Algorithm 1, which builds nodes for the whole tree, is left with nothing but the graph itself.
 
     value ──ancestors──▶ node(Laptop)  node(Computer)  node(Product)        node: within   rows with `isa` this concept
                              exactly       below           below                  below    rows with `below` it
@@ -70,7 +70,7 @@ class ConceptTree:
                 del self._nodes[concept]
 
     def union_into(self, matched: bitarray, concept: ConceptId) -> None:
-        """Algorithm 7, lines 1–6: set in `matched` every row that the value `concept` satisfies."""
+        """Algorithm 7, lines 1 to 6: set in `matched` every row that the value `concept` satisfies."""
         nodes = self._nodes
         for ancestor in self._graph.ancestors(concept):
             node = nodes.get(ancestor)

@@ -49,7 +49,8 @@ class Engine(Protocol):
         """How many clauses are stored."""
 
     def check_invariants(self) -> None:
-        """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for tests."""
+        """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for
+        tests."""
 
 
 class EngineFactory(Protocol):

@@ -1,5 +1,7 @@
 """What can go wrong in the index.
 
+Only a caller's mistake raises; no engine fails on a clause or an event that is well formed.
+
     IndexingError
     ├── UnknownRow       a row that holds no clause
     └── UnknownEngine    a name that no engine has

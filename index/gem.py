@@ -1,7 +1,8 @@
-"""The interval index of one column: T × T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7, 8].
+"""The interval index of one column: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
+8].
 
-An interval `[lower, upper]` falls into the cell `(slot(upper), slot(lower))`; for a value in slot *r* the cells make six
-regions, of which only those with a bound in slot *r* need a look at the bounds themselves:
+An interval `[lower, upper]` falls into the cell `(slot(upper), slot(lower))`; for a value in slot *r* the cells make
+six regions, of which only those with a bound in slot *r* need a look at the bounds themselves:
 
       y = slot(upper)                                        region                       an interval there
       T-1 │ F F F D B B        value in slot r = 3           A  y < r                     ends before the value: no
@@ -11,35 +12,41 @@ regions, of which only those with a bound in slot *r* need a look at the bounds 
        0  │ A                                                E  x = y = r                 holds if both
           └────────────── x = slot(lower)                    F  x < r < y                 surely holds
 
-The paper subtracts A and B and the failures of C, D, E from the candidates. We collect F and those of C, D, E that hold:
-the same set, but several values of an event and several intervals of a row then simply unite, and F has fewer cells.
+The paper subtracts A and B and the failures of C, D, E from the candidates. We collect F and those of C, D, E that
+hold: the same set, but several values of an event and several intervals of a row then simply unite, and F has fewer
+cells.
 
-* **Slots** (erratum 6). `slot(v) = min(T-1, max(0, floor((v - low) / (high - low) · T)))` for bounds and values alike. It
-  never decreases with v, so `slot(upper) > slot(v)` proves `upper > v`, whatever lies outside the range. Infinite bounds
-  fall into the end slots; a value in an end slot meets only regions A, B, C, D, E, so those slots are always checked.
-* **Range**. Intervals arrive one at a time and nobody states the paper's `Rm`. The range is taken from the bounds that are
-  stored: the 2 % and 98 % quantiles of the finite ones. It is taken again after as many insertions as there were
-  intervals the last time (at least `FIRST_SPREAD`), and all intervals are placed anew; so an insertion costs O(1) amortised, a
-  single wild bound cannot flatten the slots, and drifting bounds are followed. The range is a matter of speed only.
+* **Slots** (erratum 6). `slot(v) = min(T-1, max(0, floor((v - low) / (high - low) · T)))` for bounds and values
+  alike. It never decreases with v, so `slot(upper) > slot(v)` proves `upper > v`, whatever lies outside the range.
+  Infinite bounds fall into the end slots; a value in an end slot meets only regions A, B, C, D, E, so those slots are
+  always checked.
+* **Range**. Intervals arrive one at a time and nobody states the paper's `Rm`. The range is taken from the bounds
+  that are stored: the 2 % and 98 % quantiles of the finite ones. It is taken again after as many insertions as there
+  were intervals the last time (at least `FIRST_SPREAD`), and all intervals are placed anew; so an insertion costs
+  O(1) amortised, a single wild bound cannot flatten the slots, and drifting bounds are followed. The range is a
+  matter of speed only.
 * **Cell order** (erratum 7) is `cell[upper][lower]` everywhere. The bounds are stored (erratum 6), both ends closed.
-* **Regions are remembered**: the union F and the union C ∪ D ∪ E of a slot are made when a value first falls into it, and
-  kept up to date by later insertions and removals. Matching then costs two unions instead of T²/4.
+* **Regions are remembered**: the union F and the union C, D and E of a slot are made when a value first falls into
+  it, and kept up to date by later insertions and removals. Matching then costs two unions instead of T²/4.
 """
 
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from bitarray import bitarray
 
 from index.bounds import Bounds
-from index.row_bits import RowSet, set_rows
+from index.row_bits import RowArray, RowSet
 
 __all__ = ["GemIndex"]
 
 Region = TypeVar("Region")
 
 SLOTS = 16
-"""T. The paper's table of values is not in the text we have. About 2/T of the intervals have a bound in the value's slot
-and are checked; there are T²/2 cells. Measured at 10⁵ rows, 16 was fastest once regions are remembered and removals count."""
+"""T. The paper's table of values is not in the text we have. About 2/T of the intervals have a bound in the value's
+slot and are checked; there are T²/2 cells. Measured at 10⁵ rows, 16 was fastest once regions are remembered and
+removals count."""
 FIRST_SPREAD = 16
 """Insertions before the first choice of a range; with fewer intervals any range will do."""
 
@@ -47,8 +54,9 @@ FIRST_SPREAD = 16
 class GemIndex:
     """Rows by interval, at most one interval a row.
 
-    Invariants: each row is in exactly the cell of its bounds and in `bounds`; no cell is empty; every remembered region is
-    the union of its cells. Costs: `add` and `remove` O(T), `union_into` two unions plus 10–20 ns for each live row checked.
+    Invariants: each row is in exactly the cell of its bounds and in `bounds`; no cell is empty; every remembered
+    region is the union of its cells. Costs: `add` and `remove` O(T), `union_into` two unions plus 10 to 20 ns for
+    each live row checked.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -104,14 +112,17 @@ class GemIndex:
             return SLOTS - 1
         return int(place) if place > 0 else 0
 
-    def union_into(self, matched: bitarray, value: float, live: bitarray) -> None:
-        """Algorithm 9: set in `matched` the rows of `live` whose interval holds `value` (and perhaps rows that are not in
-        `live`). Only rows of `live` are looked at."""
-        surely, perhaps = self._at(self.slot(value))
-        surely.union_into(matched)
-        rows = perhaps.meet(live)
-        if rows.size:
-            set_rows(matched, self._bounds.holding(rows, value))
+    def union_into(self, surely: bitarray, perhaps: bitarray, value: float) -> None:
+        """Algorithm 9, by regions: set in `surely` the rows of F, whose interval holds `value`, and in `perhaps`
+        those of C, D and E, for which `holding` decides. The rows of A and B, whose interval does not hold it, are
+        left alone."""
+        certain, partial = self._at(self.slot(value))
+        certain.union_into(surely)
+        partial.union_into(perhaps)
+
+    def holding(self, rows: RowArray, value: float) -> npt.NDArray[np.bool_]:
+        """For each of `rows`, whether it has an interval here that holds `value`."""
+        return self._bounds.holding(rows, value)
 
     def grow(self, capacity: int) -> None:
         """Make room for rows below `capacity`."""

@@ -1,11 +1,11 @@
 """Which attributes a row wants present and which absent: the first filter of the `ctps` engine.
 
-CTPS as printed starts from all bits and looks only at the pairs of the event, so deleted rows match (erratum 4), and so do
-rows that constrain an attribute which the event lacks (erratum 5). Here matching starts from the live rows and keeps those
-whose required attributes are all there and whose forbidden ones are not.
+CTPS as printed starts from all bits and looks only at the pairs of the event, so deleted rows match (erratum 4), and
+so do rows that constrain an attribute which the event lacks (erratum 5). Here matching starts from the live rows and
+keeps those whose required attributes are all there and whose forbidden ones are not.
 
-The straightforward form, `live &= ~required[a]` for every known attribute *a* that the event lacks, costs one operation for
-each of perhaps thousands of attributes. Three things avoid that:
+The straightforward form, `live &= ~required[a]` for every known attribute *a* that the event lacks, costs one
+operation for each of perhaps thousands of attributes. Three things avoid that:
 
 * the result depends only on which known attributes are present, and streams repeat that: it is remembered per such set
   until the next change;
@@ -36,8 +36,9 @@ COUNTING_COST = 6
 class Presence:
     """The live rows, with the attributes that each requires and forbids.
 
-    Invariants: `required[a]` and `forbidden[a]` are never empty and hold live rows only; bit *r* of plane *i* of `needed` is
-    bit *i* of the number of attributes that row *r* requires; remembered results are what `_find` would make.
+    Invariants: `required[a]` and `forbidden[a]` are never empty and hold live rows only; bit *r* of plane *i* of
+    `needed` is bit *i* of the number of attributes that row *r* requires; remembered results are what `_find` would
+    make.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -94,7 +95,8 @@ class Presence:
         self._capacity = capacity
 
     def check_invariants(self, expected: dict[int, tuple[frozenset[AttributeId], frozenset[AttributeId]]]) -> None:
-        """Raise AssertionError if an invariant is broken; `expected` is row → (required, forbidden) of all live rows."""
+        """Raise AssertionError if an invariant is broken; `expected` is row → (required, forbidden) of all live
+        rows."""
         # Exactly the stored rows are live.
         assert list(self._live.search(1)) == sorted(expected), (self._live, expected)
         # Each attribute has exactly the rows that name it.

@@ -2,8 +2,8 @@
 
 A set of rows is a bit array as long as the engine's capacity (a power of two, at least `FIRST_CAPACITY`): bit *r* says
 whether row *r* belongs to it. That is how CTPS (Sci. Prog. 2022, §4.1) keeps every list of subscriptions. An engine has
-very many sets that hold few rows (one for each string, cell and concept), so a `RowSet` stays a plain list of rows until
-it is worth a bit array; its meaning is the same.
+very many sets that hold few rows (one for each string, cell and concept), so a `RowSet` stays a plain list of rows
+until it is worth a bit array; its meaning is the same.
 
     bits   0 1 1 0 0 0 0 1 …   little-endian: byte b holds rows 8·b … 8·b + 7     ◀── union_into ── RowSet {1, 2, 7}
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from bitarray import bitarray
 
-__all__ = ["FIRST_CAPACITY", "RowArray", "RowSet", "empty_bits", "rows_of", "set_rows", "sparse_limit"]
+__all__ = ["FIRST_CAPACITY", "RowArray", "RowSet", "clear_rows", "empty_bits", "rows_of", "set_rows", "sparse_limit"]
 
 RowArray = npt.NDArray[np.int32]
 
@@ -24,7 +24,8 @@ FIRST_CAPACITY = 64
 FEW_ROWS = 32
 """So many rows are cheaper to find one by one (45 ns each) than by numpy (12 µs at 10⁵ rows)."""
 DENSE_WORDS = 4
-"""From one word in four on, unpacking all bits is faster than unpacking the words that are not zero (measured at 10⁵)."""
+"""From one word in four on, unpacking all bits is faster than unpacking the words that are not zero (measured at
+10⁵)."""
 MANY_ROWS = 1024
 """From so many rows on, packing a mask is faster than setting bit by bit (8 ns each)."""
 
@@ -37,7 +38,7 @@ def empty_bits(capacity: int) -> bitarray:
 def rows_of(bits: bitarray) -> RowArray:
     """The rows whose bit is set: `int32[count]`, ascending. `len(bits)` is a multiple of 64; `bits` is not changed.
 
-    Costs 45 ns a row for few rows, else one pass over the words plus 10–20 ns a row.
+    Costs 45 ns a row for few rows, else one pass over the words plus 10 to 20 ns a row.
 
     >>> bits = empty_bits(64)
     >>> bits[3] = bits[40] = 1
@@ -60,17 +61,23 @@ def set_rows(bits: bitarray, rows: RowArray) -> None:
     """Set the bits of `rows` in `bits`, in place. Costs 8 ns a row, or one pass over all rows when there are many."""
     if rows.size < MANY_ROWS:
         bits[rows.tolist()] = 1
-        return
-    mask = np.zeros(len(bits), dtype=np.bool_)
-    mask[rows] = True
-    bits |= bitarray(buffer=np.packbits(mask, bitorder="little"), endian="little")
+    else:
+        bits |= _packed(rows, len(bits))
+
+
+def clear_rows(bits: bitarray, rows: RowArray) -> None:
+    """Clear the bits of `rows` in `bits`, in place. Costs what `set_rows` costs."""
+    if rows.size < MANY_ROWS:
+        bits[rows.tolist()] = 0
+    else:
+        bits &= ~_packed(rows, len(bits))
 
 
 def sparse_limit(capacity: int) -> int:
     """How many rows a `RowSet` holds before it becomes a bit array.
 
-    Both forms then cost the same to unite (8 ns a row, 6 ps a bit), and a bit array takes at most 256 bytes for each row in
-    it. Without this, 10⁵ clauses with different strings would take 10⁵ bit arrays: over a gigabyte.
+    Both forms then cost the same to unite (8 ns a row, 6 ps a bit), and a bit array takes at most 256 bytes for each
+    row in it. Without this, 10⁵ clauses with different strings would take 10⁵ bit arrays: over a gigabyte.
     """
     return max(16, capacity >> 11)
 
@@ -78,8 +85,8 @@ def sparse_limit(capacity: int) -> int:
 class RowSet:
     """A mutable set of rows, a list while small and a bit array afterwards.
 
-    Invariants: exactly one form is in use; the list has no duplicates; a bit array has `capacity` bits and `len(self)` ones.
-    `add` costs a scan of the list (below `sparse_limit`) or O(1).
+    Invariants: exactly one form is in use; the list has no duplicates; a bit array has `capacity` bits and
+    `len(self)` ones. `add` costs a scan of the list (below `sparse_limit`) or O(1).
     """
 
     __slots__ = ("_capacity", "_count", "_dense", "_sparse")
@@ -176,12 +183,6 @@ class RowSet:
         else:
             live[[row for row in self._sparse if not matched[row]]] = 0
 
-    def meet(self, live: bitarray) -> RowArray:
-        """The rows of this set that are also in `live`, ascending."""
-        if self._dense is not None:
-            return rows_of(self._dense & live)
-        return np.array(sorted(row for row in self._sparse if live[row]), dtype=np.int32)
-
     def rows(self) -> list[int]:
         """All rows, ascending."""
         return sorted(self._sparse) if self._dense is None else [int(row) for row in rows_of(self._dense)]
@@ -195,6 +196,12 @@ class RowSet:
         assert len(set(self._sparse)) == len(self._sparse), self._sparse
         assert all(0 <= row < self._capacity for row in self.rows()), (self.rows(), self._capacity)
         assert self._dense is None or len(self._dense) == self._capacity, len(self._dense or ())
+
+
+def _packed(rows: RowArray, capacity: int) -> bitarray:
+    mask = np.zeros(capacity, dtype=np.bool_)
+    mask[rows] = True
+    return bitarray(buffer=np.packbits(mask, bitorder="little"), endian="little")
 
 
 def _unpacked(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -1,8 +1,9 @@
 """The equality index of one column: key → rows. CTPS §4.2 and §5.2, Algorithms 4 and 8.
 
-The paper's second-level map of string constraints, here for keys of any kind: strings, and numbers, instants or booleans
-that are compared by equality. Its *any entry* (every subscription that constrains the attribute; the key is lost in print,
-erratum 8) is the set of constrained rows that `AttributeCopy` keeps, because one predicate may test several columns.
+The paper's second-level map of string constraints, here for keys of any kind: strings, and numbers, instants or
+booleans that are compared by equality. Its *any entry* (every subscription that constrains the attribute; the key is
+lost in print, erratum 8) is the set of constrained rows that `AttributeCopy` keeps, because one predicate may test
+several columns.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Events as published → canonical events: attribute → values, each with every reading it has.
 
-docs/matching-semantics.md, rules 1–4, 13 and 15. Readings are added, nothing published is replaced: the string "laptop"
-stays a string and may also be read as a concept. What an event means does not depend on any subscription.
+docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing published is replaced: the string
+"laptop" stays a string and may also be read as a concept. What an event means does not depend on any subscription.
 
     JSON ──flatten──▶ (dotted name, scalar or quantity) ──name──▶ every name above it ──read──▶ Value
 """
@@ -26,7 +26,8 @@ UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 """What may stand beside `value` in an object that is a quantity (rule 15)."""
 JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
 CACHED_STRINGS = 1 << 16
-"""Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several look-ups."""
+"""Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
+look-ups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ _Flat = dict[str, list[tuple[_Scalar, str | None]]]
 class Canonicaliser:
     """Reads events under one vocabulary. Keeps a bounded cache of readings, so one thread at a time may use it.
 
-    Costs about 1 µs for a number or a string seen before, some 10–20 µs for a new string.
+    Costs about 1 µs for a number or a string seen before, some 10 to 20 µs for a new string.
     """
 
     def __init__(self, vocabulary: Vocabulary, units: Units | None = None, limits: EventLimits | None = None) -> None:
@@ -114,8 +115,8 @@ class Canonicaliser:
 
     @staticmethod
     def _refuse_context_names(data: Mapping[str, Any], problems: list[Problem]) -> None:
-        for key in data:
-            if key == "ce" or (isinstance(key, str) and key.startswith("ce.")):
+        for key in filter(lambda key: isinstance(key, str), data):
+            if key == "ce" or key.startswith("ce."):
                 detail = f"the name {key!r} is kept for context attributes such as ce.type: choose another"
                 problems.append(Problem("reserved-name", detail, Position(pointer=_pointer((key,)))))
 
@@ -207,7 +208,8 @@ class Canonicaliser:
         return {name: tuple(values.values()) for name, values in attributes.items() if values}
 
     def read(self, name: str, scalar: Any, unit: str | None, notes: list[Note]) -> Value:
-        """One scalar under the attribute `name` with all its readings; what the publisher should know goes to `notes`."""
+        """One scalar under the attribute `name` with all its readings; what the publisher should know goes to
+        `notes`."""
         if isinstance(scalar, str):
             key = (name, scalar)
             found = self._strings.get(key)
@@ -262,9 +264,7 @@ class Canonicaliser:
             concepts=tuple(concepts),
         )
 
-    def _measure(
-        self, name: str, number: int | float, unit: str, notes: list[Note]
-    ) -> tuple[str | None, float | None]:
+    def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:
         try:
             measure = self._units.measure(number, unit)
         except SemanticError as problem:
@@ -274,7 +274,8 @@ class Canonicaliser:
         if declaration is not None and declaration.unit is not None:
             expected = self._units.dimension(declaration.unit)
             if expected != measure.dimension:
-                notes.append(Note("wrong-dimension", name, f"{unit!r} is no unit of {name}, which has {declaration.unit}"))
+                detail = f"{unit!r} is no unit of {name}, which has {declaration.unit}"
+                notes.append(Note("wrong-dimension", name, detail))
         return measure.dimension, measure.amount
 
     def _declaration(self, name: str) -> AttributeDeclaration | None:

@@ -25,8 +25,8 @@ class Compiled:
     """A subscription ready to be matched under the vocabulary that compiled it.
 
     `canonical` is the resolved expression as text, `tree` the same as JSON (what to store: it holds IRIs, no labels),
-    `clauses` its disjunctive normal form, `notes` what the subscriber should know, `cost` a relative figure: one per atom
-    that a column of the index decides, ten per atom that must be verified on candidates.
+    `clauses` its disjunctive normal form, `notes` what the subscriber should know, `cost` a relative figure: one per
+    atom that a column of the index decides, ten per atom that must be verified on candidates.
     """
 
     expression: Expression

@@ -1,15 +1,25 @@
 """One atom, one canonical event: does it hold? For what no column of the index can decide, and for explanations.
 
-docs/matching-semantics.md, rules 3 and 6–9. The index answers the checks of `semantic.reading` for millions of clauses at
-once; here the same checks are asked one by one, beside the tests that only a look at the value can answer: text,
-comparisons of two attributes, one element of an array.
+docs/matching-semantics.md, rules 3 and 6 to 9. The index answers the checks of `semantic.reading` for millions of
+clauses at once; here the same checks are asked one by one, beside the tests that only a look at the value can answer:
+text, comparisons of two attributes, one element of an array.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from index.clause import ConceptId, ConceptTest, IntervalTest, KeyTest, Test
-from semantic.model import AttributeRef, Between, CanonicalEvent, Comparison, Constant, Presence, SomeOf, TextTest, Value
+from semantic.model import (
+    AttributeRef,
+    Between,
+    CanonicalEvent,
+    Comparison,
+    Constant,
+    Presence,
+    SomeOf,
+    TextTest,
+    Value,
+)
 from semantic.normal_form import Atom, normal_form
 from semantic.patterns import compile_pattern, fold
 from semantic.reading import Check, checks_of, readings_of
@@ -26,14 +36,15 @@ class AtomEvaluator:
         self._vocabulary = vocabulary
         self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary)
         self.satisfied_by = self._value_test()
-        """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements apart)."""
+        """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements
+        apart)."""
         self._inner: list[list[AtomEvaluator]] = []
         if isinstance(atom.predicate, SomeOf):
             clauses = normal_form(atom.predicate.item)
             self._inner = [[AtomEvaluator(inner, vocabulary) for inner in clause] for clause in clauses]
 
     def holds(self, event: CanonicalEvent) -> bool:
-        """Rules 6–8: present and some value satisfies; or, negated, present and none does."""
+        """Rules 6 to 8: present and some value satisfies; or, negated, present and none does."""
         predicate = self.atom.predicate
         if isinstance(predicate, Presence):
             return (predicate.attribute in event.attributes) == predicate.present

@@ -28,9 +28,10 @@ def explain(
 ) -> dict[str, Any]:
     """The verdict of `subscription` on `event` and its reasons, as JSON.
 
-    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict", "reason",
-    "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the published concept
-    up to the one asked for. Labels are in `language` where there are such. Raises `InvalidSubscription`, `InvalidEvent`.
+    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
+    "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
+    published concept up to the one asked for. Labels are in `language` where there are such. Raises
+    `InvalidSubscription`, `InvalidEvent`.
     """
     compiled = subscription if isinstance(subscription, Compiled) else compile_expression(subscription, vocabulary)
     canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
@@ -140,9 +141,7 @@ class _Teller:
         shortest = min((path for path in paths if path), key=len, default=())
         return [self._vocabulary.label(concept, self._language) for concept in shortest]
 
-    def _reason(
-        self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]
-    ) -> str:
+    def _reason(self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]) -> str:
         predicate = atom.predicate
         if isinstance(predicate, Presence):
             return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"

@@ -1,7 +1,8 @@
 """Clauses and events in words → clauses and events in numbers, as the index takes them.
 
-One `Lowering` belongs to one matcher: it numbers the attributes and columns that its subscriptions ask about. Attributes
-and readings that nobody asks about are left out of lowered events, so an event costs what its subscribers care for.
+One `Lowering` belongs to one matcher: it numbers the attributes and columns that its subscriptions ask about.
+Attributes and readings that nobody asks about are left out of lowered events, so an event costs what its subscribers
+care for.
 """
 
 from dataclasses import dataclass

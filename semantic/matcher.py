@@ -2,11 +2,12 @@
 
     event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows that may match ──verify──▶ matches
 
-docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms that
-none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns.
+docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms
+that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -27,7 +28,8 @@ from semantic.vocabulary import Vocabulary
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
 
 BATCH = 1_000
-"""Events lowered and matched in one call of the engine: enough to spread its overhead, few enough to stay in the cache."""
+"""Events lowered and matched in one call of the engine: enough to spread its overhead, few enough to stay in the
+cache."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,8 @@ class Statistics:
 class MatchTable:
     """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, ascending.
 
-    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has variables.
+    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has
+    variables.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -69,8 +72,8 @@ class Matcher:
     """Subscriptions under one vocabulary, and the events that match them.
 
     Exact by docs/matching-semantics.md. One thread at a time: a matcher has one owner. `add` costs the parsing of the
-    expression and a few steps of the engine; `match` costs reading the event, one walk of the engine and the verification
-    of what it returns.
+    expression and a few steps of the engine; `match` costs reading the event, one walk of the engine and the
+    verification of what it returns.
 
     >>> from semantic import Matcher, Vocabulary
     >>> matcher = Matcher(Vocabulary.from_ontologies([]))
@@ -123,7 +126,8 @@ class Matcher:
         return [self.add(name, expression) for name, expression in subscriptions]
 
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
-        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are flagged in `notes`, not refused."""
+        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are flagged in `notes`, not
+        refused."""
         return self.add_compiled(name, restore_expression(tree, self.vocabulary))
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
@@ -199,8 +203,8 @@ class Matcher:
     def match_table(self, columns: Any) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
 
-        Null and NaN mean absent; a list is several values; a struct flattens with dots. Values are read once per distinct
-        value, not per row. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
+        Null and NaN mean absent; a list is several values; a struct flattens with dots. Values are read once per
+        distinct value, not per row. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
         """
         table = TableLowering(columns, self._canonicaliser, self._lowering)
         slots: list[list[SubscriptionSlot]] = []
@@ -208,7 +212,7 @@ class Matcher:
             found = self._engine.match_batch(table.events(start, min(start + BATCH, len(table))))
             for number in range(len(found.offsets) - 1):
                 rows = found.rows[found.offsets[number] : found.offsets[number + 1]]
-                slots.append(self._verified(rows, lambda row=start + number: table.canonical(row)))  # type: ignore[misc]
+                slots.append(self._verified(rows, functools.partial(table.canonical, start + number)))
         offsets = np.zeros(len(slots) + 1, dtype=np.int64)
         np.cumsum([len(each) for each in slots], out=offsets[1:])
         flat = np.fromiter((slot for each in slots for slot in each), dtype=np.int32, count=int(offsets[-1]))
@@ -220,11 +224,12 @@ class Matcher:
         found = self._engine.match_batch([self._lowering.event(event) for event in batch])
         bounds = found.offsets.tolist()
         return [
-            self._verified(found.rows[bounds[number] : bounds[number + 1]], event)
-            for number, event in enumerate(batch)
+            self._verified(found.rows[bounds[number] : bounds[number + 1]], event) for number, event in enumerate(batch)
         ]
 
-    def _verified(self, rows: npt.NDArray[np.int32], event: Any) -> list[SubscriptionSlot]:
+    def _verified(
+        self, rows: npt.NDArray[np.int32], event: CanonicalEvent | Callable[[], CanonicalEvent]
+    ) -> list[SubscriptionSlot]:
         """The slots of `rows` whose remaining atoms hold too, each once, ascending. `event` is a canonical event, or a
         function that makes it when the first row needs it."""
         slots: set[SubscriptionSlot] = set()
@@ -232,7 +237,7 @@ class Matcher:
             slot = self._slot_of_row[row]
             rest = self._rest_of_row.get(row)
             if rest is not None and slot not in slots:
-                event = event() if callable(event) else event
+                event = event if isinstance(event, CanonicalEvent) else event()
                 if not all(atom.holds(event) for atom in rest):
                     continue
             slots.add(slot)

@@ -1,8 +1,8 @@
 """Expressions → clauses: negation pushed inwards, then disjunctive normal form, simplified.
 
-docs/matching-semantics.md, rules 8 and 16. Presence is not complemented: negating `a < 5` gives "a is present and no value
-is below 5", so a predicate and its negation are both false where the attribute is absent. `in`, `between` and `!=` are one
-atom each and never multiply clauses.
+docs/matching-semantics.md, rules 8 and 16. Presence is not complemented: negating `a < 5` gives "a is present and no
+value is below 5", so a predicate and its negation are both false where the attribute is absent. `in`, `between` and
+`!=` are one atom each and never multiply clauses.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,8 @@ __all__ = ["MOST_CLAUSES", "Atom", "elements_of", "normal_form"]
 MOST_CLAUSES = 64
 """Clauses a subscription may have: each is a row of the index and is asked for every event that comes near."""
 MOST_ON_THE_WAY = 1024
-"""Clauses that may stand while the form is made: absorption compares them pairwise, so a million comparisons at most."""
+"""Clauses that may stand while the form is made: absorption compares them pairwise, so a million comparisons at
+most."""
 MOST_PRODUCTS = 16 * MOST_ON_THE_WAY
 """Conjunctions that one step may write down before it drops what is implied."""
 
@@ -50,8 +51,8 @@ def elements_of(attribute: str) -> str:
 def normal_form(expression: Expression) -> tuple[tuple[Atom, ...], ...]:
     """The clauses of `expression`, each a conjunction of atoms in the order of the text; none if it can never hold.
 
-    Duplicate, contradictory and implied clauses are dropped. Raises `InvalidSubscription`, with the count, for more than
-    `MOST_CLAUSES`.
+    Duplicate, contradictory and implied clauses are dropped. Raises `InvalidSubscription`, with the count, for more
+    than `MOST_CLAUSES`.
     """
     order: dict[Atom, int] = {}
     clauses = _disjunction(_push(expression, negated=False), order)
@@ -125,9 +126,7 @@ def _requires(atom: Atom) -> frozenset[str]:
 
 def _tidy(clause: _Clause) -> _Clause:
     """`exists` says nothing where another atom needs the attribute anyway."""
-    needed = {
-        name for atom in clause if not isinstance(atom.predicate, Presence) for name in atom.attributes
-    }
+    needed = {name for atom in clause if not isinstance(atom.predicate, Presence) for name in atom.attributes}
     return frozenset(
         atom
         for atom in clause

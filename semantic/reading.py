@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
 from semantic.instants import parse_instant
 from semantic.model import (
-    AttributeRef,
     Between,
     Comparison,
+    Constant,
     ConstantValue,
     Instant,
     KindTest,
@@ -47,14 +47,12 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary) -> tuple[Check, ...]
     match predicate:
         case KindTest(test=test, terms=terms):
             concepts = _concepts(terms, vocabulary)
-            return ((("concept", _concept_test(test, concepts))),) if concepts else ()
-        case Comparison(operand=AttributeRef()):
-            return None
-        case Comparison(attribute, "=", operand):
+            return (("concept", _concept_test(test, concepts)),) if concepts else ()
+        case Comparison(attribute, "=", Constant() as operand):
             return _equal(attribute, (operand.value,), vocabulary)
         case Membership(attribute, constants):
             return _equal(attribute, tuple(constant.value for constant in constants), vocabulary)
-        case Comparison(attribute, order, operand):
+        case Comparison(attribute, order, Constant() as operand):
             point = _point(attribute, operand.value, vocabulary)
             if point is None:
                 return None

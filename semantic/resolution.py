@@ -1,8 +1,8 @@
 """Expressions as written → expressions whose names mean one thing: terms become IRIs, attribute names canonical ones.
 
-docs/matching-semantics.md, rules 2, 9, 12–15. All problems of a subscription are collected and raised together. A resolved
-expression is what a server stores: it never depends on labels again. Resolving it once more, under another version of the
-vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
+docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
+resolved expression is what a server stores: it never depends on labels again. Resolving it once more, under another
+version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
 """
 
 from collections.abc import Callable
@@ -169,7 +169,8 @@ class _Resolver:
         return replace(node, attribute=name)
 
     def constant(self, name: str, constant: Constant) -> Constant:
-        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule 9)."""
+        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule
+        9)."""
         value = constant.value
         declaration = self.declaration(name)
         if isinstance(value, Term):

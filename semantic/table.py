@@ -1,8 +1,8 @@
 """Events in columns → lowered events, reading each distinct value once.
 
-A table of flat columns holds few distinct values many times over: a value is canonicalised and lowered the first time it
-is seen, and rows are put together from the pieces. Where one cell is not enough to read a value (structs, or a unit that
-stands in a sibling attribute), rows are canonicalised one by one, as `Matcher.match` would.
+A table of flat columns holds few distinct values many times over: a value is canonicalised and lowered the first time
+it is seen, and rows are put together from the pieces. Where one cell is not enough to read a value (structs, or a unit
+that stands in a sibling attribute), rows are canonicalised one by one, as `Matcher.match` would.
 """
 
 import math

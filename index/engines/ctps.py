@@ -1,16 +1,16 @@
 """The `ctps` engine: bit sets of rows, narrowed attribute by attribute. Zhang et al., "CTPS", Sci. Prog. 2022.
 
-One bit a clause. Matching starts from the rows that have all the attributes they require, and every attribute of the event
-takes away the rows whose predicate on it fails; what is left has matched (Algorithm 6).
+One bit a clause. Matching starts from the rows that have all the attributes they require, and every attribute of the
+event takes away the rows whose predicate on it fails; what is left has matched (Algorithm 6).
 
-    event ─▶ Presence.live ─▶ live bits ─▶ AttributeCopy.narrow, for each copy of each attribute present ─▶ rows_of
-             errata 4 and 5                errata 2 and 3: concept trees, string maps, then intervals
+    event ─▶ Presence.live ─▶ AttributeCopy.narrow for each copy of each attribute present ─▶ Doubt.settle ─▶ rows_of
+             errata 4 and 5   errata 2 and 3: concept trees, string maps, GEM regions         exact bounds
 
 | in the paper | here |
 |---|---|
 | subscription id, `sid` (a bit set of them) | `ClauseRow`, `RowSet` or `bitarray`: a list while it holds few rows |
-| `m1`, the trees of attribute names | `Presence`. Attribute hierarchies are applied when an event is made canonical (a pair is copied to every attribute above), so of `m1` only "who constrains this attribute" remains |
-| `m2`, `TreeIndex`, `TreeNode`, `hashTable` | `ConceptTree` and its nodes, over `ConceptGraph`, for each (attribute, copy, column) |
+| `m1`, the trees of attribute names | `Presence`: which rows require an attribute (see below) |
+| `m2`, `TreeIndex`, `TreeNode`, `hashTable` | `ConceptTree` and its nodes, per (attribute, copy, column) |
 | `m3` and its second-level maps | `StringMap` |
 | the any entry of `m3`; `SID` of a tree | `AttributeCopy`'s set of constrained rows |
 | `m4`, `GEMIndex`, `cell[y][x]`, `Rm`, `T` | `GemIndex`, `GemIndex.slot`, `Bounds.range`, `SLOTS` |
@@ -22,11 +22,14 @@ takes away the rows whose predicate on it fails; what is left has matched (Algor
 | Algorithm 6 match | `CtpsEngine.match`, `AttributeCopy.narrow` |
 | Algorithm 7 treeMatch | `ConceptTree.union_into` |
 | Algorithm 8 stringMatch | `StringMap.union_into` |
-| Algorithm 9 gemMatch | `GemIndex.union_into` |
+| Algorithm 9 gemMatch | `GemIndex.union_into`, then `Doubt.settle` |
 
-The paper knows conjunctions of "this concept or beneath", "this string" and one interval. Ours adds `below` and `is` (further
-bit sets on a node), alternatives over several columns, negation (copies of their own, whose matched rows are taken away) and
-forbidden attributes (`Presence`).
+Attribute hierarchies are applied when an event is made canonical, where a pair is copied to every attribute above its
+own. So of the walk up `m1` only "does the event have this attribute" remains.
+
+The paper knows conjunctions of "this concept or beneath", "this string" and one interval. Ours adds `below` and `is`
+(further bit sets on a node), alternatives over several columns, negation (copies of their own, whose matched rows are
+taken away) and forbidden attributes (`Presence`).
 """
 
 import heapq
@@ -36,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from index.attribute_copy import AttributeCopy
+from index.attribute_copy import AttributeCopy, Doubt
 from index.clause import AttributeId, Clause, ClauseRow, LoweredEvent, Predicate
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable, row_table
@@ -61,13 +64,13 @@ class _Placement:
 class CtpsEngine:
     """Exact matching on bit sets.
 
-    Invariant: every structure holds bits of stored rows only, and exactly those that their clauses ask for; so a free row
-    has no bit anywhere and may be used again. Capacity is a power of two and doubles when it is full.
+    Invariant: every structure holds bits of stored rows only, and exactly those that their clauses ask for; so a free
+    row has no bit anywhere and may be used again. Capacity is a power of two and doubles when it is full.
 
-    `match` costs, with N the capacity: one pass over N bits for each attribute copy that the event touches, and for each set
-    of rows hit by a value; 10–20 ns for each live row that has a bound in the slot of a value; 10–45 ns for each match.
-    Absent attributes cost nothing once an event with the same attributes has been seen since the last change.
-    `add` and `remove` cost some 10 µs for each test of the clause.
+    `match` costs, with N the capacity: one pass over N bits for each attribute copy that the event touches, and for
+    each set of rows hit by a value; 10 to 20 ns for each live row that has a bound in the slot of a value; 10 to 45
+    ns for each match. Absent attributes cost nothing once an event with the same attributes has been seen since the
+    last change. `add` and `remove` cost some 10 µs for each test of the clause.
     """
 
     def __init__(self, graph: ConceptGraph) -> None:
@@ -126,19 +129,15 @@ class CtpsEngine:
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
         """Algorithm 6: the rows whose clauses match `event`, ascending. The hottest code of this engine."""
         live = self._presence.live(event.present)
-        intervals: list[AttributeCopy] = []
+        doubts: list[Doubt] = []
         copies_by_attribute, values = self._copies, event.values
         for attribute in event.present:
-            copies = copies_by_attribute.get(attribute)
-            if copies is None:
-                continue
-            for copy in copies.values():
-                if copy.has_intervals:
-                    intervals.append(copy)  # last, because they look at live rows one by one
-                else:
-                    copy.narrow(live, values)
-        for copy in intervals:
-            copy.narrow(live, values)
+            for copy in copies_by_attribute.get(attribute, {}).values():
+                doubt = copy.narrow(live, values)
+                if doubt is not None:
+                    doubts.append(doubt)
+        for doubt in doubts:  # last, because they look at live rows one by one
+            doubt.settle(live)
         return rows_of(live)
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
@@ -174,7 +173,8 @@ class CtpsEngine:
 
 
 def _place(clause: Clause) -> _Placement:
-    """One positive predicate for each copy of its attribute, in order (erratum 3); all negated ones of an attribute in one."""
+    """One positive predicate for each copy of its attribute, in order (erratum 3); all negated ones of an attribute
+    in one."""
     copies: dict[AttributeId, dict[CopyKey, list[Predicate]]] = {}
     for predicate in dict.fromkeys(clause.predicates):
         placed = copies.setdefault(predicate.attribute, {})

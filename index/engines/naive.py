@@ -1,7 +1,7 @@
 """The `naive` engine: every clause is asked in turn, straight from the definitions in `index.clause`.
 
-It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin that
-they are tested against, and a sound choice for a handful of subscriptions.
+It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin
+that they are tested against, and a sound choice for a handful of subscriptions.
 
 >>> from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 >>> engine = NaiveEngine(ConceptGraph(0))

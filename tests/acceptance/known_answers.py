@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["ANSWERS", "readings"]
 
-B = "https://brickschema.org/schema/Brick#"
+BRICK = "https://brickschema.org/schema/Brick#"
 ANSWERS: dict[str, tuple[str, int]] = {
     "point": ("type isa brick:Point", 285_954),
     "sensor": ("type isa brick:Sensor", 283_870),
@@ -20,10 +20,10 @@ ANSWERS: dict[str, tuple[str, int]] = {
     "temperature-only": ("type is Temperature_Sensor", 0),
     "warm": ("type isa Temperature_Sensor and value > 30", 442),
     "warm-bathroom": ('type isa Air_Temperature_Sensor and value > 30 and room = "Bathroom"', 180),
-    "mild": (f"type isa <{B}Sensor> and value between [25, 26)", 902),
+    "mild": (f"type isa <{BRICK}Sensor> and value between [25, 26)", 902),
     "humid": ("type isa Humidity_Sensor and value >= 60", 7_583),
-    "setpoint": ('type isa Setpoint and room != "Toilet"', 1_744),
-    "equipment": ("type isa Equipment", 0),
+    "setpoint": ('type isa brick:Setpoint and room != "Toilet"', 1_744),
+    "equipment": ("type isa brick:Equipment", 0),
 }
 """Name → (subscription, how many of the 285,954 readings it catches)."""
 

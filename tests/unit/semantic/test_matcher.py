@@ -1,5 +1,6 @@
 """The matcher decides as docs/matching-semantics.md says, for every engine, by dict, batch and table."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_matcher_concepts(matcher: Matcher, text: str, data: dict[str, Any], exp
     ],
 )
 def test_matcher_numbers_and_presence(matcher: Matcher, text: str, data: dict[str, Any], expected: bool) -> None:
-    """Comparisons are existential, negation is "present and none", absence is false for both (rules 6–8)."""
+    """Comparisons are existential, negation is "present and none", absence is false for both (rules 6 to 8)."""
     assert matched(matcher, text, data) is expected
 
 
@@ -164,7 +165,8 @@ def test_matcher_numbers_and_presence(matcher: Matcher, text: str, data: dict[st
     ],
 )
 def test_matcher_texts_times_and_structures(matcher: Matcher, text: str, data: dict[str, Any], expected: bool) -> None:
-    """What columns cannot decide is verified: texts, attribute pairs, elements; pairs are copied upwards (rules 2–9)."""
+    """What columns cannot decide is verified: texts, attribute pairs, elements; pairs are copied upwards (rules 2 to
+    9)."""
     assert matched(matcher, text, data) is expected
 
 
@@ -178,10 +180,10 @@ def test_matcher_quantity_compares_with_its_own_kind_only(matcher: Matcher) -> N
     assert matched(matcher, "p = 86 degF", {"p": {"value": 30, "unit": "degC"}})
 
 
-def test_matcher_unit_in_a_declared_sibling_is_read(request: pytest.FixtureRequest) -> None:
+def test_matcher_unit_in_a_declared_sibling_is_read() -> None:
     """A number takes its unit from the attribute that its declaration names, in dicts and in tables (rule 15)."""
-    declared = Vocabulary.from_bytes(TURTLE, format="turtle", attributes={"value": {"kind": "number", "unit_from": "unit"}})
-    matcher = Matcher(declared)
+    beside = {"value": {"kind": "number", "unit_from": "unit"}}
+    matcher = Matcher(Vocabulary.from_bytes(TURTLE, format="turtle", attributes=beside))
     matcher.add("warm", "value > 86 degF")
     events = [{"value": 31, "unit": "degC"}, {"value": 31, "unit": "degF"}, {"value": 31}]
     assert [len(found) for found in matcher.match_batch(events)] == [1, 0, 0]
@@ -191,7 +193,7 @@ def test_matcher_unit_in_a_declared_sibling_is_read(request: pytest.FixtureReque
 
 def test_matcher_context_attributes_match_under_ce(matcher: Matcher) -> None:
     """`ce.type` is an attribute like others and may hold a concept."""
-    matcher.add("s", "ce.type isa Computer and ce.source = \"a\"")
+    matcher.add("s", 'ce.type isa Computer and ce.source = "a"')
     assert matcher.match(Event({"x": 1}, {"type": "laptop", "source": "a"}))
     assert not matcher.match(Event({"x": 1}, {"type": "laptop", "source": "b"}))
 
@@ -213,9 +215,7 @@ def test_matcher_table_from_arrow_numpy_and_lists_agree(matcher: Matcher) -> Non
     for columns in (arrays, pa.table({"t": ["laptop", "x", "Gaming"], "price": [350.0, None, 500.0]})):
         table = matcher.match_table(columns)
         bounds = table.offsets.tolist()
-        names = [
-            table.subscriptions(table.slots[low:high]) for low, high in zip(bounds[:-1], bounds[1:], strict=True)
-        ]
+        names = [table.subscriptions(table.slots[low:high]) for low, high in pairwise(bounds)]
         assert [sorted(each) for each in names] == expected
         assert (table.offsets.dtype, table.slots.dtype) == (np.int64, np.int32)
     nested = pa.table({"t": [["x", "laptop"], None], "seller": [{"email": None}, {"email": "e"}]})

@@ -4,7 +4,7 @@ import pytest
 
 from semantic.errors import InvalidSubscription
 from semantic.language import parse
-from semantic.model import Comparison, Presence
+from semantic.model import Comparison, Constant, Presence
 from semantic.normal_form import MOST_CLAUSES, Atom, normal_form
 
 
@@ -18,7 +18,8 @@ def _shown(atom: Atom) -> str:
     if isinstance(predicate, Presence):
         return f"{predicate.attribute} {'exists' if predicate.present else 'missing'}"
     assert isinstance(predicate, Comparison)
-    return f"{'!' if atom.negated else ''}{predicate.attribute}{predicate.order}{predicate.operand.value}"  # type: ignore[union-attr]
+    assert isinstance(predicate.operand, Constant)
+    return f"{'!' if atom.negated else ''}{predicate.attribute}{predicate.order}{predicate.operand.value}"
 
 
 @pytest.mark.parametrize(

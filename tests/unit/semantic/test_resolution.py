@@ -53,7 +53,8 @@ def problems(text: str, vocabulary: Vocabulary) -> list[Problem]:
     ],
 )
 def test_resolve_names_become_what_they_mean(vocabulary: Vocabulary, text: str, expected: str) -> None:
-    """Terms become IRIs, attribute labels names, and strings concepts only where the attribute is declared so (rule 9)."""
+    """Terms become IRIs, attribute labels names, and strings concepts only where the attribute is declared so (rule
+    9)."""
     assert resolved(text, vocabulary) == expected
 
 
@@ -68,7 +69,8 @@ def test_resolve_ambiguous_label_is_refused_with_its_candidates(vocabulary: Voca
     """Both jaguars are named, with the place in the text (rule 13)."""
     (problem,) = problems("price < 3 and x isa jaguar", vocabulary)
     assert problem.code == "ambiguous-term"
-    assert problem.at is not None and (problem.at.line, problem.at.column) == (1, 21)
+    assert problem.at is not None
+    assert (problem.at.line, problem.at.column) == (1, 21)
     assert {each["iri"] for each in problem.suggestions} == {
         "http://example.org/JaguarCar",
         "http://example.org/JaguarCat",
@@ -84,7 +86,7 @@ def test_resolve_unknown_concept_is_refused_with_the_nearest(vocabulary: Vocabul
 
 def test_resolve_all_problems_are_collected(vocabulary: Vocabulary) -> None:
     """One reply names everything that is wrong."""
-    text = 'x isa Nope and a matches /(/ and b < true and c between [1, "z"] and weight < 3 s and d < 2 blurbs and op(1)'
+    text = 'x isa Nope and a matches /(/ and b < true and c between [1, "z"] and weight < 3 s and d < 2 blurbs and f(1)'
     codes = [problem.code for problem in problems(text, vocabulary)]
     assert codes == [
         "unknown-concept",
@@ -105,8 +107,9 @@ def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Voc
 
 def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
     """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
-    stored = resolve(parse("x isa laptop or x isa jaguar or x isa Notebook".replace(" or x isa jaguar", "")), vocabulary)
-    other = Vocabulary.from_bytes(PREFIXES + b':Tablet rdfs:label "laptop"@en ; rdfs:subClassOf :Thing .', format="turtle")
+    stored = resolve(parse("x isa laptop or x isa Notebook"), vocabulary)
+    renamed = PREFIXES + b':Tablet rdfs:label "laptop"@en ; rdfs:subClassOf :Thing .'
+    other = Vocabulary.from_bytes(renamed, format="turtle")
     again = resolve(stored.expression, other, stored=True)
     assert to_text(again.expression) == to_text(stored.expression)
     assert {note.code for note in again.notes} == {"gone-concept"}

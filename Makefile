@@ -1,0 +1,75 @@
+# kindcast: one command each. Plain make, plain pip, Python 3.11 or newer; `make help` lists the commands.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check fix bench docs lock clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make .venv with the locked versions (every other command does this first)
+
+# Runs again when the lock, the project file or this file changes. --no-build-isolation: the build backend is locked too.
+$(READY): requirements.lock pyproject.toml Makefile
+	@set -eu; \
+	found=''; old=''; bare=''; \
+	for python in $${PYTHON:-} python3 python3.13 python3.12 python3.11; do \
+	  "$$python" -c '' >/dev/null 2>&1 || continue; \
+	  if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then old="$$old $$python"; continue; fi; \
+	  if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then bare="$$bare $$python"; continue; fi; \
+	  found="$$python"; break; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  if [ -n "$$bare" ]; then \
+	    echo "kindcast: Python at$$bare cannot make virtual environments. Install its venv module (Debian, Ubuntu: apt install python3-venv) and run make again." >&2; \
+	  else \
+	    echo "kindcast: no Python 3.11 or newer was found$${old:+ (older:$$old)}. Install one and run make again, or name it: make setup PYTHON=/path/to/python3" >&2; \
+	  fi; \
+	  exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$found" --version) (about a minute the first time) …"; \
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	  rm -rf $(VENV); "$$found" -m venv $(VENV); \
+	fi; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	touch $(READY)
+
+demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
+	@$(BIN)/kindcast demo
+
+serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
+	@$(BIN)/kindcast serve
+
+test: $(READY)  ## run the whole test suite, with the coverage of index and semantic
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+check: $(READY)  ## verify format, lint, types and layers; changes nothing
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fix" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: $(READY)  ## rewrite what check can mend by itself
+	@$(BIN)/ruff check --quiet --fix .; $(BIN)/ruff format .
+
+bench: $(READY)  ## measure matching on a seeded workload; JSON on standard output
+	@$(BIN)/python -m tests.benchmarks
+
+docs: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
+	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py
+
+# Needs uv. No registry is named in the lock files; test_house.py watches over it.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
+
+lock:  ## choose the newest versions again and write the lock files
+	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock
+	$(LOCK) --extra spark -c requirements.lock -o requirements-spark.lock
+	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
+
+clean:  ## remove what make made, the virtual environment included
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage dist

@@ -1,0 +1,221 @@
+"""Statements to records: which names are concepts, what they are called, what they are beneath."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from semantic.errors import OntologyError
+from semantic.ontology import namespaces as ns
+from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Limits, PropertyRecord
+from semantic.ontology.statements import Statements
+from semantic.ontology.subsumption import Pairs, subsumptions
+
+__all__ = ["Extracted", "extract"]
+
+DEFINITION_LENGTH = 4_096  # characters of a definition that are kept: it is shown, never matched
+
+
+@dataclass(slots=True, kw_only=True)
+class Extracted:
+    """The parts of an `Ontology` that come from its statements."""
+
+    concepts: tuple[ConceptRecord, ...]
+    edges: tuple[tuple[str, str], ...]
+    derived: frozenset[tuple[str, str]]
+    types: tuple[tuple[str, str], ...]
+    equivalences: tuple[tuple[str, str], ...]
+    properties: tuple[PropertyRecord, ...]
+    languages: tuple[tuple[str, int], ...]
+    warnings: list[str] = field(default_factory=list)
+
+
+def extract(statements: Statements, limits: Limits) -> Extracted:
+    """The records of one document; everything sorted. Raises OntologyError where a limit is crossed."""
+    properties = _property_names(statements)
+    stated, derived = subsumptions(statements, limits)
+    derived |= {(top, scheme) for top, scheme in statements.tops if _name(top) and _name(scheme)} - stated
+    edges = stated | derived
+    types = _types(statements, properties)
+    equivalences = sorted(
+        {
+            (min(one, other), max(one, other))
+            for predicate, one, other in statements.same
+            if predicate != ns.EQUIVALENT_PROPERTY and _name(one) and _name(other) and one != other
+            if one not in properties and other not in properties
+        }
+    )
+    kinds = _kinds(statements, edges, types, properties)
+    if len(kinds) > limits.concepts:
+        raise OntologyError(f"the document has {len(kinds):,} concepts; at most {limits.concepts:,} are read")
+    labels = _Labels(statements)
+    concepts = tuple(
+        ConceptRecord(
+            iri=iri,
+            kind=kind,
+            declared=declared,
+            preferred=labels.preferred(iri, kind),
+            synonyms=labels.synonyms(iri),
+            hidden=labels.hidden(iri),
+            deprecated=iri in statements.deprecated or ns.DEPRECATED_CLASS in statements.types.get(iri, ()),
+            replaced_by=tuple(sorted(statements.replaced.get(iri, ()))),
+            definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
+        )
+        for iri, (kind, declared) in sorted(kinds.items())
+    )
+    return Extracted(
+        concepts=concepts,
+        edges=tuple(sorted(edges)),
+        derived=frozenset(derived),
+        types=tuple(sorted(types)),
+        equivalences=tuple(equivalences),
+        properties=_properties(statements, properties, labels),
+        languages=_languages(concepts),
+        warnings=_warnings(statements, concepts),
+    )
+
+
+def _name(node: str) -> bool:
+    return bool(node) and not node.startswith("_:") and not ns.is_vocabulary(node)
+
+
+# ── which names are what ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _property_names(statements: Statements) -> set[str]:
+    """Every attribute: declared as a property, related to one, or with a range; annotations of the document's own terms
+    are none."""
+    found = {node for node, types in statements.types.items() if types & ns.PROPERTY_TYPES}
+    annotations = {node for node, types in statements.types.items() if ns.ANNOTATION_PROPERTY in types} - found
+    for low, high in statements.sub_properties:
+        found.update({low, high} - annotations)
+    found.update(statements.ranges)
+    return {node for node in found if _name(node)}
+
+
+def _types(statements: Statements, properties: set[str]) -> Pairs:
+    """(individual, class) pairs: the class is a name of the document's own world, the individual no part of a
+    schema."""
+    pairs: Pairs = set()
+    for node, types in statements.types.items():
+        if not _name(node) or node in properties or types & ns.NOT_CONCEPT_TYPES:
+            continue
+        if types & ns.COLLECTION_TYPES and ns.SKOS_CONCEPT not in types:
+            continue
+        pairs.update((node, each) for each in types if each != node and not ns.is_vocabulary(each))
+    return pairs
+
+
+def _kinds(
+    statements: Statements, edges: Pairs, types: Pairs, properties: set[str]
+) -> dict[str, tuple[ConceptKind, bool]]:
+    """Every concept name → (kind, whether the document declares it)."""
+    kinds: dict[str, tuple[ConceptKind, bool]] = {}
+    for individual, _ in types:
+        kinds[individual] = ("individual", True)
+    for _, scheme in statements.tops:
+        if _name(scheme):
+            kinds[scheme] = ("scheme", True)
+    for node, each in statements.types.items():
+        if _name(node):
+            if ns.SKOS_CONCEPT in each:
+                kinds[node] = ("concept", True)
+            if each & ns.CLASS_TYPES:
+                kinds[node] = ("class", True)
+    for predicate, one, other in statements.same:
+        if predicate == ns.EQUIVALENT_CLASS:
+            for node in (one, other):
+                if _name(node) and node not in kinds:
+                    kinds[node] = ("class", False)
+    for _, each_class in types:
+        if each_class not in kinds:
+            kinds[each_class] = ("class", False)
+    for pair in edges:
+        for node in pair:
+            if node not in kinds:
+                kinds[node] = ("concept", node == pair[0] or bool(statements.preferred.get(node)))
+            elif kinds[node][0] == "individual":
+                kinds[node] = ("concept", True)
+    for node in statements.deprecated:
+        if statements.replaced.get(node) and node not in kinds and node not in properties and _name(node):
+            kinds[node] = ("retired", True)
+    return kinds
+
+
+# ── what they are called ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Labels:
+    """The labels of a name, with those of SKOS-XL put where they belong."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        kept = {
+            ns.XL_PREFERRED: statements.preferred,
+            ns.XL_ALT: statements.alternative,
+            ns.XL_HIDDEN: statements.hidden,
+        }
+        for node, predicate, resource in statements.xl:
+            kept[predicate][node] |= statements.xl_forms.get(resource, set())
+
+    def preferred(self, iri: str, kind: ConceptKind | None = None) -> tuple[Label, ...]:
+        found = self._statements.preferred.get(iri)
+        if not found and kind == "scheme":
+            found = self._statements.titles.get(iri)
+        return _sorted(found or set())
+
+    def synonyms(self, iri: str) -> tuple[Label, ...]:
+        return _sorted(self._statements.alternative.get(iri, set()) - self._statements.preferred.get(iri, set()))
+
+    def hidden(self, iri: str) -> tuple[Label, ...]:
+        return _sorted(self._statements.hidden.get(iri, set()))
+
+
+def _sorted(labels: set[Label]) -> tuple[Label, ...]:
+    return tuple(sorted(labels, key=lambda label: (label[1] or "", label[0])))
+
+
+def _languages(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], ...]:
+    counts = Counter(tag or "" for each in concepts for _, tag in (*each.preferred, *each.synonyms, *each.hidden))
+    return tuple(sorted(counts.items()))
+
+
+# ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _properties(statements: Statements, names: set[str], labels: _Labels) -> tuple[PropertyRecord, ...]:
+    parents: defaultdict[str, set[str]] = defaultdict(set)
+    for low, high in statements.sub_properties:
+        parents[low].add(high)
+    for predicate, one, other in statements.same:
+        if predicate == ns.EQUIVALENT_PROPERTY:
+            parents[one].add(other)
+            parents[other].add(one)
+    return tuple(
+        PropertyRecord(
+            iri=name,
+            labels=(*labels.preferred(name), *labels.synonyms(name)),
+            parents=tuple(sorted((parents[name] & names) - {name})),
+            ranges=tuple(sorted(statements.ranges.get(name, ()))),
+            unit=statements.units.get(name),
+        )
+        for name in sorted(names)
+    )
+
+
+# ── what is odd ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> list[str]:
+    warnings = []
+    if statements.dropped_labels:
+        warnings.append(f"{statements.dropped_labels} labels are empty, hold a NUL or are too long, and are left out")
+    missing = [each.iri for each in concepts if not each.declared]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        warnings.append(f"referred to, not declared: {', '.join(missing[:3])}{more}")
+    lost = [each.iri for each in concepts if each.deprecated and not each.replaced_by]
+    if lost:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        warnings.append(f"deprecated without a replacement: {', '.join(lost[:3])}{more}")
+    if not concepts:
+        warnings.append("the document holds no concept: no class, no SKOS concept, nothing beneath anything")
+    return warnings

@@ -1,0 +1,149 @@
+"""The words of the RDF world that loading understands, as plain IRI strings.
+
+Names come from rdflib's closed namespaces, so that a misspelt term fails at import and not silently at load.
+"""
+
+from typing import Final
+
+from rdflib.namespace import DC, DCTERMS, OWL, RDF, RDFS, SH, SKOS, XSD, Namespace
+
+__all__ = [
+    "ALT_LABELS",
+    "ANNOTATION_PROPERTY",
+    "BROADER",
+    "CLASS_TYPES",
+    "COLLECTION_TYPES",
+    "CONJUNCTION",
+    "DEFINITIONS",
+    "DEPRECATED",
+    "DEPRECATED_CLASS",
+    "DEPRECATED_PROPERTY",
+    "DISJUNCTIONS",
+    "EQUIVALENT_CLASS",
+    "EQUIVALENT_PROPERTY",
+    "FIRST",
+    "HIDDEN_LABELS",
+    "IMPORTS",
+    "INDIVIDUAL_EQUIVALENCES",
+    "NARROWER",
+    "NIL",
+    "NOT_CONCEPT_TYPES",
+    "ONTOLOGY",
+    "PREFERRED_LABELS",
+    "PROPERTY_TYPES",
+    "RANGE",
+    "REPLACED_BY",
+    "REST",
+    "SCHEME",
+    "SKOS_CONCEPT",
+    "SUB_CLASS",
+    "SUB_PROPERTY",
+    "TITLES",
+    "TOP_CONCEPT_OF",
+    "TOP_CONCEPT_TO",
+    "TYPE",
+    "UNITS",
+    "XL_ALT",
+    "XL_FORM",
+    "XL_HIDDEN",
+    "XL_PREFERRED",
+    "is_vocabulary",
+]
+
+_OBO_IN_OWL = Namespace("http://www.geneontology.org/formats/oboInOwl#")
+_IAO = Namespace("http://purl.obolibrary.org/obo/IAO_")
+_XL = Namespace("http://www.w3.org/2008/05/skos-xl#")
+_QUDT = Namespace("http://qudt.org/schema/qudt/")
+_BRICK = Namespace("https://brickschema.org/schema/Brick#")
+
+# What a concept is
+TYPE: Final = str(RDF.type)
+CLASS_TYPES: Final = frozenset({str(RDFS.Class), str(OWL.Class), str(OWL.DeprecatedClass)})
+DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
+SKOS_CONCEPT: Final = str(SKOS.Concept)
+SCHEME: Final = str(SKOS.ConceptScheme)
+
+# What is beneath what
+SUB_CLASS: Final = str(RDFS.subClassOf)
+BROADER: Final = frozenset({SUB_CLASS, str(SKOS.broader), str(SKOS.broaderTransitive), str(SKOS.broadMatch)})
+NARROWER: Final = frozenset({str(SKOS.narrower), str(SKOS.narrowerTransitive), str(SKOS.narrowMatch)})
+TOP_CONCEPT_OF: Final = str(SKOS.topConceptOf)
+TOP_CONCEPT_TO: Final = str(SKOS.hasTopConcept)
+CONJUNCTION: Final = str(OWL.intersectionOf)
+DISJUNCTIONS: Final = frozenset({str(OWL.unionOf), str(OWL.disjointUnionOf)})
+FIRST: Final = str(RDF.first)
+REST: Final = str(RDF.rest)
+NIL: Final = str(RDF.nil)
+
+# What is the same
+EQUIVALENT_CLASS: Final = str(OWL.equivalentClass)
+EQUIVALENT_PROPERTY: Final = str(OWL.equivalentProperty)
+INDIVIDUAL_EQUIVALENCES: Final = frozenset({str(OWL.sameAs), str(SKOS.exactMatch)})
+
+# What it is called
+PREFERRED_LABELS: Final = frozenset({str(RDFS.label), str(SKOS.prefLabel)})
+ALT_LABELS: Final = frozenset({str(SKOS.altLabel), str(_OBO_IN_OWL.hasExactSynonym)})
+HIDDEN_LABELS: Final = frozenset(
+    {
+        str(SKOS.hiddenLabel),
+        str(_OBO_IN_OWL.hasBroadSynonym),
+        str(_OBO_IN_OWL.hasNarrowSynonym),
+        str(_OBO_IN_OWL.hasRelatedSynonym),
+    }
+)
+TITLES: Final = frozenset({str(DC.title), str(DCTERMS.title)})  # what concept schemes have instead of labels
+XL_PREFERRED: Final = str(_XL.prefLabel)
+XL_ALT: Final = str(_XL.altLabel)
+XL_HIDDEN: Final = str(_XL.hiddenLabel)
+XL_FORM: Final = str(_XL.literalForm)
+DEFINITIONS: Final = {  # the lower the number, the more a definition and the less a remark
+    str(SKOS.definition): 0,
+    str(_IAO["0000115"]): 0,
+    str(DCTERMS.description): 1,
+    str(DC.description): 1,
+    str(RDFS.comment): 2,
+}
+
+# What is no longer used
+DEPRECATED: Final = str(OWL.deprecated)
+REPLACED_BY: Final = frozenset({str(DCTERMS.isReplacedBy), str(_BRICK.isReplacedBy), str(_IAO["0100001"])})
+
+# Attributes
+PROPERTY_TYPES: Final = frozenset(
+    str(each)
+    for each in (
+        RDF.Property,
+        OWL.ObjectProperty,
+        OWL.DatatypeProperty,
+        OWL.FunctionalProperty,
+        OWL.InverseFunctionalProperty,
+        OWL.TransitiveProperty,
+        OWL.SymmetricProperty,
+        OWL.AsymmetricProperty,
+        OWL.ReflexiveProperty,
+        OWL.IrreflexiveProperty,
+        OWL.DeprecatedProperty,
+    )
+)
+DEPRECATED_PROPERTY: Final = str(OWL.DeprecatedProperty)
+SUB_PROPERTY: Final = str(RDFS.subPropertyOf)
+RANGE: Final = str(RDFS.range)
+UNITS: Final = frozenset({str(_QUDT.unit), str(_QUDT.hasUnit)})
+
+# Things that have types but are not what a subscriber asks for: they describe the document, not the world
+ANNOTATION_PROPERTY: Final = str(OWL.AnnotationProperty)
+COLLECTION_TYPES: Final = frozenset(
+    {str(SKOS.Collection), str(SKOS.OrderedCollection), "http://purl.org/iso25964/skos-thes#ConceptGroup"}
+)  # groups for display, named like the concepts in them
+NOT_CONCEPT_TYPES: Final = frozenset(
+    str(each) for each in (OWL.Ontology, OWL.AnnotationProperty, OWL.OntologyProperty, RDFS.Datatype)
+)
+ONTOLOGY: Final = str(OWL.Ontology)
+IMPORTS: Final = str(OWL.imports)
+
+_VOCABULARIES = tuple(str(each) for each in (RDF, RDFS, OWL, SKOS, XSD, SH, _XL))
+
+
+def is_vocabulary(iri: str) -> bool:
+    """Whether `iri` is a word of RDF, RDFS, OWL, SKOS, SHACL or XSD itself: never a concept, never an ancestor."""
+    return iri.startswith(_VOCABULARIES)

@@ -1,0 +1,91 @@
+"""What a document says, without RDF: frozen records of names, labels and pairs. The input of `semantic.vocabulary`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["ConceptKind", "ConceptRecord", "Label", "Limits", "Ontology", "PropertyRecord"]
+
+Label = tuple[str, str | None]
+"""A label and its language tag in lower case, or None where it has none."""
+
+ConceptKind = Literal["class", "concept", "scheme", "individual", "retired"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptRecord:
+    """One name for a concept. `kind` says how the document knows it: an RDFS or OWL class, a SKOS concept (or anything
+    that stands in a SKOS hierarchy), a concept scheme with top concepts, an individual that only has a class, or a
+    retired name of which only its replacement is told.
+
+    `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
+    suggestions. `declared` is False for a name that the document merely refers to.
+    """
+
+    iri: str
+    kind: ConceptKind = "class"
+    declared: bool = True
+    preferred: tuple[Label, ...] = ()
+    synonyms: tuple[Label, ...] = ()
+    hidden: tuple[Label, ...] = ()
+    deprecated: bool = False
+    replaced_by: tuple[str, ...] = ()
+    definition: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyRecord:
+    """A property, hence an attribute: its labels, the properties above it, the IRIs of its range, its unit if
+    declared."""
+
+    iri: str
+    labels: tuple[Label, ...] = ()
+    parents: tuple[str, ...] = ()
+    ranges: tuple[str, ...] = ()
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ontology:
+    """One document as records, each tuple sorted, so that two documents with the same triples give equal records.
+
+    `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
+    defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
+    are pairs of names for one thing. `declares` are the document's own names as an ontology,
+    by which others import it. `languages` counts the labels of concepts per language ("" = no tag).
+    """
+
+    name: str
+    sha256: str = ""
+    format: str = ""
+    triples: int = 0
+    concepts: tuple[ConceptRecord, ...] = ()
+    edges: tuple[tuple[str, str], ...] = ()
+    derived: frozenset[tuple[str, str]] = frozenset()
+    types: tuple[tuple[str, str], ...] = ()
+    equivalences: tuple[tuple[str, str], ...] = ()
+    properties: tuple[PropertyRecord, ...] = ()
+    prefixes: tuple[tuple[str, str], ...] = ()
+    imports: tuple[str, ...] = ()
+    declares: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    languages: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on one document; each is an error when crossed, except the label length, which drops the label and
+    warns."""
+
+    bytes: int = (
+        256 << 20
+    )  # plain or inflated: four times the largest thesaurus in common use, one core for some seconds
+    inflation: int = 200  # gzip of RDF shrinks 10 to 50 times; more than this is a bomb
+    triples: int = 20_000_000
+    concepts: int = 2_000_000
+    edges: int = 10_000_000
+    iri: int = 8_192  # characters of an IRI or prefix: short names must not stand for megabytes
+    label: int = 4_096  # characters; longer ones are texts, not labels
+    depth: int = 256  # nesting of XML elements, JSON values and triple terms: the parsers slow down or crash above it
+    expansion: int = 16  # times its own size that an RDF/XML document may grow by entities; `&owl;` grows six times
+    entity_characters: int = 4 << 20  # characters that it may grow to in any case
+    text_run: int = 1 << 20  # characters of one text in RDF/XML

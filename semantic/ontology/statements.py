@@ -1,0 +1,219 @@
+"""Triples sorted into what matters to meaning, in one pass: the first half of reading.
+
+Nodes are strings: an IRI as it is, a blank node as `_:…`. Each kind of statement goes into a plain dict or set, so that
+a triple that comes twice counts once; triples as such are counted by their hashes, eight bytes each.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+import pyoxigraph as ox
+
+from semantic.errors import OntologyError
+from semantic.ontology import namespaces as ns
+from semantic.ontology.records import Label, Limits
+
+__all__ = ["Statements"]
+
+Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
+Handler = Callable[[str, Term, str], None]
+
+_TRUE: Final = frozenset({"true", "1"})
+
+
+class Statements:
+    """What one document states. Cost per triple: one dict look-up; memory: only what is kept.
+
+    >>> quads = ox.parse(b"<http://e/a> a <http://e/B> .", ox.RdfFormat.TURTLE)
+    >>> Statements(quads, Limits()).types
+    {'http://e/a': {'http://e/B'}}
+    """
+
+    def __init__(self, quads: Iterable[ox.Quad], limits: Limits) -> None:
+        """Reads all of `quads`. Raises OntologyError where a limit is crossed."""
+        self.types: dict[str, set[str]] = {}
+        self.broader: set[tuple[str, str]] = set()  # (narrower, broader); blank nodes too
+        self.tops: set[tuple[str, str]] = set()  # (top concept, scheme)
+        self.same: set[tuple[str, str, str]] = set()  # (predicate, node, node)
+        self.conjunctions: dict[str, set[str]] = {}  # node -> heads of lists
+        self.disjunctions: dict[str, set[str]] = {}
+        self.first: dict[str, str] = {}
+        self.rest: dict[str, str] = {}
+        self.preferred: defaultdict[str, set[Label]] = defaultdict(set)
+        self.alternative: defaultdict[str, set[Label]] = defaultdict(set)
+        self.hidden: defaultdict[str, set[Label]] = defaultdict(set)
+        self.titles: defaultdict[str, set[Label]] = defaultdict(set)
+        self.definitions: dict[str, tuple[int, int, str]] = {}  # node -> (rank of predicate, of language, text)
+        self.xl: set[tuple[str, str, str]] = set()  # (node, predicate, label resource)
+        self.xl_forms: defaultdict[str, set[Label]] = defaultdict(set)
+        self.deprecated: set[str] = set()
+        self.replaced: defaultdict[str, set[str]] = defaultdict(set)
+        self.properties: set[str] = set()
+        self.sub_properties: set[tuple[str, str]] = set()
+        self.ranges: defaultdict[str, set[str]] = defaultdict(set)
+        self.units: dict[str, str] = {}
+        self.imports: set[str] = set()
+        self.dropped_labels = 0
+        self._limits = limits
+        self.triples = self._read(quads)
+
+    def _read(self, quads: Iterable[ox.Quad]) -> int:
+        handlers = self._handlers()
+        hashes = array("q")
+        most = self._limits.triples
+        for quad in quads:
+            hashes.append(hash(quad))
+            predicate = quad.predicate.value
+            handler = handlers.get(predicate)
+            if handler is not None:
+                subject = quad.subject
+                if isinstance(subject, ox.NamedNode):
+                    handler(subject.value, quad.object, predicate)
+                elif isinstance(subject, ox.BlankNode):
+                    handler("_:" + subject.value, quad.object, predicate)
+            if len(hashes) > most and len(hashes) > 2 * most:
+                break
+        distinct = int(np.unique(np.frombuffer(hashes, dtype=np.int64)).size) if hashes else 0
+        if distinct > most:
+            raise OntologyError(f"the document has more than {most:,} triples, the most that are read")
+        return distinct
+
+    def _handlers(self) -> dict[str, Handler]:
+        handlers: dict[str, Handler] = {
+            ns.TYPE: self._type,
+            ns.EQUIVALENT_CLASS: self._same,
+            ns.EQUIVALENT_PROPERTY: self._same,
+            ns.CONJUNCTION: self._conjunction,
+            ns.FIRST: self._first,
+            ns.REST: self._rest,
+            ns.XL_FORM: self._xl_form,
+            ns.DEPRECATED: self._deprecated,
+            ns.SUB_PROPERTY: self._sub_property,
+            ns.RANGE: self._range,
+            ns.IMPORTS: self._import,
+            ns.TOP_CONCEPT_OF: self._top,
+            ns.TOP_CONCEPT_TO: self._top,
+        }
+        handlers |= dict.fromkeys(ns.BROADER, self._broader) | dict.fromkeys(ns.NARROWER, self._narrower)
+        handlers |= dict.fromkeys(ns.INDIVIDUAL_EQUIVALENCES, self._same)
+        handlers |= dict.fromkeys(ns.DISJUNCTIONS, self._disjunction)
+        for kept, predicates in (
+            (self.preferred, ns.PREFERRED_LABELS),
+            (self.alternative, ns.ALT_LABELS),
+            (self.hidden, ns.HIDDEN_LABELS),
+            (self.titles, ns.TITLES),
+        ):
+            handlers |= dict.fromkeys(predicates, self._label(kept))
+        handlers |= dict.fromkeys(ns.DEFINITIONS, self._definition)
+        handlers |= dict.fromkeys((ns.XL_PREFERRED, ns.XL_ALT, ns.XL_HIDDEN), self._xl_label)
+        handlers |= dict.fromkeys(ns.REPLACED_BY, self._replaced) | dict.fromkeys(ns.UNITS, self._unit)
+        return handlers
+
+    # ── kinds and hierarchy ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _type(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            self.types.setdefault(subject, set()).add(obj.value)
+
+    def _broader(self, subject: str, obj: Term, predicate: str) -> None:
+        if not isinstance(obj, ox.Literal):
+            self.broader.add((subject, _node(obj)))
+
+    def _narrower(self, subject: str, obj: Term, predicate: str) -> None:
+        if not isinstance(obj, ox.Literal):
+            self.broader.add((_node(obj), subject))
+
+    def _top(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            pair = (subject, obj.value) if predicate == ns.TOP_CONCEPT_OF else (obj.value, subject)
+            self.tops.add(pair)
+
+    def _same(self, subject: str, obj: Term, predicate: str) -> None:
+        if not isinstance(obj, ox.Literal):
+            self.same.add((predicate, subject, _node(obj)))
+
+    def _conjunction(self, subject: str, obj: Term, predicate: str) -> None:
+        self.conjunctions.setdefault(subject, set()).add(_node(obj))
+
+    def _disjunction(self, subject: str, obj: Term, predicate: str) -> None:
+        self.disjunctions.setdefault(subject, set()).add(_node(obj))
+
+    def _first(self, subject: str, obj: Term, predicate: str) -> None:
+        self.first[subject] = _node(obj)
+
+    def _rest(self, subject: str, obj: Term, predicate: str) -> None:
+        self.rest[subject] = _node(obj)
+
+    # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _label(self, kept: defaultdict[str, set[Label]]) -> Handler:
+        def keep(subject: str, obj: Term, predicate: str) -> None:
+            label = self._readable(obj)
+            if label:
+                kept[subject].add(label)
+
+        return keep
+
+    def _readable(self, obj: Term) -> Label | None:
+        """A literal as a label; None, and counted, when it is empty, has a NUL or is a whole text."""
+        if not isinstance(obj, ox.Literal):
+            return None
+        text = obj.value.strip()
+        if not text or "\0" in text or len(text) > self._limits.label:
+            self.dropped_labels += 1
+            return None
+        return text, obj.language.lower() if obj.language else None
+
+    def _xl_label(self, subject: str, obj: Term, predicate: str) -> None:
+        if not isinstance(obj, ox.Literal):
+            self.xl.add((subject, predicate, _node(obj)))
+
+    def _xl_form(self, subject: str, obj: Term, predicate: str) -> None:
+        label = self._readable(obj)
+        if label:
+            self.xl_forms[subject].add(label)
+
+    def _definition(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal):
+            language = obj.language or ""
+            preference = 0 if language.lower().startswith("en") else 1 if not language else 2
+            found = (ns.DEFINITIONS[predicate], preference, obj.value)
+            if subject not in self.definitions or found < self.definitions[subject]:
+                self.definitions[subject] = found
+
+    # ── life and death ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _deprecated(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal) and obj.value.strip().lower() in _TRUE:
+            self.deprecated.add(subject)
+
+    def _replaced(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal | ox.NamedNode):
+            self.replaced[subject].add(obj.value.strip())
+
+    # ── attributes and the document itself ──────────────────────────────────────────────────────────────────────────
+
+    def _sub_property(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            self.sub_properties.add((subject, obj.value))
+
+    def _range(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            self.ranges[subject].add(obj.value)
+
+    def _unit(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal | ox.NamedNode):
+            self.units[subject] = min(obj.value, self.units.get(subject, obj.value))
+
+    def _import(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal | ox.NamedNode):
+            self.imports.add(obj.value)
+
+
+def _node(term: Term) -> str:
+    if isinstance(term, ox.NamedNode):
+        return term.value
+    return "_:" + term.value if isinstance(term, ox.BlankNode) else ""

@@ -1,0 +1,326 @@
+"""The frozen bundle of everything that words mean: hierarchies, names, attributes, units. One version of it.
+
+    documents ──semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
+
+Changing anything means building another vocabulary; its `version` is a digest of all that went in.
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from index.clause import ConceptId
+from index.concept_graph import ConceptGraph
+from semantic.attributes import AttributeScheme
+from semantic.errors import InvalidDeclaration
+from semantic.hierarchy import Hierarchy
+from semantic.labels import Names, all_labels, best_label
+from semantic.load_report import report
+from semantic.ontology import ConceptRecord, Limits, Ontology, read
+from semantic.suggestions import LabelIndex
+from semantic.terms import Resolution, TermIndex
+from semantic.units import Units
+
+__all__ = ["Vocabulary"]
+
+READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
+
+
+class Vocabulary:
+    """Concepts, names, attributes and units of one version. Immutable but for caches: any number of threads may read.
+
+    >>> turtle = b"@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> . "
+    >>> turtle += b':Laptop rdfs:subClassOf :Computer ; rdfs:label "Notebook"@de .'
+    >>> words = Vocabulary.from_bytes(turtle)
+    >>> laptop, computer = words.concept("http://example.org/Laptop"), words.concept("http://example.org/Computer")
+    >>> words.readings("notebook") == (laptop,), words.isa(laptop, computer)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        ontologies: Sequence[Ontology] = (),
+        *,
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        synonyms: Mapping[str, str] | None = None,
+        rates: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
+        `synonyms` the user's table of words → root words, `rates` that of currencies.
+
+        Raises InvalidDeclaration.
+        """
+        self._ontologies = tuple(ontologies)
+        self._roots = _root_words(synonyms or {})
+        self._units = Units(rates)
+        names = self._names = Names.of(self._ontologies)
+        self._hierarchy = Hierarchy.build(
+            names.records,
+            pairs=(pair for each in self._ontologies for pair in each.edges),
+            types=(pair for each in self._ontologies for pair in each.types),
+            equivalences=(pair for each in self._ontologies for pair in each.equivalences),
+            preference=names.preference,
+        )
+        self._terms = TermIndex(
+            names.records.values(),
+            self._hierarchy.concept_of,
+            {pair for each in self._ontologies for pair in each.prefixes},
+            self._successors,
+        )
+        properties = [record for each in self._ontologies for record in each.properties]
+        self._attributes = AttributeScheme.build(properties, attributes, self._roots)
+        self._version = _version(self._ontologies, attributes, synonyms, rates)
+        self._report = report(self._ontologies, names, self._hierarchy)
+        self._readings: dict[str, tuple[ConceptId, ...]] = {}
+        self._near: tuple[LabelIndex, list[tuple[str, str | None, str]]] | None = None
+
+    # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_ontologies(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
+        """The vocabulary of documents that were read already; none gives the empty vocabulary."""
+        return cls(tuple(ontologies), **declarations)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        *,
+        format: str | None = None,
+        name: str = "ontology",
+        limits: Limits | None = None,
+        **declarations: Any,
+    ) -> "Vocabulary":
+        """The vocabulary of one document. Raises OntologyError, UnsupportedFormat, InvalidDeclaration."""
+        return cls((read(data, format=format, name=name, limits=limits),), **declarations)
+
+    @classmethod
+    def from_files(cls, *paths: str | Path, limits: Limits | None = None, **declarations: Any) -> "Vocabulary":
+        """One vocabulary of several files, each named by its file name. Raises as `from_bytes`, and OSError."""
+        files = [Path(path) for path in paths]
+        return cls([read(file.read_bytes(), name=file.name, limits=limits) for file in files], **declarations)
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> str:
+        """A digest of the documents and declarations: the same input gives the same version."""
+        return self._version
+
+    @property
+    def ontologies(self) -> tuple[Ontology, ...]:
+        return self._ontologies
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The load report, as `PUT /v1/ontologies/{name}` answers it (without version). A fresh copy."""
+        return json.loads(json.dumps(self._report))  # type: ignore[no-any-return]
+
+    @property
+    def graph(self) -> ConceptGraph:
+        return self._hierarchy.graph
+
+    @property
+    def attributes(self) -> AttributeScheme:
+        return self._attributes
+
+    @property
+    def units(self) -> Units:
+        return self._units
+
+    def __len__(self) -> int:
+        return len(self._hierarchy)
+
+    # ── names of concepts ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def concept(self, iri: str) -> ConceptId | None:
+        """The concept that has this name among its names."""
+        return self._hierarchy.concept_of.get(iri)
+
+    def iri(self, concept: ConceptId) -> str:
+        """The preferred name of `concept`."""
+        return self._hierarchy.names[concept][0]
+
+    def iris(self, concept: ConceptId) -> tuple[str, ...]:
+        """All names of `concept`, the preferred one first."""
+        return self._hierarchy.names[concept]
+
+    def label(self, concept: ConceptId, lang: str = "en") -> str:
+        """The label to show: in `lang`, its base language, no language, any language; else the short end of the IRI."""
+        return best_label(self._records(concept), self.iri(concept), lang)
+
+    def summary(self, concept: ConceptId, lang: str = "en") -> dict[str, Any]:
+        """What to show of `concept`, JSON-able."""
+        records = self._records(concept)
+        return {
+            "iri": self.iri(concept),
+            "iris": list(self.iris(concept)),
+            "label": self.label(concept, lang),
+            "labels": [{"value": text, "lang": tag} for record in records for text, tag in record.preferred],
+            "synonyms": [{"value": text, "lang": tag} for record in records for text, tag in record.synonyms],
+            "definition": next((record.definition for record in records if record.definition), None),
+            "deprecated": bool(records) and all(record.deprecated for record in records),
+            "ontology": next((self._names.origins[record.iri] for record in records), None),
+            "parents": [self.iri(each) for each in (*self.graph.parents(concept), *self.graph.entries(concept))],
+            "children_count": len(self.children(concept)),
+        }
+
+    def _records(self, concept: ConceptId) -> list[ConceptRecord]:
+        records = self._names.records
+        return [records[iri] for iri in self.iris(concept) if iri in records]
+
+    # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
+        """What `term` may mean, by the levels of `semantic.terms`; deprecated names are replaced already. `within` (the
+        declared range of an attribute) keeps the candidates at or beneath one of it, if that leaves exactly one."""
+        found = self._terms.resolve(term, is_iri=is_iri)
+        if len(found.candidates) > 1 and within:
+            kept = tuple(each for each in found.candidates if any(self.isa(each, upper) for upper in within))
+            if len(kept) == 1:
+                iri = self.iri(kept[0])
+                return Resolution(kept, found.level, tuple(pair for pair in found.replaced if pair[1] == iri))
+        return found
+
+    def readings(self, text: str) -> tuple[ConceptId, ...]:
+        """The concepts that a published string may mean. One dict access for strings seen lately."""
+        found = self._readings.get(text)
+        if found is None:
+            found = self.resolve(text).candidates
+            if len(self._readings) >= READINGS:
+                self._readings.clear()
+            self._readings[text] = found
+        return found
+
+    def root_word(self, text: str) -> str:
+        """The user's root word for `text`, else `text` itself; in NFC."""
+        text = unicodedata.normalize("NFC", text)
+        return self._roots.get(text, text)
+
+    def replacement(self, iri: str) -> str | None:
+        """The name to use instead of a deprecated one; None when it is not deprecated, or nothing or no one thing
+        replaces it."""
+        successors = self._successors(iri)
+        return successors[0] if len(successors) == 1 else None
+
+    def _successors(self, iri: str) -> tuple[str, ...]:
+        """The preferred names of what replaces `iri`, followed to the end; none if it is not deprecated."""
+        ends: dict[str, None] = {}
+        seen = {iri}
+        frontier = [iri]
+        while frontier:
+            record = self._names.records.get(frontier.pop())
+            if record is None or not record.deprecated:
+                continue
+            for written in record.replaced_by:
+                known = (written,) if written in self._hierarchy.concept_of else self._terms.short_form(written)
+                for successor in known:
+                    if successor in seen:
+                        continue
+                    seen.add(successor)
+                    later = self._names.records.get(successor)
+                    if later is not None and later.deprecated and later.replaced_by:
+                        frontier.append(successor)
+                    else:
+                        ends[self.iri(self._hierarchy.concept_of[successor])] = None
+        return tuple(sorted(ends))
+
+    # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def isa(self, concept: ConceptId, upper: ConceptId) -> bool:
+        """Whether `concept` is `upper` or beneath it."""
+        return self._hierarchy.isa(concept, upper)
+
+    def children(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """What is directly beneath `concept`, individuals too."""
+        hierarchy = self._hierarchy
+        return tuple(sorted({*hierarchy.children.get(concept, ()), *hierarchy.individuals.get(concept, ())}))
+
+    def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """All above `concept`, itself not included."""
+        return tuple(each for each in self.graph.ancestors(concept) if each != concept)
+
+    def descendants(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """All beneath `concept`, itself not included."""
+        return self._hierarchy.descendants(concept)
+
+    def path(self, concept: ConceptId, upper: ConceptId) -> tuple[ConceptId, ...] | None:
+        """A shortest chain from `concept` up to `upper`, both included; None where there is none."""
+        return self._hierarchy.path(concept, upper)
+
+    # ── for people who look for a name ──────────────────────────────────────────────────────────────────────────────
+
+    def suggest(self, term: str, limit: int = 5) -> tuple[dict[str, Any], ...]:
+        """The known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and loose
+        synonyms lead here as well."""
+        index, labels = self._labels()
+        return tuple(self._listed([labels[number] for number in index.nearest(term, 8 * limit)], limit))
+
+    def search(self, q: str, *, lang: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """Concepts with `q` in a label, best first, each `{"label", "lang", "iri"}`; the nearest ones if there is none.
+        With `lang` only labels in that language (`en` finds `en-GB` too) or without any."""
+        index, labels = self._labels()
+        wanted = (lang or "").lower()
+
+        def fits(tag: str | None) -> bool:
+            return not wanted or tag is None or tag == wanted or tag.startswith(wanted + "-")
+
+        found = [labels[number] for number in index.containing(q, len(labels)) if fits(labels[number][1])]
+        if not found:
+            found = [labels[number] for number in index.nearest(q, 8 * limit) if fits(labels[number][1])]
+        return self._listed(found, limit)
+
+    def _listed(self, labels: Iterable[tuple[str, str | None, str]], limit: int) -> list[dict[str, Any]]:
+        found: dict[ConceptId, dict[str, Any]] = {}
+        for text, tag, iri in labels:
+            successors = self._successors(iri)
+            name = successors[0] if len(successors) == 1 else iri
+            concept = self._hierarchy.concept_of[name]
+            if concept not in found:
+                if len(found) == limit:
+                    break
+                found[concept] = {"label": text, "lang": tag, "iri": self.iri(concept)}
+        return list(found.values())
+
+    def _labels(self) -> tuple[LabelIndex, list[tuple[str, str | None, str]]]:
+        """The index of all labels, hidden ones and short forms too, built when first needed."""
+        if self._near is None:  # two threads may both build it; either result will do
+            labels = [
+                (text, tag, iri)
+                for iri, record in sorted(self._names.records.items())
+                for text, tag in all_labels(record)
+            ]
+            self._near = LabelIndex([text for text, _, _ in labels]), labels
+        return self._near
+
+
+def _root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
+    """The table in NFC with chains followed to their end. Raises InvalidDeclaration for what is no text or a circle."""
+    table: dict[str, str] = {}
+    for word, root in synonyms.items():
+        if not (isinstance(word, str) and isinstance(root, str)):
+            raise InvalidDeclaration(f"the synonym table maps words to root words; {word!r} → {root!r} is neither")
+        table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+    roots: dict[str, str] = {}
+    for word, root in table.items():
+        seen = {word}
+        while root in table and root not in seen:
+            seen.add(root)
+            root = table[root]
+        if root in seen and table.get(root) != root:
+            raise InvalidDeclaration(f"the synonym table leads from {word!r} back to itself")
+        roots[word] = root
+    return roots
+
+
+def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
+    """Sixteen hex digits over names and digests of the documents and the declarations."""
+    documents = sorted(
+        (each.name, each.sha256 or hashlib.sha256(repr(each).encode(errors="replace")).hexdigest())
+        for each in ontologies
+    )
+    text = json.dumps([documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

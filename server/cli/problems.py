@@ -1,0 +1,144 @@
+"""What is wrong, in words: each problem with its place, a caret under it, and the nearest known words.
+
+One form for both worlds: the problems of `semantic` (offline commands) and the `errors` of a problem answer (HTTP).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, SemanticError
+from server.client import ProblemError
+from server.cli import output
+
+__all__ = ["CommandFailed", "as_json", "show"]
+
+TAB = "\t"
+
+
+class CommandFailed(Exception):
+    """The command cannot do what it was asked for. `advice` says what to do about it."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """One thing that is wrong; `place` is empty where the caret says it."""
+
+    detail: str
+    line: int | None
+    column: int | None
+    pointer: str
+    suggestions: tuple[Mapping[str, Any], ...]
+
+
+def show(error: Exception, expression: str | None = None) -> None:
+    """Prints `error` on standard error; `expression` is the text that the positions speak of, if there is one."""
+    console = output.errors()
+    faults = _faults(error)
+    headline = _headline(error)
+    console.print(Text.assemble(("error: ", "bold red"), headline), soft_wrap=True)
+    for fault in faults:
+        for line in _lines(fault, expression):
+            console.print(line, soft_wrap=True)
+    advice = getattr(error, "advice", "")
+    if advice:
+        output.hint(advice)
+
+
+def as_json(error: Exception) -> dict[str, Any]:
+    """`error` as a problem: what `--json` prints."""
+    if isinstance(error, ProblemError):
+        return {
+            "type": error.type,
+            "title": error.title,
+            "status": error.status,
+            "detail": error.detail,
+            "errors": error.errors,
+        }
+    errors = [
+        {
+            name: value
+            for name, value in (
+                ("line", fault.line),
+                ("column", fault.column),
+                ("pointer", fault.pointer or None),
+                ("detail", fault.detail),
+                ("suggestions", list(fault.suggestions) or None),
+            )
+            if value is not None
+        }
+        for fault in _faults(error)
+    ]
+    return {"type": "about:blank", "title": _headline(error), "detail": str(error), "errors": errors}
+
+
+def _headline(error: Exception) -> str:
+    if isinstance(error, ProblemError):
+        return f"{error.title}: {error.detail}" if error.detail else error.title
+    if isinstance(error, InvalidSubscription):
+        return "the subscription cannot be understood"
+    if isinstance(error, InvalidEvent):
+        return "the event cannot be understood"
+    if isinstance(error, OntologyError):
+        return f"the ontology cannot be read: {error}"
+    return str(error) or type(error).__name__
+
+
+def _faults(error: Exception) -> list[_Fault]:
+    if isinstance(error, InvalidSubscription | InvalidEvent):
+        return [
+            _Fault(
+                detail=problem.detail,
+                line=problem.at.line if problem.at else None,
+                column=problem.at.column if problem.at else None,
+                pointer=(problem.at.pointer or "") if problem.at else "",
+                suggestions=problem.suggestions,
+            )
+            for problem in error.problems
+        ]
+    if isinstance(error, ProblemError):
+        return [
+            _Fault(
+                detail=str(fault.get("detail", "")),
+                line=fault.get("line"),
+                column=fault.get("column"),
+                pointer=str(fault.get("pointer") or ""),
+                suggestions=tuple(each for each in fault.get("suggestions") or () if isinstance(each, Mapping)),
+            )
+            for fault in error.errors
+        ]
+    if not isinstance(error, SemanticError | CommandFailed):
+        return []
+    return []
+
+
+def _lines(fault: _Fault, expression: str | None) -> Iterable[Text]:
+    source = _source_line(fault, expression)
+    if source is not None:
+        assert fault.column is not None
+        before = source[: fault.column - 1]
+        yield Text(f"  {source}")
+        # Under characters that take two columns the caret moves with them.
+        blank = "".join(TAB if char == TAB else " " * Text(char).cell_len for char in before)
+        yield Text.assemble("  ", blank, ("^", "bold red"))
+        yield Text(f"  {fault.detail}")
+    else:
+        place = f"line {fault.line}, column {fault.column or 1}: " if fault.line else ""
+        yield Text(f"  {place or (fault.pointer + ': ' if fault.pointer else '')}{fault.detail}")
+    for each in fault.suggestions:
+        label, iri = str(each.get("label") or ""), str(each.get("iri") or "")
+        tongue = f" ({each['lang']})" if each.get("lang") else ""
+        yield Text.assemble("    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else "", "dim"))
+
+
+def _source_line(fault: _Fault, expression: str | None) -> str | None:
+    if expression is None or fault.line is None or fault.column is None:
+        return None
+    lines = expression.splitlines() or [""]
+    return lines[fault.line - 1] if fault.line <= len(lines) else ""

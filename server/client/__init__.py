@@ -1,0 +1,17 @@
+"""The client of the HTTP API, for programs: `Client` for ordinary code, `AsyncClient` for asyncio.
+
+    with Client("http://127.0.0.1:8080") as kindcast:
+        kindcast.put_ontology("shop", Path("shop.ttl").read_bytes(), content_type="text/turtle")
+        cheap = kindcast.subscribe("target isa Computer and price <= 400")
+        kindcast.publish({"target": "laptop", "price": 350})
+        for message in kindcast.listen(cheap["id"]):
+            ...
+            kindcast.ack(cheap["id"], message["cursor"])
+
+Tickets of subscriptions made here are remembered; for others give `ticket=`, or put them into `tickets`.
+"""
+
+from server.client.call import ProblemError
+from server.client.clients import AsyncClient, Client
+
+__all__ = ["AsyncClient", "Client", "ProblemError"]

@@ -1,0 +1,63 @@
+"""Who waits for which subscription: the broker announces after each commit, and the waiting look into the store again.
+
+A wake-up carries no message: it only says "look". So it cannot be lost as long as the waiting clear first and look second:
+
+    with wakeups.watch(number) as woken:
+        while True:
+            woken.clear()
+            ... read the store; leave when there is something ...
+            await woken.wait()
+
+Everything here runs on the event loop; `announce` is the door for the broker's thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+__all__ = ["Wakeups"]
+
+
+class Wakeups:
+    """The waiting, by subscription number. `closed` turns true once, at shutdown, and wakes all."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._followers: list[Callable[[Collection[int]], None]] = []
+
+    def announce(self, numbers: Collection[int]) -> None:
+        """Something about these subscriptions was committed: matches, a status, a deletion. Any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, numbers)
+
+    def follow(self, follower: Callable[[Collection[int]], None]) -> None:
+        """Calls the follower, on the loop, with every announcement."""
+        self._followers.append(follower)
+
+    @contextmanager
+    def watch(self, number: int) -> Iterator[asyncio.Event]:
+        """An event that is set whenever this subscription is announced, and at shutdown."""
+        woken = asyncio.Event()
+        self._waiting.setdefault(number, set()).add(woken)
+        try:
+            yield woken
+        finally:
+            self._waiting[number].discard(woken)
+            if not self._waiting[number]:
+                del self._waiting[number]
+
+    def close(self) -> None:
+        """Ends every stream and long poll. On the loop; may be called again."""
+        self.closed = True
+        for waiting in self._waiting.values():
+            for woken in waiting:
+                woken.set()
+
+    def _wake(self, numbers: Collection[int]) -> None:
+        for number in self._waiting.keys() & numbers:
+            for woken in self._waiting[number]:
+                woken.set()
+        for follower in self._followers:
+            follower(numbers)

@@ -1,0 +1,243 @@
+"""One webhook attempt: sign, post, judge the answer. Knows no queue, no schedule and no database.
+
+Follows Standard Webhooks 1.0.0 (headers `webhook-id`, `webhook-timestamp`, `webhook-signature`) and the CloudEvents
+webhook rules: 2xx is success, a redirect is a failure and is never followed, 410 ends the deliveries, 429/502/504 ask
+for a pause, and Retry-After is obeyed. One deadline covers name resolution, connection, TLS and answer. Of the answer
+only the status counts: its body is read up to a small bound, to use the connection again, and thrown away.
+
+    outbox --Delivery--> WebhookSender.send --(egress.GuardedBackend)--> sink --status--> Outcome --> outbox
+"""
+
+import asyncio
+import base64
+import re
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+
+import httpcore
+from standardwebhooks import Webhook
+
+from server.security.egress import GuardedBackend, Resolver, SinkRefused, SystemResolver, check_sink
+
+__all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
+
+MAX_ANSWER_BYTES = 65_536
+"""Of an answer's body: enough to finish any sensible one and keep the connection, too little to fill our memory."""
+
+KEEPALIVE_SECONDS = 15.0
+"""Idle connections are closed after this, so that a name that moves is resolved again soon."""
+
+MAX_HEADERS = 32
+"""Extra headers of one subscription."""
+
+MAX_HEADER_LENGTH = 4_096
+"""Characters of an extra header's value; web servers refuse 8 KiB of headers in all."""
+
+SLOW_DOWN = frozenset({429, 502, 503, 504})
+"""Answers of a sink, or of a proxy before it, that has too much to do."""
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_RESERVED_HEADERS = frozenset(
+    [
+        *("host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "upgrade", "te"),
+        *("trailer", "expect", "proxy-authorization", "user-agent"),
+        *("webhook-id", "webhook-timestamp", "webhook-signature"),
+    ]
+)
+"""What we, or the protocol, decide."""
+
+_METHODS = ("POST", "PUT")
+_USER_AGENT = "kindcast"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message on its way to one sink. `message_id` is the same on every attempt; `secret` is `whsec_…`."""
+
+    sink: str
+    secret: str
+    message_id: str
+    body: bytes
+    protocolsettings: Mapping[str, Any] = field(default_factory=dict)
+    sinkcredential: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended. `gone`: the sink wants no more (410). `detail` never repeats what the sink sent.
+
+    `slow_down` asks for a pause of the whole endpoint; `retry_after` is the sink's own wish in seconds from now.
+    """
+
+    kind: Literal["delivered", "failed", "gone"]
+    at: float
+    status_code: int | None = None
+    detail: str = ""
+    slow_down: bool = False
+    retry_after: float | None = None
+
+
+class WebhookSender:
+    """Posts messages over one pool of guarded connections. One event loop; any number of `send` at a time.
+
+    It opens no more connections than `send` is called concurrently: who calls sets the caps.
+    """
+
+    def __init__(self, *, allow_private: bool, timeout: float, resolver: Resolver | None = None) -> None:
+        self._allow_private = allow_private
+        self._timeout = timeout
+        self._resolver = resolver if resolver is not None else SystemResolver()
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=None,
+            max_keepalive_connections=64,
+            keepalive_expiry=KEEPALIVE_SECONDS,
+            network_backend=GuardedBackend(allow_private=allow_private, resolver=self._resolver),
+        )
+
+    async def send(self, delivery: Delivery) -> Outcome:
+        """One attempt; ends within the timeout and raises nothing but cancellation."""
+        outcome: Outcome | None = None
+        try:
+            async with asyncio.timeout(self._timeout), self._posted(delivery) as answer:
+                outcome = _judge(answer)
+                await _drain(answer)
+        except TimeoutError:
+            # After the status line the outcome stands, however long the rest of the answer takes.
+            return outcome or _failure(f"no answer within {self._timeout:g} s")
+        except SinkRefused as error:
+            return _failure(f"not sent: {error}")
+        except (httpcore.NetworkError, httpcore.TimeoutException) as error:
+            return outcome or _failure(_network_words(error))
+        except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
+            return outcome or _failure("the sink did not answer in HTTP")
+        return outcome
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+        if isinstance(self._resolver, SystemResolver):
+            self._resolver.close()
+
+    def _posted(self, delivery: Delivery) -> AbstractAsyncContextManager[httpcore.Response]:
+        sink = check_sink(delivery.sink, allow_private=self._allow_private)
+        check_protocol(delivery.protocolsettings, delivery.sinkcredential)
+        return self._pool.stream(
+            str(delivery.protocolsettings.get("method", "POST")),
+            httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target),
+            headers=[(b"Host", sink.netloc), *_headers(delivery)],
+            content=delivery.body,
+        )
+
+
+def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:
+    """Checks what a subscription says about *how* to send, when it is created. Raises `SinkRefused`."""
+    if (method := protocolsettings.get("method", "POST")) not in _METHODS:
+        raise SinkRefused(f"method {method!r} is not supported; use {' or '.join(_METHODS)}")
+    headers = protocolsettings.get("headers", {})
+    if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
+        raise SinkRefused(f"protocolsettings.headers must be an object of at most {MAX_HEADERS} names and texts")
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
+            raise SinkRefused(f"the header {name!r} cannot be set")
+        if not isinstance(value, str) or len(value) > MAX_HEADER_LENGTH or not _HEADER_VALUE.fullmatch(value):
+            raise SinkRefused(
+                f"the header {name!r} must be text of at most {MAX_HEADER_LENGTH} visible ASCII characters"
+            )
+    if sinkcredential:
+        _authorization(sinkcredential)
+
+
+def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
+    now = datetime.now(UTC)
+    signature = Webhook(delivery.secret).sign(delivery.message_id, now, delivery.body.decode())
+    headers = {name.lower(): value for name, value in delivery.protocolsettings.get("headers", {}).items()}
+    if delivery.sinkcredential:
+        headers["authorization"] = _authorization(delivery.sinkcredential)
+    headers |= {
+        "content-type": "application/json",
+        "user-agent": _USER_AGENT,
+        "webhook-id": delivery.message_id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": signature,
+    }
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+
+
+def _authorization(credential: Mapping[str, Any]) -> str:
+    match credential:
+        case {"credentialtype": "ACCESSTOKEN", "accesstoken": str(token)} if _HEADER_VALUE.fullmatch(token):
+            return f"Bearer {token}"
+        case {"credentialtype": "PLAIN", "identifier": str(name), "secret": str(secret)} if ":" not in name:
+            return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
+    raise SinkRefused(
+        "sinkcredential must hold credentialtype ACCESSTOKEN with accesstoken, or PLAIN with identifier and secret"
+    )
+
+
+def _judge(answer: httpcore.Response) -> Outcome:
+    now, status = time.time(), answer.status
+    if 200 <= status < 300:
+        return Outcome(kind="delivered", at=now, status_code=status)
+    if status == 410:
+        return Outcome(
+            kind="gone", at=now, status_code=status, detail="the sink answered 410: it wants no more messages"
+        )
+    detail = f"the sink answered {status}"
+    if 300 <= status < 400:
+        detail += ": redirects are not followed, register the final URL"
+    return Outcome(
+        kind="failed",
+        at=now,
+        status_code=status,
+        detail=detail,
+        slow_down=status in SLOW_DOWN,
+        retry_after=_retry_after(answer, now),
+    )
+
+
+def _retry_after(answer: httpcore.Response, now: float) -> float | None:
+    """Seconds, from either form of Retry-After; what cannot be read counts as absent."""
+    for name, value in answer.headers:
+        if name.lower() == b"retry-after":
+            text = value.decode("latin-1").strip()
+            if text.isascii() and text.isdigit():
+                return float(text[:9])
+            try:
+                return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+            except ValueError:
+                return None
+    return None
+
+
+async def _drain(answer: httpcore.Response) -> None:
+    """Reads the rest of a short answer. The status has decided already, so a rest that breaks off changes nothing;
+    leaving early closes the connection."""
+    length = 0
+    try:
+        async for chunk in answer.aiter_stream():
+            length += len(chunk)
+            if length > MAX_ANSWER_BYTES:
+                return
+    except (httpcore.NetworkError, httpcore.ProtocolError):
+        return
+
+
+def _failure(detail: str) -> Outcome:
+    return Outcome(kind="failed", at=time.time(), detail=detail)
+
+
+def _network_words(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return f"the TLS handshake failed: {cause.reason or 'unknown reason'}"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
+        return "no connection to the sink"
+    return "the sink broke off the connection"

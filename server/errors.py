@@ -1,0 +1,90 @@
+"""What can go wrong in the server. `error_responses.py` alone says how each looks over HTTP.
+
+    ServerError
+    ├── StoreUnavailable        a transaction could not be committed: nothing has happened
+    ├── BrokerBusy              too much is queued
+    ├── StoreInUse              another server has this data folder, or this database
+    ├── UnknownSubscription     no subscription has this id
+    ├── TicketMissing           the change needs the header Kindcast-Ticket
+    ├── TicketWrong             that is not its ticket
+    ├── SubscriptionGone        expired for longer than the grace period: make a new one
+    ├── TooManySubscriptions    the limit of this server is reached
+    ├── UnknownOntology         no ontology, or no version of it, has this name
+    ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
+    └── UnknownEvent            no event has this sequence (any more)
+"""
+
+__all__ = [
+    "BrokerBusy",
+    "OntologyInUse",
+    "ServerError",
+    "StoreInUse",
+    "StoreUnavailable",
+    "SubscriptionGone",
+    "TicketMissing",
+    "TicketWrong",
+    "TooManySubscriptions",
+    "UnknownEvent",
+    "UnknownOntology",
+    "UnknownSubscription",
+]
+
+
+class ServerError(Exception):
+    """The server cannot do this. The first line of the class docstring is the message, unless one is given."""
+
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail or (type(self).__doc__ or "").partition("\n")[0])
+
+
+class StoreUnavailable(ServerError):
+    """The store could not take the change, so nothing has happened. Try again later with the same ids."""
+
+
+class BrokerBusy(ServerError):
+    """Too many events are waiting. Try again in a moment."""
+
+
+class StoreInUse(ServerError):
+    """Another server uses this data folder or database."""
+
+
+class UnknownSubscription(ServerError):
+    """There is no subscription of this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no subscription {id!r}; it may have been deleted, or expired long ago")
+
+
+class TicketMissing(ServerError):
+    """This change needs the ticket of the subscription in the header Kindcast-Ticket."""
+
+
+class TicketWrong(ServerError):
+    """That is not the ticket of this subscription."""
+
+
+class SubscriptionGone(ServerError):
+    """The subscription expired too long ago to be renewed. Make a new one."""
+
+
+class TooManySubscriptions(ServerError):
+    """This server takes no more subscriptions."""
+
+
+class UnknownOntology(ServerError):
+    """There is no ontology, or no version of it, of this name."""
+
+
+class OntologyInUse(ServerError):
+    """Subscriptions depend on concepts that only this ontology has."""
+
+    def __init__(self, name: str, count: int, subscriptions: list[str]) -> None:
+        shown = ", ".join(subscriptions)
+        super().__init__(f"{count} subscriptions depend on concepts that only {name!r} has: {shown}")
+        self.count = count
+        self.subscriptions = subscriptions
+
+
+class UnknownEvent(ServerError):
+    """There is no event of this sequence, or it is older than the retention."""

@@ -1,0 +1,227 @@
+"""Where kindcast may send: the guard between a subscriber's URL and our network.
+
+A sink is a URL that a stranger chose and that we connect to, so it must not become a way into the network we stand in
+(server-side request forgery). Two checks, both before the first byte is sent:
+
+    subscription created    check_sink(url)      scheme, port, no credentials, no literal private address
+    every connection        GuardedBackend       resolve once -> every address public -> connect to that very address
+
+The name is resolved exactly once and the connection is made to the checked address, so a name server that answers
+differently the second time gains nothing; the original host stays in the Host header and in the TLS handshake. Nobody
+above follows redirects. Flow: `delivery.webhook` posts through a pool whose network is `GuardedBackend`.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpcore
+import httpx
+
+__all__ = ["GuardedBackend", "Resolver", "Sink", "SinkRefused", "SystemResolver", "check_sink", "is_public"]
+
+MAX_SINK_LENGTH = 2_048
+"""Characters of a sink URL: what proxies and web servers still accept in a request line, with room to spare."""
+
+PUBLIC_PORTS = {"http": 80, "https": 443}
+"""The only port of each scheme that a public sink may use: any other turns us into a port scanner."""
+
+RESOLVER_THREADS = 8
+"""Threads that wait for name servers. A pool of their own: a silent name server must not hold the store's readers."""
+
+CONNECT_SECONDS_PER_ADDRESS = 5.0
+"""A silent first address leaves time for the next one within the deadline of the attempt."""
+
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+"""Host name and port → numeric addresses, in order of preference. Raises OSError when there is no such name."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+"""A name in ASCII (IDNA already applied), or an address without brackets; no zones, no percent signs."""
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_V4_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_V4_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
+
+_REFUSED_NETWORKS = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "168.63.129.16/32",  # the host agent of one large cloud: a public number that answers only from the inside
+        "192.88.99.0/24",  # 6to4 relays: leads to whatever the nearest relay likes
+        "64:ff9b:1::/48",  # NAT64 within one organisation
+        "3fff::/20",  # documentation; this Python does not know it yet
+        "5f00::/16",  # segment routing identifiers
+    )
+)
+"""What `ipaddress.is_global` lets through although nobody's webhook lives there."""
+
+
+class SinkRefused(ValueError):
+    """This sink is not allowed. The text may be shown to the subscriber: it names no resolved address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A sink URL that passed the checks of its text, taken apart by the one parser that is also used to connect."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: bytes
+    target: bytes
+
+    @property
+    def endpoint(self) -> str:
+        """What shares one queue and one fate: scheme, host and port."""
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def check_sink(url: str, *, allow_private: bool) -> Sink:
+    """Checks the text of a sink URL; nothing is resolved and nothing is connected. Raises `SinkRefused`."""
+    if len(url) > MAX_SINK_LENGTH:
+        raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise SinkRefused(f"the sink is not a URL: {error}") from None
+    if parsed.scheme not in PUBLIC_PORTS:
+        raise SinkRefused("the sink must be an absolute http:// or https:// URL")
+    host = parsed.raw_host.decode("ascii")
+    if not host:
+        raise SinkRefused("the sink names no host")
+    if not _HOST.fullmatch(host):
+        raise SinkRefused("the host of the sink has characters that no host name has")
+    if parsed.userinfo:
+        raise SinkRefused("the sink holds a user name or password; give them as sinkcredential instead")
+    if parsed.fragment:
+        raise SinkRefused("the sink has a fragment (#…), which is never sent; leave it out")
+    port = PUBLIC_PORTS[parsed.scheme] if parsed.port is None else parsed.port
+    if not allow_private:
+        if port != PUBLIC_PORTS[parsed.scheme]:
+            raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
+        _refuse_local_name(host)
+    return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
+
+
+def is_public(address: str) -> bool:
+    """Whether a numeric address is one that anyone on the internet could reach: IPv4 addresses that hide in IPv6 ones
+    (mapped, NAT64, 6to4, Teredo, translated, compatible) are judged as the IPv4 address they lead to.
+
+    >>> is_public("1.1.1.1"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::7f00:1")
+    (True, False, False, False)
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return all(_is_public(each) for each in _unwrapped(parsed))
+
+
+class SystemResolver:
+    """Asks the operating system, in a few threads of its own. After `close`, threads that still wait are left alone."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        loop = asyncio.get_running_loop()
+        answers = await loop.run_in_executor(self._threads, _look_up, host, port)
+        return list(dict.fromkeys(answers))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """A network for httpcore that connects only to checked addresses. One event loop at a time."""
+
+    def __init__(self, *, allow_private: bool, resolver: Resolver) -> None:
+        self._allow_private = allow_private
+        self._resolver = resolver
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolves once, checks every address, connects to the first that answers.
+
+        Raises `SinkRefused` when one address is not public (all of them count: which one is used must not be left to
+        luck), and httpcore's `ConnectError`/`ConnectTimeout` as usual.
+        """
+        addresses = await self._addresses(host, port)
+        seconds = min(CONNECT_SECONDS_PER_ADDRESS, timeout) if timeout is not None else CONNECT_SECONDS_PER_ADDRESS
+        failure: Exception = httpcore.ConnectError("the host name has no address")
+        for address in addresses:
+            try:
+                return await self._network.connect_tcp(address, port, seconds, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        raise SinkRefused("a sink is never a local socket")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            addresses = await self._resolver(host, port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: empty or overlong labels
+            raise httpcore.ConnectError("the host name cannot be resolved") from error
+        if not self._allow_private and not all(map(is_public, addresses)):
+            raise SinkRefused("the host of the sink is not a public address")
+        return addresses
+
+
+def _refuse_local_name(host: str) -> None:
+    bare = host.rstrip(".").lower()
+    if bare == "localhost" or bare.endswith(".localhost"):
+        raise SinkRefused("the sink is this machine itself, which is not a public address")
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        return  # a name: it is judged by its addresses, whenever we connect
+    if not is_public(bare):
+        raise SinkRefused("the host of the sink is not a public address")
+
+
+def _unwrapped(address: _Address) -> tuple[_Address, ...]:
+    """The addresses that a packet to this one may reach: itself, or the IPv4 ones inside it."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return (address,)
+    if address.ipv4_mapped is not None:
+        return (address.ipv4_mapped,)
+    if address.sixtofour is not None:
+        return (address.sixtofour,)
+    if address.teredo is not None:
+        return address.teredo
+    if any(address in network for network in (_NAT64, _V4_COMPATIBLE, _V4_TRANSLATED)):
+        return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
+    return (address,)
+
+
+def _is_public(address: _Address) -> bool:
+    if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return False  # fec0::/10 is deprecated, not gone, and `is_global` says yes
+    return not any(address in network for network in _REFUSED_NETWORKS)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return [str(entry[4][0]) for entry in found]

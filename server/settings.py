@@ -1,0 +1,135 @@
+"""Everything that can be set, once, with its default and its reason.
+
+Precedence: flags of `kindcast serve` over KINDCAST_* variables over the TOML file over the defaults. The TOML file is
+named by `--config` or KINDCAST_CONFIG; its keys are the names below.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+__all__ = ["Settings", "is_loopback"]
+
+MIB = 1 << 20
+
+
+class Settings(BaseSettings):
+    """Immutable. Raises `pydantic.ValidationError`, naming each bad setting."""
+
+    model_config = SettingsConfigDict(env_prefix="KINDCAST_", extra="forbid", frozen=True, validate_default=True)
+    config_file: ClassVar[Path | None] = None
+
+    # ── where ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    data: Path = Path("kindcast-data")
+    """Folder of the database and the lock; made if absent."""
+    database: str | None = None
+    """SQLAlchemy URL; default: SQLite in the data folder."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names, beside those of this machine's loopback, that the Host header may carry."""
+
+    # ── what a request may hold ─────────────────────────────────────────────────────────────────────────────────────
+    max_body_bytes: PositiveInt = 16 * MIB
+    max_ontology_bytes: PositiveInt = 128 * MIB
+    """Gene Ontology is about 120 MiB as RDF/XML."""
+    max_events_per_request: PositiveInt = 10_000
+    max_json_depth: Annotated[int, Field(ge=1, le=500)] = 64
+    max_subscription_bytes: PositiveInt = MIB
+    """Of a stored subscription: it is kept in memory, and compiled again with every vocabulary."""
+    max_subscriptions: PositiveInt = 1_000_000
+
+    # ── how long ────────────────────────────────────────────────────────────────────────────────────────────────────
+    default_ttl_seconds: PositiveFloat = 86_400.0
+    max_ttl_seconds: PositiveFloat = 366 * 86_400.0
+    grace_seconds: PositiveFloat = 7 * 86_400.0
+    """An expired subscription can be renewed for so long; then it is purged."""
+    retention_seconds: PositiveFloat = 7 * 86_400.0
+    """Events older than this are deleted, delivered or not."""
+    sweep_seconds: PositiveFloat = 60.0
+    """How often old events and expired subscriptions are looked for. Matching stops at the moment of expiry itself."""
+
+    # ── the broker ──────────────────────────────────────────────────────────────────────────────────────────────────
+    engine: str = "ctps"
+    max_queue_events: PositiveInt = 100_000
+    """Events waiting for the broker's thread; above it publishing answers 503 rather than filling the memory."""
+    max_group_events: PositiveInt = 10_000
+    """Events committed together. A larger group gains nothing, and makes those who wait wait longer."""
+    reader_connections: PositiveInt = 8
+    busy_timeout_seconds: PositiveFloat = 10.0
+
+    # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
+    allow_private_sinks: bool = False
+    """Whether webhooks may go to this machine and its private networks. Off: a subscription must not reach them."""
+    webhook_timeout_seconds: PositiveFloat = 20.0
+    webhook_delays_seconds: tuple[float, ...] = (
+        *(5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0),
+    )
+    """Seconds after the first, second, … failure in a row; after the last the subscription is disabled."""
+    webhook_jitter: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    webhook_concurrency: PositiveInt = 256
+    webhook_concurrency_per_endpoint: PositiveInt = 8
+    stream_ping_seconds: PositiveFloat = 15.0
+    max_wait_seconds: PositiveFloat = 30.0
+    """Of a long poll."""
+    max_page: PositiveInt = 1_000
+    """Items of one answer: events, messages, subscriptions, concepts."""
+
+    @field_validator("host")
+    @classmethod
+    def _only_loopback(cls, host: str) -> str:
+        """This version knows no keys, so everybody who reaches the port may do everything."""
+        if not is_loopback(host):
+            raise ValueError(
+                f"{host!r} is not this machine's loopback: without API keys, which this version does not have, "
+                "the server listens on 127.0.0.1, ::1 or localhost only; put an authenticating proxy before it"
+            )
+        return host
+
+    @property
+    def database_url(self) -> str:
+        """The database, or the default one in the data folder."""
+        return self.database or f"sqlite:///{self.data / 'kindcast.db'}"
+
+    @classmethod
+    def load(cls, config: Path | None = None, **flags: Any) -> "Settings":
+        """Settings from flags (None = not given), environment, the TOML file `config`, and defaults.
+
+        Raises `FileNotFoundError` for a file that is not there, `pydantic.ValidationError`.
+        """
+        if config is not None and not config.is_file():
+            raise FileNotFoundError(f"there is no settings file {config}")
+        named = type("Settings", (cls,), {"config_file": config, "__doc__": cls.__doc__, "__module__": cls.__module__})
+        settings: Settings = named(**{name: value for name, value in flags.items() if value is not None})
+        return settings
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The order of precedence."""
+        if cls.config_file is None:
+            return init_settings, env_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.config_file)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as one would bind to it, is reached from this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,143 @@
+"""The tables, in SQLAlchemy Core, for SQLite and PostgreSQL alike.
+
+    ontologies      documents as uploaded, every version; the active ones make the vocabulary again after a restart
+    subscriptions   what was asked, as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
+    events          what was accepted, in the order of its sequence
+    matches         (subscription, sequence): an event that a subscription gets; the cursor of a message is the sequence
+    attempts        each webhook attempt, for traces
+    ledger          one row: the number of the last commit, the last sequence, and totals that must add up
+
+Times are float seconds since 1970 UTC. Only the broker's thread writes.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = ["attempts", "events", "ledger", "matches", "metadata", "ontologies", "subscriptions"]
+
+metadata = MetaData()
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+"""Counts past 2³¹. SQLite's own rowid needs the name INTEGER, which has 64 bits there."""
+
+_Json = JSON(none_as_null=True)
+
+ontologies = Table(
+    "ontologies",
+    metadata,
+    Column("name", String, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("sha256", String, nullable=False),
+    Column("format", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("report", _Json, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    PrimaryKeyConstraint("name", "version"),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("expression", _Json, nullable=False),  # {"expression": text} | {"where": tree} | {"filters": [...]}
+    Column("tree", _Json, nullable=False),
+    Column("canonical", Text, nullable=False),
+    Column("clauses", Integer, nullable=False),
+    Column("cost", Double, nullable=False),
+    Column("notes", _Json, nullable=False),
+    Column("status", String, nullable=False),  # active | paused | failing | disabled_by_failures | expired
+    Column("status_reason", Text),
+    Column("ticket_hash", String, nullable=False),
+    Column("sink", Text),
+    Column("protocol", String),
+    Column("protocolsettings", _Json),
+    Column("sinkcredential", _Json),
+    Column("secret", String),
+    Column("types", _Json),
+    Column("source", Text),
+    Column("metadata", _Json),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("acked", _Number, nullable=False, default=0),  # up to here pull acknowledged, or the webhook delivered
+    Column("created_sequence", _Number, nullable=False),  # the last event before it: it gets later ones only
+    Column("times_sent", _Number, nullable=False, default=0),
+    Column("times_failed", _Number, nullable=False, default=0),
+    Column("last_success", Double),
+    Column("last_failure", Double),
+    Column("last_error", Text),
+    Column("consecutive_errors", Integer, nullable=False, default=0),
+    Column("next_attempt_at", Double),
+    sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("sequence", _Number, primary_key=True, autoincrement=False),
+    Column("source", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("digest", String, nullable=False),  # of all but source and id: tells a repetition from a contradiction
+    Column("body", Text, nullable=False),  # the CloudEvent as JSON
+    Column("accepted_at", Double, nullable=False),  # never less than that of the event before
+    Column("vocabulary_version", String, nullable=False),
+    Column("matched", Integer, nullable=False),  # how many subscriptions
+    Column("notes", Text),  # JSON list, or NULL for none
+    UniqueConstraint("source", "id"),
+)
+
+matches = Table(
+    "matches",
+    metadata,
+    Column("subscription", _Number, nullable=False),
+    Column("sequence", _Number, nullable=False),
+    Column("bindings", Text),  # JSON list, or NULL for none
+    PrimaryKeyConstraint("subscription", "sequence"),
+    sqlite_with_rowid=False,
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("subscription", _Number, nullable=False),
+    Column("sequence", _Number, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("status_code", Integer),
+    Column("detail", Text, nullable=False),
+    PrimaryKeyConstraint("subscription", "sequence", "attempt"),
+    Index("attempts_sequence", "sequence"),
+    sqlite_with_rowid=False,
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("commits", _Number, nullable=False),  # tells, after a commit that failed, whether it happened
+    Column("sequence", _Number, nullable=False),
+    Column("accepted", _Number, nullable=False),  # events; accepted = matched + unmatched
+    Column("duplicates", _Number, nullable=False),
+    Column("matched", _Number, nullable=False),  # events that some subscription got
+    Column("matches", _Number, nullable=False),  # matches = delivered + pending + dead + discarded
+    Column("delivered", _Number, nullable=False),  # acknowledged by pull or stream, or taken by a sink
+    Column("dead", _Number, nullable=False),  # given up
+    Column("discarded", _Number, nullable=False),  # pending when their subscription was deleted or their event too old
+)

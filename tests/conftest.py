@@ -1,0 +1,40 @@
+"""Fixtures and settings that every test shares.
+
+The real ontologies and readings behind some tests are not part of the project. They are looked for in the folder that the
+environment variable KINDCAST_TEST_DATA names, else in `shared/data` beside the checkout; where they are absent, the tests
+that need them say so and skip.
+
+Hypothesis has three profiles, chosen by HYPOTHESIS_PROFILE: `dev` (the default), `ci` (the default where CI is set) and
+`deep` (for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py).
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
+
+# No deadlines: the machines that run this are shared, and no test asserts a time.
+settings.register_profile("dev", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("dev"), max_examples=150, print_blob=True)
+settings.register_profile("deep", parent=settings.get_profile("dev"), max_examples=5_000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real ontologies and events; skips where it is absent."""
+    named = os.environ.get("KINDCAST_TEST_DATA")
+    folder = Path(named) if named else ROOT.parent / "shared" / "data"
+    if not (folder / DATA_MARK).is_dir():
+        pytest.skip(f"no test data at {folder}: set KINDCAST_TEST_DATA to the folder with ontologies/ and events/")
+    return folder

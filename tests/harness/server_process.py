@@ -1,0 +1,106 @@
+"""A real kindcast process on a real socket and a real data folder, that a test may stop, kill and start again."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+__all__ = ["ServerProcess", "running_server"]
+
+PATIENCE_SECONDS = 60.0
+"""For a start or an orderly stop; only a failing test ever waits this long."""
+
+POLL_SECONDS = 0.02
+
+
+class ServerProcess:
+    """One data folder and one port; at most one process at a time. Log in `<data>/server.log`, all starts in one
+    file."""
+
+    def __init__(self, data: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = data / "server.log"
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **environment: str) -> None:
+        """Starts the process and waits until it is ready. Variables given here count from now on."""
+        self._environment |= environment
+        self.data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "server.cli", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self.data)],
+                env=os.environ | self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._wait_until_ready()
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to finish anything."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and waits for an orderly end; returns the exit status."""
+        return self._signal(signal.SIGTERM)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _signal(self, number: signal.Signals) -> int:
+        assert self._process is not None, "not started"
+        self._process.send_signal(number)
+        try:
+            return self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the server did not stop on {number.name}:\n{self._log_tail()}") from None
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the server ended with {self._process.returncode}:\n{self._log_tail()}")
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5.0).is_success:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(POLL_SECONDS)
+        raise AssertionError(f"the server was not ready in time:\n{self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-4_000:]
+
+
+@contextmanager
+def running_server(data: Path, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+    """A started server; stopped, or killed if it is still there, at the end of the block."""
+    server = ServerProcess(data, environment)
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.running:
+            server.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

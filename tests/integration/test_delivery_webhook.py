@@ -1,0 +1,193 @@
+"""One webhook attempt against a real HTTP server."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
+from server.security.egress import SinkRefused
+from tests.harness.receiver import Answer, Receiver, running_receiver
+
+SECRET = "whsec_" + "c2VjcmV0LW9mLWV4YWN0bHktMzItYnl0ZXMhISEhISEh"
+BODY = '{"cursor":"7","event":{"data":{"ort":"Köln"}}}'.encode()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with running_receiver() as running:
+        yield running
+
+
+def send(sink: str, *, timeout: float = 20.0, allow_private: bool = True, **more: Any) -> Outcome:
+    async def attempt() -> Outcome:
+        sender = WebhookSender(allow_private=allow_private, timeout=timeout)
+        try:
+            return await sender.send(Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY, **more))
+        finally:
+            await sender.close()
+
+    return asyncio.run(attempt())
+
+
+def test_send_success_is_signed_for_the_standard_library(receiver: Receiver) -> None:
+    """A 2xx is a delivery; body, id and signature pass the verification of the Standard Webhooks library."""
+    outcome = send(receiver.script("/hook?x=1", 204))
+    [request] = receiver.requests("/hook?x=1")
+    assert (outcome.kind, outcome.status_code) == ("delivered", 204)
+    assert request.body == BODY
+    assert request.headers["webhook-id"] == "msg_s1_7"
+    assert request.headers["content-type"] == "application/json"
+    assert Webhook(SECRET).verify(request.body, request.headers)["cursor"] == "7"
+
+
+def test_send_signature_of_another_secret_fails(receiver: Receiver) -> None:
+    """The signature depends on the secret: a receiver with another one rejects the message."""
+    send(receiver.script("/hook", 200))
+    [request] = receiver.requests("/hook")
+    with pytest.raises(WebhookVerificationError):
+        Webhook("whsec_" + "b3RoZXItc2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXMh").verify(request.body, request.headers)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_send_redirect_fails_unfollowed(receiver: Receiver, status: int) -> None:
+    """A redirect is a failure and nobody asks the other place."""
+    outcome = send(receiver.script("/old", Answer(status, (("Location", f"{receiver.url}/new"),))))
+    assert (outcome.kind, outcome.status_code) == ("failed", status)
+    assert receiver.requests("/new") == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 500, 503])
+def test_send_error_status_fails_without_echo(receiver: Receiver, status: int) -> None:
+    """Any other status is a failure, told by its number only: what the sink wrote is never repeated."""
+    outcome = send(receiver.script("/hook", Answer(status, body=b"internal secret")))
+    assert (outcome.kind, outcome.status_code) == ("failed", status)
+    assert str(status) in outcome.detail
+    assert "secret" not in outcome.detail
+
+
+def test_send_gone_is_told_apart(receiver: Receiver) -> None:
+    """410 says that the sink wants no more, which is not a failure to be tried again."""
+    assert send(receiver.script("/hook", 410)).kind == "gone"
+
+
+@pytest.mark.parametrize("status", [429, 502, 504])
+def test_send_busy_sink_asks_to_slow_down(receiver: Receiver, status: int) -> None:
+    """These statuses ask for a pause; Retry-After says how long."""
+    outcome = send(receiver.script("/hook", Answer(status, (("Retry-After", "120"),))))
+    assert (outcome.kind, outcome.slow_down, outcome.retry_after) == ("failed", True, 120.0)
+
+
+def test_send_retry_after_as_date_counts_from_now(receiver: Receiver) -> None:
+    """Retry-After may be a date; one in the past is no wait, nonsense is no wish."""
+    in_an_hour = formatdate(time.time() + 3_600, usegmt=True)
+    outcome = send(receiver.script("/hook", Answer(503, (("Retry-After", in_an_hour),))))
+    assert outcome.retry_after is not None
+    assert 3_500 < outcome.retry_after <= 3_600
+    assert send(receiver.script("/past", Answer(503, (("Retry-After", formatdate(0)),)))).retry_after == 0.0
+    assert send(receiver.script("/odd", Answer(503, (("Retry-After", "soon"),)))).retry_after is None
+
+
+def test_send_silent_sink_fails_at_the_deadline(receiver: Receiver) -> None:
+    """A sink that takes the request and says nothing ends as a failure."""
+    outcome = send(receiver.swallow("/hole"), timeout=1.5)
+    assert (outcome.kind, outcome.status_code) == ("failed", None)
+    assert "no answer within 1.5 s" in outcome.detail
+    assert len(receiver.requests("/hole")) == 1
+
+
+def test_send_nobody_there_fails(receiver: Receiver) -> None:
+    """A refused connection is a failure in plain words."""
+    assert send("http://127.0.0.1:9/").detail == "no connection to the sink"
+
+
+def test_send_private_sink_is_refused_unsent(receiver: Receiver) -> None:
+    """Without the operator's leave nothing is sent to this machine, whatever was stored as sink."""
+    outcome = send(receiver.script("/hook", 200), allow_private=False)
+    assert outcome.kind == "failed"
+    assert outcome.detail.startswith("not sent")
+    assert receiver.requests() == []
+
+
+def answer_raw(payload: bytes, *, hold: bool = False) -> Outcome:
+    """Sends to a server that answers these bytes, then closes or, with `hold`, says nothing more."""
+
+    async def scenario() -> Outcome:
+        done = asyncio.Event()
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(payload)
+            await writer.drain()
+            if hold:
+                await done.wait()
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        sender = WebhookSender(allow_private=True, timeout=0.5 if hold else 20.0)
+        sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server:
+            outcome = await sender.send(Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY))
+            done.set()
+            await sender.close()
+        return outcome
+
+    return asyncio.run(scenario())
+
+
+def test_send_endless_answer_counts_by_its_status() -> None:
+    """The status decides: a success whose body never ends is a success, and is not read for ever."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"
+    assert answer_raw(head + b"x" * 1_000, hold=True).kind == "delivered"
+    assert answer_raw(head + b"x" * 1_000_000, hold=True).kind == "delivered"
+
+
+def test_send_broken_answers_fail() -> None:
+    """What is not HTTP, or breaks off before its status, is a failure."""
+    assert answer_raw(b"SSH-2.0-OpenSSH\r\n\r\n").detail == "the sink did not answer in HTTP"
+    assert answer_raw(b"").kind == "failed"
+
+
+def test_send_own_headers_and_token_are_added(receiver: Receiver) -> None:
+    """The subscription's headers and access token are sent; a stored header never replaces ours."""
+    outcome = send(
+        receiver.script("/hook", 200),
+        protocolsettings={"method": "PUT", "headers": {"X-Team": "blue"}},
+        sinkcredential={"credentialtype": "ACCESSTOKEN", "accesstoken": "t0ken"},
+    )
+    [request] = receiver.requests("/hook")
+    assert outcome.kind == "delivered"
+    assert request.headers["x-team"] == "blue"
+    assert request.headers["authorization"] == "Bearer t0ken"
+
+
+@pytest.mark.parametrize(
+    ("settings", "credential"),
+    [
+        ({"method": "DELETE"}, {}),
+        ({"headers": {"Host": "internal"}}, {}),
+        ({"headers": {"webhook-signature": "v1,none"}}, {}),
+        ({"headers": {"X-Team": "blue\r\nHost: internal"}}, {}),
+        ({"headers": {"X Team": "blue"}}, {}),
+        ({"headers": {"X-Team": 7}}, {}),
+        ({"headers": ["X-Team"]}, {}),
+        ({"headers": {f"X-{n}": "" for n in range(33)}}, {}),
+        ({}, {"credentialtype": "REFRESHTOKEN", "refreshtoken": "x"}),
+        ({}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "x\r\ny"}),
+        ({}, {"credentialtype": "PLAIN", "identifier": "a:b", "secret": "x"}),
+    ],
+)
+def test_check_protocol_bad_settings_refuses(settings: dict[str, Any], credential: dict[str, Any]) -> None:
+    """Methods, headers and credentials that we cannot or must not send are refused when the subscription is created."""
+    with pytest.raises(SinkRefused):
+        check_protocol(settings, credential)
+
+
+def test_check_protocol_plain_credential_accepts() -> None:
+    """Name and password are fine as a credential."""
+    check_protocol({}, {"credentialtype": "PLAIN", "identifier": "me", "secret": "pass:word"})

@@ -1,0 +1,42 @@
+"""The concept DAG as flat arrays."""
+
+import pytest
+
+from index.clause import ConceptId
+from index.concept_graph import ConceptGraph
+
+
+def test_ancestors_of_a_diamond_are_listed_once() -> None:
+    """Two ways up to the same concept give it once, ascending, with the concept itself."""
+    graph = ConceptGraph(5, [(3, 1), (3, 2), (1, 0), (2, 0), (3, 1)])
+    assert graph.ancestors(ConceptId(3)) == (0, 1, 2, 3)
+    assert graph.ancestors(ConceptId(4)) == (4,)
+    assert graph.parents(ConceptId(3)) == [1, 2]
+
+
+def test_ancestors_of_an_individual_take_one_entry_then_parents() -> None:
+    """The class of an individual and what is above it count; the class of a class on the way does not."""
+    graph = ConceptGraph(5, parents=[(1, 2)], entries=[(0, 1), (1, 3), (2, 4)])
+    assert graph.ancestors(ConceptId(0)) == (0, 1, 2)
+    assert graph.ancestors(ConceptId(1)) == (1, 2, 3)
+
+
+def test_ancestors_beyond_the_cache_are_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full cache is emptied, never wrong."""
+    monkeypatch.setattr(ConceptGraph, "CACHED", 2)
+    graph = ConceptGraph(6, [(low, low - 1) for low in range(1, 6)])
+    for _ in range(2):
+        for concept in range(6):
+            assert graph.ancestors(ConceptId(concept)) == tuple(range(concept + 1))
+
+
+def test_graph_with_an_id_out_of_range_is_refused() -> None:
+    """An edge to a concept that does not exist is a mistake of the caller."""
+    with pytest.raises(ValueError, match="outside"):
+        ConceptGraph(2, [(0, 2)])
+
+
+def test_graph_with_loops_ignores_them() -> None:
+    """A concept above itself says nothing."""
+    graph = ConceptGraph(1, [(0, 0)], [(0, 0)])
+    assert graph.parents(ConceptId(0)) == graph.entries(ConceptId(0)) == []

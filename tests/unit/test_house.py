@@ -1,0 +1,148 @@
+"""The project itself: lock files, packages of the wheel, README maps, sizes of files."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = ("index", "semantic", "server", "spark_jobs")
+LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-postgres.lock")
+MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
+MAX_MAP_LINES = 40
+MAX_MODULE_LINES = 400
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    """What pyproject.toml says."""
+    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def package_folders(repository: Path) -> list[Path]:
+    return sorted(
+        marker.parent
+        for package in PACKAGES
+        for marker in (repository / package).rglob("__init__.py")
+        if "__pycache__" not in marker.parts
+    )
+
+
+def mapped_folders(repository: Path) -> list[Path]:
+    return [*package_folders(repository), *(repository / folder for folder in MAPPED)]
+
+
+def locked_names(path: Path) -> set[str]:
+    return {match[1] for match in re.finditer(r"^([a-z0-9][a-z0-9.-]*)==", path.read_text(encoding="utf-8"), re.M)}
+
+
+def requirement_name(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name is not None, requirement
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_file_as_committed_names_no_registry(repository: Path, name: str) -> None:
+    """Where packages come from is the business of the machine that installs them: no URL, no option, no comment."""
+    text = (repository / name).read_text(encoding="utf-8")
+    assert "://" not in text
+    strange = [
+        line for line in text.splitlines() if not re.match(r"[a-z0-9.-]+==\S+ |    --hash=sha256:[0-9a-f]{64}", line)
+    ]
+    assert strange == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_file_every_requirement_has_hashes(repository: Path, name: str) -> None:
+    """pip refuses a file that another registry serves under the same name and version."""
+    entries = re.split(r"\n(?=[a-z0-9])", (repository / name).read_text(encoding="utf-8").strip())
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_lock_files_hold_what_the_project_asks_for(repository: Path, project: dict[str, Any]) -> None:
+    """A dependency that was added without `make lock` is noticed here, not on a fresh machine."""
+    extras = project["project"]["optional-dependencies"]
+    wanted = project["project"]["dependencies"]
+    for name, needs in (
+        ("requirements.lock", [*wanted, *extras["dev"], *extras["demo"]]),
+        ("requirements-spark.lock", [*wanted, *extras["spark"]]),
+        ("requirements-postgres.lock", [*wanted, *extras["postgres"]]),
+    ):
+        missing = {requirement_name(each) for each in needs} - locked_names(repository / name)
+        assert missing == set(), name
+
+
+def test_lock_files_agree_on_versions(repository: Path) -> None:
+    """The files of the extras install on top of the main one."""
+    pins: dict[str, set[str]] = {}
+    for name in LOCKS:
+        for package, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", (repository / name).read_text("utf-8"), re.M):
+            pins.setdefault(package, set()).add(version)
+    assert {package: versions for package, versions in pins.items() if len(versions) > 1} == {}
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_four_packages_and_the_vocabularies(
+    repository: Path, project: dict[str, Any], tmp_path: Path
+) -> None:
+    """Tests and docs are not shipped; the vocabularies and the type markers are."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=repository, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    version = project["project"]["version"]
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"kindcast-{version}.dist-info"}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {name for name in names if name.endswith(".ttl")} == {
+        f"semantic/shipped/{path.name}" for path in (repository / "ontologies").glob("*.ttl")
+    }
+    modules = {path.relative_to(repository).as_posix() for each in PACKAGES for path in (repository / each).rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == modules
+
+
+def test_folders_have_a_map_that_can_be_read_at_a_glance(repository: Path) -> None:
+    """Somebody new finds every room of the house from the README of the folder."""
+    missing = [str(folder.relative_to(repository)) for folder in mapped_folders(repository) if not map_of(folder)]
+    assert missing == []
+    long = [str(folder) for folder in mapped_folders(repository) if map_of(folder).count("\n") > MAX_MAP_LINES]
+    assert long == []
+
+
+def test_maps_name_every_module_and_no_other(repository: Path) -> None:
+    """A map that forgets a module, or tells of one that is gone, sends people astray."""
+    wrong = []
+    for folder in package_folders(repository):
+        text = map_of(folder)
+        modules = {path.name for path in folder.glob("*.py")} - {"__init__.py"}
+        told = set(re.findall(r"\b[a-z_0-9]+\.py\b", text))
+        everywhere = {path.name for path in repository.glob("*/**/*.py") if ".venv" not in path.parts}
+        wrong += [f"{folder.relative_to(repository)}: {name} is not told of" for name in sorted(modules - told)]
+        wrong += [f"{folder.relative_to(repository)}: {name} does not exist" for name in sorted(told - everywhere)]
+    assert wrong == []
+
+
+def test_modules_are_short_enough_to_read_in_one_sitting(repository: Path) -> None:
+    """Two concepts in one room are two rooms."""
+    long = [
+        f"{path.relative_to(repository)}: {count}"
+        for package in (*PACKAGES, "tests")
+        for path in sorted((repository / package).rglob("*.py"))
+        if (count := path.read_text(encoding="utf-8").count("\n")) > MAX_MODULE_LINES
+    ]
+    assert long == []
+
+
+def test_version_has_its_section_in_the_changelog(repository: Path, project: dict[str, Any]) -> None:
+    """Whoever installs a version can read what is in it."""
+    changelog = (repository / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(project['project']['version'])}\]", changelog, re.M)
+
+
+def map_of(folder: Path) -> str:
+    path = folder / "README.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -6,6 +6,9 @@
     ├── InvalidEvent            an event that cannot be understood; `problems` has all of them
     ├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
     ├── InvalidDeclaration      an attribute, synonym or unit declared wrongly
+    ├── InvalidPattern          a regular expression that RE2 does not read; says where
+    ├── UnknownUnit             no unit has this name; has the nearest ones
+    ├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
     ├── DuplicateSubscription   this id is taken
     └── UnknownSubscription     no subscription has this id
 """
@@ -19,11 +22,14 @@ __all__ = [
     "DuplicateSubscription",
     "InvalidDeclaration",
     "InvalidEvent",
+    "InvalidPattern",
+    "InvalidQuantity",
     "InvalidSubscription",
     "OntologyError",
     "Problem",
     "SemanticError",
     "UnknownSubscription",
+    "UnknownUnit",
     "UnsupportedFormat",
 ]
 
@@ -84,6 +90,34 @@ class InvalidSubscription(_Problems):
 
 class InvalidDeclaration(SemanticError):
     """An attribute, a synonym or a unit is declared wrongly."""
+
+
+class InvalidPattern(SemanticError):
+    """The regular expression cannot be compiled. `position` (from 0, in characters) says where, if that is known."""
+
+    def __init__(self, detail: str, pattern: str, position: int | None = None) -> None:
+        place = "" if position is None else f" at character {position + 1}"
+        shown = pattern if len(pattern) <= 80 else pattern[:79] + "…"
+        super().__init__(f"bad pattern /{shown}/{place}: {detail}")
+        self.detail = detail
+        self.pattern = pattern
+        self.position = position
+
+
+class UnknownUnit(SemanticError):
+    """No unit has this name. `suggestions` are the nearest names, or what an ambiguous one may mean."""
+
+    def __init__(self, unit: str, detail: str = "no unit has this name", suggestions: tuple[str, ...] = ()) -> None:
+        shown = unit if len(unit) <= 80 else unit[:79] + "…"
+        near = f" (near: {', '.join(suggestions)})" if suggestions else ""
+        super().__init__(f"unknown unit {shown!r}: {detail}{near}")
+        self.unit = unit
+        self.detail = detail
+        self.suggestions = suggestions
+
+
+class InvalidQuantity(SemanticError):
+    """The number of a quantity cannot be measured."""
 
 
 class DuplicateSubscription(SemanticError):

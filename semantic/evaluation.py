@@ -96,9 +96,9 @@ class AtomEvaluator:
     def _test(self, test: Test, key: Any) -> bool:
         match test:
             case KeyTest(keys):
-                return key in keys
+                return bool(key in keys)
             case IntervalTest(low, high):
-                return low <= key <= high
+                return bool(low <= key <= high)
             case ConceptTest(within, below, exactly):
                 concept = ConceptId(key)
                 above = self._vocabulary.graph.ancestors(concept)

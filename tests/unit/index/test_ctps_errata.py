@@ -4,7 +4,6 @@ The mistakes are of the published algorithms, so every engine is asked; only `ct
 """
 
 import math
-from collections.abc import Callable
 
 import pytest
 
@@ -113,7 +112,7 @@ def test_two_predicates_on_one_attribute_must_both_hold(
 
 
 def test_a_row_that_was_removed_or_never_used_does_not_match(engine: Engine) -> None:
-    """Erratum 4: matching starts from the stored clauses, not from all bits, even for an event that nothing constrains."""
+    """Erratum 4: matching starts from the stored clauses, not from all bits, even where nothing is constrained."""
     rows = engine.add_many([clause(on(NAME, text("a"))), clause()])
     engine.remove(rows[1])
     assert engine.match(event({PRICE: (1.0,)})).tolist() == []
@@ -173,7 +172,7 @@ def spread_out(engine: Engine) -> int:
 
 @pytest.mark.parametrize("value", [0.0, 100.0, math.nextafter(100.0, 101.0), -5.0, 1e9, 99.999])
 def test_values_at_and_beyond_the_end_of_the_range_meet_exact_bounds(engine: Engine, value: float) -> None:
-    """Erratum 6: the greatest value is no special case, and what lies outside the range is in the end slots, checked."""
+    """Erratum 6: the greatest value is no special case, and values outside the range are checked in the end slots."""
     count = spread_out(engine)
     wide = engine.add_many(
         clause(on(PRICE, interval(low, high)))

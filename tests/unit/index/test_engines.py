@@ -173,7 +173,7 @@ def test_engine_growing_to_thousands_of_rows_stays_exact(engine: Engine) -> None
         concept, key = draw.randrange(3), f"k{draw.randrange(draw.choice([3, 500]))}"
         low, high = sorted(draw.uniform(0, 100) for _ in range(2))
         predicates = (
-            Predicate(B, ((CONCEPT, ConceptTest(within=frozenset([concept]))),)),  # type: ignore[list-item]
+            Predicate(B, ((CONCEPT, ConceptTest(within=frozenset([concept]))),)),
             Predicate(A, ((NUMBER, IntervalTest(low, high)), (TEXT, KeyTest(frozenset([key]))))),
         )
         expected[engine.add(Clause(predicates, frozenset([A, B])))] = (concept, low, high, key)

@@ -1,0 +1,143 @@
+"""JSON data → dotted names with their scalars. Knows no vocabulary: what names and values mean is `canonicalise`'s.
+
+docs/matching-semantics.md, rules 1, 3, 4 and 15:
+
+    {"seller": {"name": "John"}, "tags": ["a", null, "b"]}   seller.name: John     tags: a, b
+    {"items": [{"x": 1}, {"x": 2}]}                          items.x: 1, 2         items: two elements
+    {"price": {"value": 5, "currency": "USD"}}               price: the quantity   price.value: 5   price.currency: USD
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semantic.errors import InvalidEvent, Problem
+from semantic.model import Position
+
+__all__ = ["EventLimits", "Flat", "Found", "QuantityObject", "Scalar", "flatten", "problem_at"]
+
+UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
+"""What may stand beside `value` in an object that is a quantity (rule 15)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLimits:
+    """Bounds on one event: nesting of `data`, and how many scalars it may hold (each is read, matched and kept)."""
+
+    depth: int = 64
+    scalars: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityObject:
+    """An object `{"value": …, "unit": …}`; kept whole, because it is one value. `published` is the object."""
+
+    value: int | float
+    unit: str
+    published: Mapping[str, Any]
+
+
+Scalar = str | int | float | bool | QuantityObject
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A scalar, the unit that stands with it (the `value` of a quantity object), and the object around it, where a unit
+    may stand beside it."""
+
+    scalar: Scalar
+    unit: str | None = None
+    around: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """What was found in some data: raw dotted name → scalars, and → the objects of arrays (at any depth)."""
+
+    scalars: dict[str, list[Found]] = field(default_factory=dict)
+    elements: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
+    """Everything in `data` by dotted name, in the order of the data.
+
+    Walks with a stack of its own, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`.
+    Raises `InvalidEvent` with a JSON pointer for each key that is no string, number that is not finite or that no
+    double holds exactly, value that is no JSON, and at once for nesting or size beyond the limits.
+    """
+    flat = Flat()
+    problems: list[Problem] = []
+    count = 0
+    stack: list[tuple[str, Any, tuple[Any, ...], Mapping[str, Any] | None]] = [("", data, (), None)]
+    while stack:
+        name, node, path, around = stack.pop()
+        if len(path) > limits.depth:
+            raise InvalidEvent([problem_at(path, "too-deep", f"nested deeper than {limits.depth} levels")])
+        if isinstance(node, Mapping):
+            quantity = _as_quantity(node) if path else None
+            if quantity is not None:
+                flat.scalars.setdefault(name, []).append(Found(quantity))
+                flat.scalars.setdefault(f"{name}.value", []).append(Found(quantity.value, quantity.unit))
+            for key, value in reversed(list(node.items())):
+                if not isinstance(key, str):
+                    problems.append(problem_at(path, "bad-name", f"the name {key!r} is not a string"))
+                elif quantity is None or key != "value":
+                    stack.append((f"{name}.{key}" if path else key, value, (*path, key), node))
+        elif isinstance(node, list | tuple):
+            objects = [each for each in node if isinstance(each, Mapping)]
+            if objects:
+                flat.elements.setdefault(name, []).extend(objects)
+            stack.extend((name, node[index], (*path, index), around) for index in range(len(node) - 1, -1, -1))
+        elif node is not None:
+            count += 1
+            if count > limits.scalars:
+                detail = f"more than {limits.scalars} values in one event: split it"
+                raise InvalidEvent([problem_at(path, "too-many-values", detail)])
+            problem = _scalar_problem(node)
+            if problem:
+                problems.append(problem_at(path, *problem))
+            else:
+                flat.scalars.setdefault(name, []).append(Found(node, None, around))
+    if problems:
+        raise InvalidEvent(problems)
+    return flat
+
+
+def _as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
+    if len(node) != 2 or "value" not in node:
+        return None
+    unit_key = next(key for key in node if key != "value")
+    value, unit = node["value"], node[unit_key]
+    if unit_key not in UNIT_KEYS or not isinstance(unit, str) or isinstance(value, bool):
+        return None
+    if not isinstance(value, int | float) or _scalar_problem(value):
+        return None
+    return QuantityObject(value, unit, dict(node))
+
+
+def _scalar_problem(node: Any) -> tuple[str, str] | None:
+    if isinstance(node, str | bool):
+        return None
+    if isinstance(node, float):
+        return None if math.isfinite(node) else ("not-finite", f"{node} is no finite number")
+    if isinstance(node, int):
+        try:
+            exact = int(float(node)) == node
+        except OverflowError:
+            exact = False
+        if exact:
+            return None
+        return "inexact-number", f"the integer {_short(node)} is not exactly a double: publish it as a string"
+    return "bad-value", f"a {type(node).__name__} is no JSON value"
+
+
+def _short(number: int) -> str:
+    """Digits for a message; Python refuses to print integers of more than some thousands of digits."""
+    return str(number) if number.bit_length() < 256 else f"of {number.bit_length()} bits"
+
+
+def problem_at(path: tuple[Any, ...], code: str, detail: str) -> Problem:
+    """A problem at the place that `path` leads to, as a JSON pointer (RFC 6901)."""
+    pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return Problem(code, detail, Position(pointer=pointer))

@@ -1,0 +1,159 @@
+"""Documents are recognised by what is said of them, by their names, and by their looks; gzip comes off, bounded."""
+
+import gzip
+from dataclasses import replace
+
+import pytest
+
+from semantic.errors import OntologyError, UnsupportedFormat
+from semantic.ontology import Limits, read
+from semantic.ontology.formats import inflate, syntax_of
+
+TURTLE = b"@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n<http://e/a> rdfs:subClassOf <http://e/b> ."
+XML = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:owl="http://www.w3.org/2002/07/owl#">
+<owl:Class rdf:about="http://e/a"/></rdf:RDF>"""
+STATEMENT = b"<http://e/a> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/b> .\n"
+
+
+@pytest.mark.parametrize(
+    ("format", "syntax"),
+    [
+        ("text/turtle", "turtle"),
+        ("text/turtle; charset=utf-8", "turtle"),
+        ("Application/RDF+XML", "rdf-xml"),
+        ("application/n-triples", "n-triples"),
+        ("application/ld+json;profile=x", "json-ld"),
+        ("application/trig", "trig"),
+        ("application/n-quads", "n-quads"),
+        ("ttl", "turtle"),
+        (".owl", "rdf-xml"),
+        ("nt", "n-triples"),
+    ],
+)
+def test_syntax_of_declared_format_is_believed(format: str, syntax: str) -> None:
+    """A content type or an extension decides, whatever the text looks like."""
+    assert syntax_of(b"anything", format, "ontology") == syntax
+
+
+@pytest.mark.parametrize(
+    ("name", "syntax"),
+    [("a.ttl", "turtle"), ("a.ttl.gz", "turtle"), ("A.RDF", "rdf-xml"), ("a.jsonld", "json-ld"), ("a.nt", "n-triples")],
+)
+@pytest.mark.parametrize("format", [None, "application/octet-stream", "application/gzip"])
+def test_syntax_of_silent_content_type_is_taken_from_the_name(name: str, syntax: str, format: str | None) -> None:
+    """Browsers and tools often send no content type, or one that says nothing."""
+    assert syntax_of(b"anything", format, name) == syntax
+
+
+@pytest.mark.parametrize(
+    ("data", "syntax"),
+    [
+        (TURTLE, "turtle"),
+        (b"\xef\xbb\xbf# a comment\n\n" + TURTLE, "turtle"),
+        (b"PREFIX e: <http://e/>\ne:a a e:b .", "turtle"),
+        (b"e:a a e:b .", "turtle"),
+        (b"[] a <http://e/b> .", "turtle"),
+        (STATEMENT, "n-triples"),
+        (b'# a comment\n_:x <http://e/p> "a \\" b"@en .\n', "n-triples"),
+        (b'<http://e/a> <http://e/p> "1"^^<http://e/t> .\n', "n-triples"),
+        (b"<http://e/a> <http://e/p> <http://e/b> <http://e/g> .\n", "n-quads"),
+        (b"<http://e/a> a <http://e/b> .\n", "turtle"),
+        (b"@prefix e: <http://e/> .\ne:g { e:a a e:b }", "trig"),
+        (b"GRAPH <http://e/g> { <http://e/a> a <http://e/b> }", "trig"),
+        (XML, "rdf-xml"),
+        (b"<?xml version='1.0'?><!-- x --><!DOCTYPE rdf:RDF [<!ENTITY a 'b'>]>" + XML, "rdf-xml"),
+        (XML.decode().encode("utf-16"), "rdf-xml"),
+        (b'{"@id": "http://e/a"}', "json-ld"),
+        (b' [ {"@id": "http://e/a"} ]', "json-ld"),
+        (b"{}", "json-ld"),
+    ],
+)
+def test_syntax_of_undeclared_is_sniffed(data: bytes, syntax: str) -> None:
+    """Without a word about the format the first characters decide."""
+    assert syntax_of(data, None, "ontology") == syntax
+
+
+def test_syntax_of_owl_file_is_sniffed() -> None:
+    """The extension .owl is given to every syntax of OWL, so it decides nothing."""
+    assert syntax_of(TURTLE, None, "pizza.owl") == "turtle"
+    assert syntax_of(XML, None, "pizza.owl") == "rdf-xml"
+
+
+@pytest.mark.parametrize(
+    ("data", "format", "name", "word"),
+    [
+        (b"format-version: 1.2\n[Term]\n", None, "x", "OBO"),
+        (b"x", None, "pato.obo", "OBO"),
+        (b"x", "obo", "x", "OBO"),
+        (b"Prefix(:=<http://e/>)\nOntology(<http://e/>)", None, "x.owl", "OWL functional syntax"),
+        (b"Prefix: e: <http://e/>\n", None, "x", "Manchester"),
+        (b"<?xml version='1.0'?>\n<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", None, "x.owl", "OWL/XML"),
+        (b"<!DOCTYPE html>\n<html><body>Not found</body></html>", None, "x", "HTML"),
+        (b"x", "application/pdf", "x", "application/pdf"),
+        (b"name,price\nlaptop,350\n", None, "x", "does not look like"),
+        (b"Lorem ipsum dolor sit amet", None, "x", "does not look like"),
+        (bytes(range(256)), None, "x", "does not look like"),
+    ],
+)
+def test_syntax_of_what_nobody_reads_is_refused_by_name(data: bytes, format: str | None, name: str, word: str) -> None:
+    """The error says what the document seems to be and what could be sent instead."""
+    with pytest.raises(UnsupportedFormat, match=word) as caught:
+        syntax_of(data, format, name)
+    assert "Turtle" in str(caught.value) or "HTML" in str(caught.value)
+
+
+def test_inflate_plain_is_returned_as_it_is() -> None:
+    """What is not gzip is not touched."""
+    assert inflate(TURTLE, Limits()) is TURTLE
+
+
+def test_inflate_members_are_joined() -> None:
+    """A gzip file may consist of several, with padding after them."""
+    assert inflate(gzip.compress(b"one ") + gzip.compress(b"two") + b"\0\0", Limits()) == b"one two"
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (gzip.compress(b"x" * 1000)[:-4], "cut off"),
+        (gzip.compress(STATEMENT * 50)[:40] + b"\xff" * 40, "damaged|cut off"),
+        (b"\x1f\x8b", "cut off"),
+        (gzip.compress(b"x") + b"garbage", "damaged"),
+    ],
+)
+def test_inflate_damaged_gzip_is_refused(data: bytes, word: str) -> None:
+    """A broken upload is told apart from a broken ontology."""
+    with pytest.raises(OntologyError, match=word):
+        inflate(data, Limits())
+
+
+def test_inflate_bomb_is_stopped_early() -> None:
+    """A hundred megabytes of nothing in a hundred kilobytes: refused by ratio, long before the total."""
+    bomb = gzip.compress(b"\n" * (100 << 20))
+    with pytest.raises(OntologyError, match="inflates to more than"):
+        inflate(bomb, Limits())
+
+
+def test_inflate_members_together_keep_the_limit() -> None:
+    """Many small members are no way around it."""
+    members = gzip.compress(b"\n" * (512 << 10)) * 4
+    with pytest.raises(OntologyError, match="inflates to more than"):
+        inflate(members, replace(Limits(), inflation=1))
+
+
+def test_read_too_many_bytes_is_refused() -> None:
+    """Plain and inflated alike."""
+    limits = Limits(bytes=len(STATEMENT))
+    assert read(STATEMENT, limits=limits).triples == 1
+    for data in (STATEMENT + b"\n", gzip.compress(STATEMENT + b"\n")):
+        with pytest.raises(OntologyError, match=f"{len(STATEMENT)}"):
+            read(data, limits=limits)
+
+
+def test_read_gzip_is_recognised_without_a_name() -> None:
+    """The first two bytes say it; the digest is that of the bytes as they came."""
+    packed = read(gzip.compress(STATEMENT, mtime=0))
+    plain = read(STATEMENT)
+    assert packed.edges == plain.edges
+    assert packed.format == "n-triples"
+    assert packed.sha256 != plain.sha256

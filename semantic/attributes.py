@@ -7,10 +7,10 @@ them; what the user declares goes before. An attribute's name for a property is 
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 from semantic.errors import InvalidDeclaration
 from semantic.ontology.names import local_name
@@ -77,12 +77,13 @@ class AttributeScheme:
         Raises InvalidDeclaration.
         """
         parents: defaultdict[str, set[str]] = defaultdict(set)
-        found: dict[str, AttributeDeclaration] = {}
+        records: defaultdict[str, list[PropertyRecord]] = defaultdict(list)
         for each in sorted(properties, key=lambda record: record.iri):
             name = local_name(each.iri)
             if name:
-                found[name] = _merged(found.get(name), _from_property(name, each))
+                records[name].append(each)
                 parents[name].update(filter(None, map(local_name, each.parents)))
+        found = {name: _from_properties(name, each) for name, each in records.items()}
         above = {name: _closure(name, parents) for name in found}
         own = dict(found)
         for name, uppers in above.items():
@@ -136,24 +137,17 @@ class AttributeScheme:
         return found if found is not None else self.declarations.get(name.rpartition(".")[2])
 
 
-def _from_property(name: str, record: PropertyRecord) -> AttributeDeclaration:
-    kinds = {_KIND_OF_RANGE.get(iri, None if iri.startswith(_NO_KIND) else "concept") for iri in record.ranges}
+def _from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
+    """Properties with one local name are one attribute; where their ranges disagree about its kind, it has none."""
+    ranges = sorted({iri for record in records for iri in record.ranges})
+    kinds = {_KIND_OF_RANGE.get(iri, None if iri.startswith(_NO_KIND) else "concept") for iri in ranges}
     kind = kinds.pop() if len(kinds) == 1 else None
-    concepts = record.ranges if kind == "concept" else ()
-    return AttributeDeclaration(name=name, kind=kind, range=concepts, unit=record.unit, labels=record.labels)
-
-
-def _merged(one: AttributeDeclaration | None, other: AttributeDeclaration) -> AttributeDeclaration:
-    """Two properties with one local name are one attribute; where they disagree about its kind, it has none."""
-    if one is None:
-        return other
-    kind = one.kind if other.kind is None or one.kind == other.kind else other.kind if one.kind is None else None
     return AttributeDeclaration(
-        name=one.name,
+        name=name,
         kind=kind,
-        range=tuple(sorted({*one.range, *other.range})) if kind == "concept" else (),
-        unit=one.unit or other.unit,
-        labels=tuple(dict.fromkeys((*one.labels, *other.labels))),
+        range=tuple(ranges) if kind == "concept" else (),
+        unit=min((record.unit for record in records if record.unit), default=None),
+        labels=tuple(dict.fromkeys(label for record in records for label in record.labels)),
     )
 
 
@@ -175,10 +169,7 @@ def _overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[s
         raise InvalidDeclaration(f"attribute {name!r}: kind is one of {', '.join(get_args(AttributeKind))}")
     changed = {key: value for key, value in fields.items() if key not in ("range", "labels")}
     if "range" in fields:
-        ranges = fields["range"]
-        changed["range"] = (ranges,) if isinstance(ranges, str) else tuple(ranges or ())
-        if not all(isinstance(each, str) for each in changed["range"]):
-            raise InvalidDeclaration(f"attribute {name!r}: range is an IRI or a list of IRIs")
+        changed["range"] = _strings(fields["range"], f"attribute {name!r}: range is an IRI or a list of IRIs")
     if "labels" in fields:
         changed["labels"] = _labels(name, fields["labels"])
     for key in ("unit", "unit_from"):
@@ -191,13 +182,18 @@ def _overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[s
 
 def _labels(name: str, labels: Any) -> tuple[Label, ...]:
     """`"Preis"`, `["Preis", "price"]` or `{"de": "Preis"}`."""
+    expected = f"attribute {name!r}: labels are strings, by language or in a list"
     if isinstance(labels, Mapping):
-        pairs = [(text, language or None) for language, text in labels.items()]
-    else:
-        pairs = [(text, None) for text in ((labels,) if isinstance(labels, str) else labels or ())]
-    if not all(isinstance(text, str) for text, _ in pairs):
-        raise InvalidDeclaration(f"attribute {name!r}: labels are strings, by language or in a list")
-    return cast(tuple[Label, ...], tuple(pairs))
+        return tuple(zip(_strings(list(labels.values()), expected), (tag or None for tag in labels), strict=True))
+    return tuple((text, None) for text in _strings(labels, expected))
+
+
+def _strings(values: Any, expected: str) -> tuple[str, ...]:
+    """One string, several, or none. Raises InvalidDeclaration with what is `expected`."""
+    found = (values,) if isinstance(values, str) else () if values is None else values
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        raise InvalidDeclaration(expected)
+    return tuple(found)
 
 
 def _closure(name: str, parents: Mapping[str, set[str]]) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ class InvalidPattern(SemanticError):
 
     def __init__(self, detail: str, pattern: str, position: int | None = None) -> None:
         place = "" if position is None else f" at character {position + 1}"
-        shown = pattern if len(pattern) <= 80 else pattern[:79] + "…"
+        shown = _short(pattern)
         super().__init__(f"bad pattern /{shown}/{place}: {detail}")
         self.detail = detail
         self.pattern = pattern
@@ -108,9 +108,8 @@ class UnknownUnit(SemanticError):
     """No unit has this name. `suggestions` are the nearest names, or what an ambiguous one may mean."""
 
     def __init__(self, unit: str, detail: str = "no unit has this name", suggestions: tuple[str, ...] = ()) -> None:
-        shown = unit if len(unit) <= 80 else unit[:79] + "…"
         near = f" (near: {', '.join(suggestions)})" if suggestions else ""
-        super().__init__(f"unknown unit {shown!r}: {detail}{near}")
+        super().__init__(f"unknown unit {_short(unit)!r}: {detail}{near}")
         self.unit = unit
         self.detail = detail
         self.suggestions = suggestions
@@ -134,3 +133,9 @@ class UnknownSubscription(SemanticError):
     def __init__(self, subscription: str) -> None:
         super().__init__(f"there is no subscription {subscription!r}")
         self.subscription = subscription
+
+
+def _short(text: str) -> str:
+    """At most 80 characters of what a client sent, all of which can be written as UTF-8."""
+    plain = text if len(text) <= 80 else text[:79] + "…"
+    return plain.encode("utf-8", "backslashreplace").decode()

@@ -5,6 +5,7 @@ clauses at once; here the same checks are asked one by one, beside the tests tha
 text, comparisons of two attributes, one element of an array.
 """
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -115,7 +116,7 @@ def _text_test(predicate: Any) -> Callable[[str], bool]:
             return compile_pattern(pattern, nocase).search
         case TextTest(test=test, text=wanted, nocase=nocase):
             shape: Callable[[str], str] = fold if nocase else _as_is
-            needle = shape(wanted)
+            needle = shape(_nfc(wanted))
             match test:
                 case "startswith":
                     return lambda text: shape(text).startswith(needle)
@@ -124,16 +125,23 @@ def _text_test(predicate: Any) -> Callable[[str], bool]:
                 case _:
                     return lambda text: needle in shape(text)
         case Comparison(order=order, operand=Constant(value=str(wanted))):
-            return lambda text: _ordered(order, text, wanted)
+            bound = _nfc(wanted)
+            return lambda text: _ordered(order, text, bound)
         case Between(low=Constant(value=str(low)), high=Constant(value=str(high)), closed=closed):
             above, under = (">" if closed[0] == "(" else ">="), ("<" if closed[1] == ")" else "<=")
-            return lambda text: _ordered(above, text, low) and _ordered(under, text, high)
+            least, most = _nfc(low), _nfc(high)
+            return lambda text: _ordered(above, text, least) and _ordered(under, text, most)
         case _:
             return lambda text: False
 
 
 def _as_is(text: str) -> str:
     return text
+
+
+def _nfc(text: str) -> str:
+    """Constants in the form that published strings are brought into."""
+    return unicodedata.normalize("NFC", text)
 
 
 def _ordered(order: str, left: Any, right: Any) -> bool:

@@ -10,6 +10,7 @@ order they come.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import networkx as nx
 
@@ -48,18 +49,18 @@ class Hierarchy:
         equivalences: Iterable[Pair] = (),
         preference: Callable[[str], object] = str,
     ) -> "Hierarchy":
-        """`pairs` are (narrower, broader), `types` (individual, class), all among `names`; `equivalences` may bring in
-        further names: those connected to one of `names` are names too, the others are ignored. Of the names of one
+        """`pairs` are (narrower, broader), `types` (individual, class); their names are names too. `equivalences` may
+        bring in further ones: those connected to a name are names too, the others are ignored. Of the names of one
         concept the smallest by `preference` comes first.
 
         Cost: linear in names and pairs, but for sorting.
         """
-        known = set(names)
+        pairs, types = list(pairs), list(types)
+        known = {*names, *chain.from_iterable(pairs), *chain.from_iterable(types)}
         union = _Union(known)
         for one, other in sorted(equivalences):
             union.join(one, other)
         cycles: list[tuple[str, ...]] = []
-        pairs = list(pairs)
         low_high = {(union.find(low), union.find(high)) for low, high in pairs}
         for component in _components(low_high):
             cycles.append(tuple(sorted(component)))
@@ -134,10 +135,10 @@ class Hierarchy:
 
 
 def _chain(came_from: dict[ConceptId, ConceptId], start: ConceptId, end: ConceptId) -> tuple[ConceptId, ...]:
-    chain = [end]
-    while chain[-1] != start:
-        chain.append(came_from[chain[-1]])
-    return tuple(reversed(chain))
+    steps = [end]
+    while steps[-1] != start:
+        steps.append(came_from[steps[-1]])
+    return tuple(reversed(steps))
 
 
 class _Union:

@@ -24,7 +24,7 @@ class Names:
         so."""
         records: dict[str, ConceptRecord] = {}
         origins: dict[str, str] = {}
-        for ontology in ontologies:
+        for ontology in sorted(ontologies, key=lambda each: (each.name, each.sha256)):
             for record in ontology.concepts:
                 known = records.get(record.iri)
                 if known is None:

@@ -1,8 +1,8 @@
 """The nouns of meaning: expressions, canonical values and events, matches. All frozen, none knows how it is matched.
 
-An *expression* is what a subscription says, as a tree; `semantic.language` reads and prints it as text and as JSON. Before
-it is matched, `semantic.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it stood in
-the source, for error messages; positions never count in comparisons.
+An *expression* is what a subscription says, as a tree; `semantic.language` reads and prints it as text and as JSON.
+Before it is matched, `semantic.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it
+stood in the source, for error messages; positions never count in comparisons.
 """
 
 from collections.abc import Mapping
@@ -70,8 +70,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A name for a concept as the subscriber wrote it (`text`: label, short form, CURIE or IRI; `is_iri` when it stood in
-    `<…>`), and, once resolved, the `iri` it means."""
+    """A name for a concept as the subscriber wrote it (`text`: label, short form, CURIE or IRI; `is_iri` when it stood
+    in `<…>`), and, once resolved, the `iri` it means."""
 
     text: str
     is_iri: bool = False
@@ -99,10 +99,21 @@ ConstantValue = str | bool | int | float | Quantity | Instant | Term
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant operand. A `Term` stands here when an IRI or CURIE is compared (`kind = brick:Sensor`)."""
+    """A constant operand. A `Term` stands here when an IRI or CURIE is compared (`kind = brick:Sensor`).
+
+    `true` is not 1: Python's `True == 1` would make `a = 1 or a = true` one predicate.
+    """
 
     value: ConstantValue
     at: Position | None = field(default=None, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return NotImplemented
+        return isinstance(self.value, bool) is isinstance(other.value, bool) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value) is bool, self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +126,8 @@ class AttributeRef:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`?n`: bound by an operator, used in other operators and value constraints of the same clause. `name` has no `?`."""
+    """`?n`: bound by an operator, used in other operators and value constraints of the same clause. `name` has no
+    `?`."""
 
     name: str
     at: Position | None = field(default=None, compare=False)
@@ -223,7 +235,8 @@ class TextTest:
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """`some items (name = "x" and price < 5)`: of one element of an array of objects; names inside are relative to it."""
+    """`some items (name = "x" and price < 5)`: of one element of an array of objects; names inside are relative to
+    it."""
 
     attribute: str
     item: "Expression"
@@ -288,8 +301,8 @@ class Event:
 class Value:
     """One published value with every reading it has (rule 4: readings are added, the published value stays).
 
-    `text` is NFC and has passed the synonym table; `instant` is microseconds since 1970 UTC; `amount` is the number of a
-    quantity in the base unit of its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
+    `text` is NFC and has passed the synonym table; `instant` is microseconds since 1970 UTC; `amount` is the number of
+    a quantity in the base unit of its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
     """
 
     published: str | int | float | bool | Mapping[str, Any]

@@ -6,19 +6,28 @@
 Flat arrays, built by numpy when first asked for: a million labels cost a few seconds once, and no query scans them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from semantic.terms import folded
 
-__all__ = ["LabelIndex"]
+__all__ = ["FoundLabel", "LabelIndex"]
 
 LONGEST = 128  # characters of a label or query that are looked at; names that differ later are near enough
 COMPARED = 96  # labels compared in full per query: some 50 µs each
 LIKENESS = 0.5  # below this ratio a name is not "near"
+
+
+class FoundLabel(NamedTuple):
+    """A label as written, its language tag, and the name that has it."""
+
+    text: str
+    language: str | None
+    iri: str
 
 
 class LabelIndex:
@@ -29,13 +38,13 @@ class LabelIndex:
         sizes[label] int32: distinct pairs in the label
     """
 
-    def __init__(self, labels: Sequence[str]) -> None:
-        """`labels` as written; equal ones are better left out by the caller."""
-        self._texts = [_trimmed(label) for label in labels]
+    def __init__(self, labels: Iterable[FoundLabel]) -> None:
+        self._labels = list(labels)
+        self._texts = [_trimmed(label.text) for label in self._labels]
         joined = "".join(f" {text} " for text in self._texts)
         points = np.frombuffer(joined.encode("utf-32-le", "replace"), dtype=np.uint32).astype(np.uint64)
         lengths = np.array([len(text) + 2 for text in self._texts], dtype=np.int64)
-        owner = np.repeat(np.arange(len(labels), dtype=np.int64), lengths)
+        owner = np.repeat(np.arange(len(self._texts), dtype=np.int64), lengths)
         inside = owner[:-1] == owner[1:]
         codes = (points[:-1][inside] << np.uint64(32)) | points[1:][inside]
         owners = owner[:-1][inside]
@@ -48,10 +57,10 @@ class LabelIndex:
         self._codes, starts = np.unique(codes, return_index=True)
         self._offsets: npt.NDArray[np.int64] = np.append(starts, codes.size).astype(np.int64)
         self._owners = owners.astype(np.int32)
-        self._sizes = np.bincount(owners, minlength=len(labels)).astype(np.int32)
+        self._sizes = np.bincount(owners, minlength=len(self._texts)).astype(np.int32)
 
-    def nearest(self, text: str, limit: int) -> list[int]:
-        """The numbers of the labels most like `text`, best first, at most `limit`; none that is too unlike."""
+    def nearest(self, text: str, limit: int) -> list[FoundLabel]:
+        """The labels most like `text`, best first, at most `limit`; none that is too unlike."""
         wanted = _trimmed(text if text.count(":") != 1 or " " in text else text.partition(":")[2])
         likely = self._likely(wanted)
         matcher = SequenceMatcher(autojunk=False)
@@ -62,11 +71,11 @@ class LabelIndex:
             ratio = matcher.ratio() if matcher.quick_ratio() >= LIKENESS else 0.0
             if ratio >= LIKENESS:
                 scored.append((-ratio, self._texts[number], number))
-        return [number for _, _, number in sorted(scored)[:limit]]
+        return [self._labels[number] for _, _, number in sorted(scored)[:limit]]
 
-    def containing(self, text: str, limit: int) -> list[int]:
-        """The numbers of the labels that have `text` in them: equal ones, then those that begin with it, then those
-        where a word does, then the others, shorter ones first. One scan of all labels."""
+    def containing(self, text: str) -> list[FoundLabel]:
+        """The labels that have `text` in them: equal ones, then those that begin with it, then those where a word does,
+        then the others, shorter ones first. One scan of all labels."""
         wanted = _trimmed(text)
         scored = []
         for number, label in enumerate(self._texts):
@@ -75,7 +84,7 @@ class LabelIndex:
                 rank = 0 if label == wanted else 1 if at == 0 else 2 if f" {wanted}" in label else 3
                 scored.append((rank, len(label), label, number))
         scored.sort()
-        return [number for *_, number in scored[:limit]]
+        return [self._labels[number] for *_, number in scored]
 
     def _likely(self, wanted: str) -> list[int]:
         """The labels that share most pairs with `wanted`, by Dice's coefficient."""

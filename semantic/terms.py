@@ -64,9 +64,9 @@ class TermIndex:
         self._local = _Table()
         for iri in concept_of:
             self._local.put(local_name(iri), iri)
-        self._prefixes = _Table()
-        for prefix, namespace in prefixes:
-            self._prefixes.put(prefix, namespace)
+        self._prefixes: dict[str, list[str]] = {}
+        for prefix, namespace in sorted(prefixes):
+            self._prefixes.setdefault(prefix, []).append(namespace)
 
     def resolve(self, term: str, *, is_iri: bool = False) -> Resolution:
         """What `term` may mean; with `is_iri` only as an IRI."""
@@ -92,9 +92,8 @@ class TermIndex:
         concept."""
         prefix, colon, rest = term.partition(":")
         if colon:
-            found = tuple(
-                namespace + rest for namespace in self._prefixes.get(prefix) if namespace + rest in self._concept_of
-            )
+            spelt_out = (namespace + rest for namespace in self._prefixes.get(prefix, ()))
+            found = tuple(iri for iri in spelt_out if iri in self._concept_of)
             if found:
                 return found
             term = f"{prefix}_{rest}"

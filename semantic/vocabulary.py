@@ -9,18 +9,19 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from index.clause import ConceptId
 from index.concept_graph import ConceptGraph
 from semantic.attributes import AttributeScheme
-from semantic.errors import InvalidDeclaration
 from semantic.hierarchy import Hierarchy
 from semantic.labels import Names, all_labels, best_label
 from semantic.load_report import report
 from semantic.ontology import ConceptRecord, Limits, Ontology, read
-from semantic.suggestions import LabelIndex
+from semantic.suggestions import FoundLabel, LabelIndex
+from semantic.synonyms import root_words
 from semantic.terms import Resolution, TermIndex
 from semantic.units import Units
 
@@ -54,7 +55,7 @@ class Vocabulary:
         Raises InvalidDeclaration.
         """
         self._ontologies = tuple(ontologies)
-        self._roots = _root_words(synonyms or {})
+        self._roots = root_words(synonyms or {})
         self._units = Units(rates)
         names = self._names = Names.of(self._ontologies)
         self._hierarchy = Hierarchy.build(
@@ -75,7 +76,6 @@ class Vocabulary:
         self._version = _version(self._ontologies, attributes, synonyms, rates)
         self._report = report(self._ontologies, names, self._hierarchy)
         self._readings: dict[str, tuple[ConceptId, ...]] = {}
-        self._near: tuple[LabelIndex, list[tuple[str, str | None, str]]] | None = None
 
     # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,26 +207,33 @@ class Vocabulary:
         return successors[0] if len(successors) == 1 else None
 
     def _successors(self, iri: str) -> tuple[str, ...]:
-        """The preferred names of what replaces `iri`, followed to the end; none if it is not deprecated."""
-        ends: dict[str, None] = {}
+        """The preferred names of what replaces `iri`, followed to the end; none if it is not deprecated, or if its
+        replacements only lead back to it."""
+        ends: set[str] = set()
         seen = {iri}
-        frontier = [iri]
+        frontier = list(self._replaced_by(iri))
         while frontier:
-            record = self._names.records.get(frontier.pop())
-            if record is None or not record.deprecated:
+            successor = frontier.pop()
+            if successor in seen:
                 continue
-            for written in record.replaced_by:
-                known = (written,) if written in self._hierarchy.concept_of else self._terms.short_form(written)
-                for successor in known:
-                    if successor in seen:
-                        continue
-                    seen.add(successor)
-                    later = self._names.records.get(successor)
-                    if later is not None and later.deprecated and later.replaced_by:
-                        frontier.append(successor)
-                    else:
-                        ends[self.iri(self._hierarchy.concept_of[successor])] = None
+            seen.add(successor)
+            later = self._replaced_by(successor)
+            frontier.extend(later)
+            if not later:
+                ends.add(self.iri(self._hierarchy.concept_of[successor]))
         return tuple(sorted(ends))
+
+    def _replaced_by(self, iri: str) -> tuple[str, ...]:
+        """The known names that a document gives as replacements of a deprecated one."""
+        record = self._names.records.get(iri)
+        if record is None or not record.deprecated:
+            return ()
+        known = self._hierarchy.concept_of
+        return tuple(
+            name
+            for written in record.replaced_by
+            for name in ((written,) if written in known else self._terms.short_form(written))
+        )
 
     # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,65 +262,39 @@ class Vocabulary:
 
     def suggest(self, term: str, limit: int = 5) -> tuple[dict[str, Any], ...]:
         """The known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and loose
-        synonyms lead here as well."""
-        index, labels = self._labels()
-        return tuple(self._listed([labels[number] for number in index.nearest(term, 8 * limit)], limit))
+        synonyms lead here as well. Bounded: some milliseconds at a hundred thousand labels."""
+        return tuple(self._listed(self._index.nearest(term, 8 * limit), limit))
 
     def search(self, q: str, *, lang: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         """Concepts with `q` in a label, best first, each `{"label", "lang", "iri"}`; the nearest ones if there is none.
         With `lang` only labels in that language (`en` finds `en-GB` too) or without any."""
-        index, labels = self._labels()
         wanted = (lang or "").lower()
 
-        def fits(tag: str | None) -> bool:
+        def fits(found: FoundLabel) -> bool:
+            tag = found.language
             return not wanted or tag is None or tag == wanted or tag.startswith(wanted + "-")
 
-        found = [labels[number] for number in index.containing(q, len(labels)) if fits(labels[number][1])]
-        if not found:
-            found = [labels[number] for number in index.nearest(q, 8 * limit) if fits(labels[number][1])]
-        return self._listed(found, limit)
+        found = [each for each in self._index.containing(q) if fits(each)]
+        return self._listed(found or filter(fits, self._index.nearest(q, 8 * limit)), limit)
 
-    def _listed(self, labels: Iterable[tuple[str, str | None, str]], limit: int) -> list[dict[str, Any]]:
+    def _listed(self, labels: Iterable[FoundLabel], limit: int) -> list[dict[str, Any]]:
         found: dict[ConceptId, dict[str, Any]] = {}
-        for text, tag, iri in labels:
-            successors = self._successors(iri)
-            name = successors[0] if len(successors) == 1 else iri
-            concept = self._hierarchy.concept_of[name]
+        for each in labels:
+            concept = self._hierarchy.concept_of[self.replacement(each.iri) or each.iri]
             if concept not in found:
                 if len(found) == limit:
                     break
-                found[concept] = {"label": text, "lang": tag, "iri": self.iri(concept)}
+                found[concept] = {"label": each.text, "lang": each.language, "iri": self.iri(concept)}
         return list(found.values())
 
-    def _labels(self) -> tuple[LabelIndex, list[tuple[str, str | None, str]]]:
-        """The index of all labels, hidden ones and short forms too, built when first needed."""
-        if self._near is None:  # two threads may both build it; either result will do
-            labels = [
-                (text, tag, iri)
-                for iri, record in sorted(self._names.records.items())
-                for text, tag in all_labels(record)
-            ]
-            self._near = LabelIndex([text for text, _, _ in labels]), labels
-        return self._near
-
-
-def _root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
-    """The table in NFC with chains followed to their end. Raises InvalidDeclaration for what is no text or a circle."""
-    table: dict[str, str] = {}
-    for word, root in synonyms.items():
-        if not (isinstance(word, str) and isinstance(root, str)):
-            raise InvalidDeclaration(f"the synonym table maps words to root words; {word!r} → {root!r} is neither")
-        table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
-    roots: dict[str, str] = {}
-    for word, root in table.items():
-        seen = {word}
-        while root in table and root not in seen:
-            seen.add(root)
-            root = table[root]
-        if root in seen and table.get(root) != root:
-            raise InvalidDeclaration(f"the synonym table leads from {word!r} back to itself")
-        roots[word] = root
-    return roots
+    @cached_property
+    def _index(self) -> LabelIndex:
+        """All labels, hidden ones and short forms too. Built when first needed; two threads may both build it."""
+        return LabelIndex(
+            FoundLabel(text, language, iri)
+            for iri, record in sorted(self._names.records.items())
+            for text, language in all_labels(record)
+        )
 
 
 def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:

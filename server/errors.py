@@ -1,17 +1,18 @@
 """What can go wrong in the server. `error_responses.py` alone says how each looks over HTTP.
 
-    ServerError
-    ├── StoreUnavailable        a transaction could not be committed: nothing has happened
-    ├── BrokerBusy              too much is queued
-    ├── StoreInUse              another server has this data folder, or this database
-    ├── UnknownSubscription     no subscription has this id
-    ├── TicketMissing           the change needs the header Kindcast-Ticket
-    ├── TicketWrong             that is not its ticket
-    ├── SubscriptionGone        expired for longer than the grace period: make a new one
-    ├── TooManySubscriptions    the limit of this server is reached
-    ├── UnknownOntology         no ontology, or no version of it, has this name
-    ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
-    └── UnknownEvent            no event has this sequence (any more)
+ServerError
+├── StoreUnavailable        a transaction could not be committed: nothing has happened
+├── BrokerBusy              too much is queued
+├── StoreInUse              another server has this data folder, or this database
+├── StoreUnreadable         the database cannot be opened, or was written by another version
+├── UnknownSubscription     no subscription has this id
+├── TicketMissing           the change needs the header Kindcast-Ticket
+├── TicketWrong             that is not its ticket
+├── SubscriptionGone        expired for longer than the grace period: make a new one
+├── TooManySubscriptions    the limit of this server is reached
+├── UnknownOntology         no ontology, or no version of it, has this name
+├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
+└── UnknownEvent            no event has this sequence (any more)
 """
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ServerError",
     "StoreInUse",
     "StoreUnavailable",
+    "StoreUnreadable",
     "SubscriptionGone",
     "TicketMissing",
     "TicketWrong",
@@ -47,6 +49,10 @@ class BrokerBusy(ServerError):
 
 class StoreInUse(ServerError):
     """Another server uses this data folder or database."""
+
+
+class StoreUnreadable(ServerError):
+    """The database cannot be opened, or was written by another version."""
 
 
 class UnknownSubscription(ServerError):

@@ -1,8 +1,8 @@
 """Fixtures and settings that every test shares.
 
-The real ontologies and readings behind some tests are not part of the project. They are looked for in the folder that the
-environment variable KINDCAST_TEST_DATA names, else in `shared/data` beside the checkout; where they are absent, the tests
-that need them say so and skip.
+The real ontologies and readings behind some tests are not part of the project. They are looked for in the folder that
+the environment variable KINDCAST_TEST_DATA names, else in `shared/data` beside the checkout; where they are absent, the
+tests that need them say so and skip.
 
 Hypothesis has three profiles, chosen by HYPOTHESIS_PROFILE: `dev` (the default), `ci` (the default where CI is set) and
 `deep` (for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py).

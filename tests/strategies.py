@@ -1,9 +1,15 @@
 """Hypothesis strategies that more than one test uses. All shrink towards few concepts, few attributes and short lists.
 
 * For the index: concept graphs, clauses and lowered events; each of `ATTRIBUTES` has a column of every kind.
+* For meaning: worlds (the oracle's plain lists; `vocabulary_of` makes the same vocabulary for the matcher), expressions
+  over them and events. Expressions are legal under every world that has `CLASSES`; names, units and texts come from
+  small pools, so that they often meet.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -20,8 +26,40 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
+from semantic import Vocabulary
+from semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
+    Between,
+    Comparison,
+    Constant,
+    Event,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    Presence,
+    Quantity,
+    SomeOf,
+    Term,
+    TextTest,
+)
+from semantic.ontology import ConceptRecord, Ontology, PropertyRecord
+from tests.oracle import Declaration, World
 
-__all__ = ["ATTRIBUTES", "clauses", "concept_graphs", "lowered_events"]
+__all__ = [
+    "ATTRIBUTES",
+    "CLASSES",
+    "clauses",
+    "concept_graphs",
+    "events",
+    "expressions",
+    "lowered_events",
+    "vocabulary_of",
+    "worlds",
+]
 
 # ── the index ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,3 +135,252 @@ def lowered_events(draw: st.DrawFn) -> LoweredEvent:
         if draw(st.booleans())
     }
     return LoweredEvent(present, values)
+
+
+# ── meaning: vocabularies ───────────────────────────────────────────────────────────────────────────────────────────
+
+EX = "http://example.org/"
+CLASSES = tuple(f"{EX}C{number}" for number in range(5))
+INDIVIDUALS = (f"{EX}i0", f"{EX}i1")
+RETIRED = f"{EX}Old"
+"""A deprecated name: events may use it, expressions do not."""
+WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1")
+DECLARATIONS = {
+    "kind": Declaration("concept", range=(CLASSES[0], CLASSES[1])),
+    "size": Declaration("number", labels=("Größe",)),
+    "weight": Declaration("number", unit="kg"),
+    "temp": Declaration("number", unit="degC", unit_from="unit"),
+    "flag": Declaration("boolean"),
+}
+SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
+SYNONYMS = {"nb": "Laptop", "Gewicht": "weight", "x": "y", "y": "z"}
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
+    """Vocabularies with several parents, cycles, individuals, equivalences, ambiguous and deprecated names, attribute
+    hierarchies and declarations. Without `complete` some of `CLASSES` may be unknown."""
+    classes = CLASSES if complete else tuple(name for name in CLASSES if draw(st.booleans()))
+    names = (*classes, *INDIVIDUALS, RETIRED)
+    name, a_class = st.sampled_from(names[:-1]), st.sampled_from(classes or INDIVIDUALS)
+    upwards = st.tuples(a_class, a_class).map(lambda pair: (max(pair), min(pair)))
+    narrower = draw(st.lists(upwards, max_size=6)) + draw(st.lists(st.tuples(name, name), max_size=1))
+    labels = st.tuples(
+        st.sampled_from(names),
+        st.sampled_from(WORDS),
+        st.sampled_from([None, "en", "de"]),
+        st.sampled_from(["preferred", "preferred", "synonym", "hidden"]),
+    )
+    return World(
+        narrower=tuple(narrower),
+        individuals=tuple(draw(st.lists(st.tuples(name, a_class), max_size=3))),
+        equivalent=tuple(draw(st.lists(st.tuples(name, name), max_size=1))),
+        labels=tuple(draw(st.lists(labels, max_size=5, unique_by=lambda label: label[:3]))),
+        names=names,
+        prefixes=(("ex", EX),),
+        replaced=tuple(draw(st.lists(st.tuples(st.just(RETIRED), a_class), max_size=1))),
+        subproperties=tuple(pair for pair in SUBPROPERTIES if draw(st.booleans())),
+        declarations={name: DECLARATIONS[name] for name in DECLARATIONS if draw(st.booleans())},
+        synonyms={word: SYNONYMS[word] for word in SYNONYMS if draw(st.booleans())},
+    )
+
+
+def vocabulary_of(world: World) -> Vocabulary:
+    """The vocabulary that says what `world` says."""
+
+    def labels(iri: str, level: str) -> tuple[tuple[str, str | None], ...]:
+        return tuple((text, language) for name, text, language, its in world.labels if (name, its) == (iri, level))
+
+    records = [
+        ConceptRecord(
+            iri=iri,
+            preferred=labels(iri, "preferred"),
+            synonyms=labels(iri, "synonym"),
+            hidden=labels(iri, "hidden"),
+            deprecated=any(old == iri for old, _ in world.replaced),
+            replaced_by=tuple(new for old, new in world.replaced if old == iri),
+        )
+        for iri in world.names
+    ]
+    lower = sorted({low for low, _ in world.subproperties} | {high for _, high in world.subproperties})
+    properties = [
+        PropertyRecord(iri=EX + name, parents=tuple(EX + high for low, high in world.subproperties if low == name))
+        for name in lower
+    ]
+    ontology = Ontology(
+        name="world",
+        concepts=tuple(records),
+        edges=world.narrower,
+        types=world.individuals,
+        equivalences=world.equivalent,
+        properties=tuple(properties),
+        prefixes=world.prefixes,
+    )
+    declared = {
+        name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
+    }
+    return Vocabulary.from_ontologies([ontology], attributes=declared, synonyms=world.synonyms)
+
+
+# ── meaning: what is compared ───────────────────────────────────────────────────────────────────────────────────────
+
+_PLAIN = ("x", "y", "z", "", "nb", "red", "Red", "e\u0301a", "éa", "STRASSE")
+_NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", "Laptop", "laptop", "STRASSE", "nb")
+_DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")
+_WEIGHED = ("5 kg", "5000 g", "5500 g", "1 lb")
+_HEATED = ("86 degF", "30 degC", "303.15 K", "-40 degC")
+_NUMERALS = ("5", "30", "5.5", "true")
+_NUMBERS = (0, 1, -1, 5, 5.0, 5.5, 30, 86, 303.15, 5000, 1e16, 0.1, -0.0)
+_MASSES = (Quantity(5, "kg"), Quantity(5000, "g"), Quantity(5.5, "kg"), Quantity(1, "lb"))
+_TEMPERATURES = (Quantity(86, "degF"), Quantity(30, "degC"), Quantity(303.15, "K"), Quantity(-40, "degF"))
+_PATTERNS = ("^x", "5", "[a-c]+$", "le?d", "^$", "(?:La|lap)top", "é", "C[0-9]")
+
+_concept_terms = st.sampled_from(CLASSES).map(lambda iri: Term(iri, is_iri=True, iri=iri))
+_instants = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T06:00:00+05:00"]).map(Instant)
+_numbers_given = st.sampled_from(_NUMBERS)
+
+
+def _objects(units: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    """Quantities as objects."""
+    keys = st.sampled_from(["unit", "unitCode"])
+    parts = st.tuples(_numbers_given, keys, st.sampled_from(units))
+    return parts.map(lambda each: {"value": each[0], each[1]: each[2]})
+
+
+_anything = st.one_of(
+    st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_WEIGHED, *_HEATED, *_NUMERALS)),
+    _numbers_given,
+    st.booleans(),
+    st.none(),
+)
+_concept_values = st.sampled_from(_NAMED)
+_text_values = st.one_of(st.sampled_from(_PLAIN), _concept_values, _numbers_given)
+_date_values = st.one_of(st.sampled_from(_DATES), st.sampled_from(_PLAIN))
+_number_values = st.one_of(_numbers_given, _numbers_given, st.sampled_from(_NUMERALS))
+_mass_values = st.one_of(_numbers_given, st.sampled_from(_WEIGHED), _objects(("kg", "g", "USD")))
+_heat_values = st.one_of(_numbers_given, st.sampled_from(_HEATED), _objects(("degC", "K", "degF", "kg")))
+_flag_values = st.one_of(st.booleans(), st.booleans(), st.sampled_from(["true", 1, 0]))
+_PUBLISHED = {
+    "kind": _concept_values,
+    "a": _text_values,
+    "b": _date_values,
+    "email": _text_values,
+    "phone": _text_values,
+    "size": _number_values,
+    "Größe": _number_values,
+    "weight": _mass_values,
+    "Gewicht": _mass_values,
+    "temp": _heat_values,
+    "flag": _flag_values,
+    "unit": st.sampled_from(["degF", "K", "kg", "unknown"]),
+}
+"""What is published under a name: mostly what fits it, so that events and expressions often meet."""
+
+# ── meaning: expressions ────────────────────────────────────────────────────────────────────────────────────────────
+
+_NUMERIC = ("size", "weight", "temp")
+_WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
+_ASKED = (*_NUMERIC, *_WORDY, "b", "flag")
+
+
+def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
+    """Constants that may be compared with `attribute` under every world: no quantity of a dimension that it may not be
+    declared to have; where it may be declared to hold concepts, no string, which would be resolved as a term."""
+    quantities = {"weight": _MASSES, "temp": _TEMPERATURES}.get(attribute, (*_MASSES, *_TEMPERATURES))
+    numbers: st.SearchStrategy[Any] = st.one_of(_numbers_given, st.sampled_from(quantities))
+    texts: st.SearchStrategy[Any] = st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_NUMERALS))
+    kinds: list[st.SearchStrategy[Any]] = [numbers if attribute in _NUMERIC else texts, _instants]
+    if attribute == "kind":
+        kinds = [numbers, _instants]
+    if not ordered:
+        kinds += [_concept_terms] if attribute in _WORDY else [st.booleans()]
+    return st.one_of(kinds[0], *kinds, numbers).map(Constant)
+
+
+@st.composite
+def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
+    """One predicate on one of `names`."""
+    name = draw(st.sampled_from(names))
+    orders = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+    sorts = ["compare", "compare", "in", "between", "presence", "attribute"]
+    match draw(st.sampled_from([*sorts, *(["kind", "kind", "text"] if name in _WORDY else [])])):
+        case "kind":
+            terms = draw(st.lists(_concept_terms, min_size=1, max_size=2))
+            return KindTest(name, draw(st.sampled_from(["isa", "isa", "below", "is"])), tuple(terms))
+        case "compare":
+            order = draw(orders)
+            return Comparison(name, order, draw(_constants(name, ordered=order not in ("=", "!="))))
+        case "in":
+            return Membership(name, tuple(draw(st.lists(_constants(name, ordered=False), min_size=1, max_size=3))))
+        case "between":
+            low = draw(_constants(name, ordered=True))
+            high = draw(_constants(name, ordered=True))
+            high = high if _axis(high) == _axis(low) else low
+            return Between(name, low, high, draw(st.sampled_from(["[]", "[)", "(]", "()"])))
+        case "presence":
+            return Presence(name, draw(st.booleans()))
+        case "text":
+            test = draw(st.sampled_from(["startswith", "endswith", "contains", "matches"]))
+            text = draw(st.sampled_from(_PATTERNS if test == "matches" else (*_PLAIN, "C", "top", "E\u0301")))
+            return TextTest(name, test, text, draw(st.booleans()))
+        case _:
+            return Comparison(name, draw(orders), AttributeRef(draw(st.sampled_from(names))))
+
+
+def _axis(constant: Constant) -> str:
+    """On which axis a constant lies; both ends of `between` must lie on one."""
+    value = constant.value
+    if isinstance(value, Instant) or value in _DATES:
+        return "instant"
+    if isinstance(value, Quantity):
+        return "mass" if value in _MASSES else "temperature"
+    return "text" if isinstance(value, str) else "number"
+
+
+def expressions() -> st.SearchStrategy[Expression]:
+    """Expressions of at most six predicates, `some` over `box` among them, negated anywhere; now and then empty."""
+    inner = st.recursive(atoms(("a", "b", "kind", "size")), _grouped, max_leaves=2)
+    some = st.builds(SomeOf, st.just("box"), inner)
+    grouped = st.recursive(st.one_of(atoms(), atoms(), atoms(), some), _grouped, max_leaves=6)
+    return st.integers(0, 15).flatmap(lambda number: grouped if number else st.just(All(())))
+
+
+def _grouped(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.one_of(several.map(All), several.map(AnyOf), inner.map(Not))
+
+
+# ── meaning: events ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@st.composite
+def _data(draw: st.DrawFn, *, most: int) -> dict[str, Any]:
+    """An object with up to `most` attributes, some with several values, one now and then of another kind."""
+    names = draw(st.lists(st.sampled_from(sorted(_PUBLISHED)), min_size=1, max_size=most, unique=True))
+    data: dict[str, Any] = {}
+    for name in names:
+        values = draw(st.lists(st.one_of(*[_PUBLISHED[name]] * 4, _anything), min_size=1, max_size=3))
+        data[name] = values if len(values) > 1 else values[0]
+    return data
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    """Events with several values, nested objects, arrays of objects, quantities and context attributes."""
+    data = draw(_data(most=7))
+    inner = _data(most=3)
+    match draw(st.integers(0, 6)):
+        case 0 | 1:
+            data["box"] = draw(st.lists(inner, min_size=1, max_size=3))
+        case 2:
+            data["box"] = draw(inner)
+        case 3:
+            data["box"] = [draw(_anything), [draw(inner)]]
+        case 4:
+            data["box.a"] = draw(_text_values)
+        case 5:
+            data["@type"] = draw(_concept_values)
+        case _:
+            pass
+    context = st.fixed_dictionaries({}, optional={"type": _concept_values, "source": st.just("/s")})
+    return Event(data, draw(context))

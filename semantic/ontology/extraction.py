@@ -128,12 +128,12 @@ def _kinds(
     for _, each_class in types:
         if each_class not in kinds:
             kinds[each_class] = ("class", False)
-    for pair in edges:
-        for node in pair:
-            if node not in kinds:
-                kinds[node] = ("concept", node == pair[0] or bool(statements.preferred.get(node)))
-            elif kinds[node][0] == "individual":
-                kinds[node] = ("concept", True)
+    beneath = {low for low, _ in edges}
+    for node in {node for pair in edges for node in pair}:
+        if node not in kinds:
+            kinds[node] = ("concept", node in beneath or bool(statements.preferred.get(node)))
+        elif kinds[node][0] == "individual":
+            kinds[node] = ("concept", True)
     for node in statements.deprecated:
         if statements.replaced.get(node) and node not in kinds and node not in properties and _name(node):
             kinds[node] = ("retired", True)

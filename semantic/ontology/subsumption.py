@@ -24,7 +24,8 @@ __all__ = ["Pairs", "subsumptions"]
 Pairs = set[tuple[str, str]]
 
 DERIVED = 2_000_000
-"""Steps through class expressions: real ontologies make one or two a class, but expressions can be shared, and multiply."""
+"""Steps through class expressions: real ontologies make one or two a class, but expressions can be shared, and
+multiply."""
 
 
 def subsumptions(statements: Statements, limits: Limits) -> tuple[Pairs, Pairs]:
@@ -52,7 +53,9 @@ def subsumptions(statements: Statements, limits: Limits) -> tuple[Pairs, Pairs]:
                 elif _named(above):
                     derived.add((name, above))
             if work > DERIVED:
-                raise OntologyError(f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read")
+                raise OntologyError(
+                    f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read"
+                )
     return stated, derived - stated
 
 

@@ -1,17 +1,35 @@
 """The broker: what the API and the delivery ask for, as coroutines; a queue; and the thread that answers.
 
-    API, delivery ──command──▶ queue ──group──▶ BrokerThread (matcher + one transaction) ──commit──▶ answers, listeners
-
-SKELETON - signatures are fixed, bodies follow.
+API, delivery ──command──▶ queue ──group──▶ BrokerThread (matcher + one transaction) ──commit──▶ answers, listeners
+         └──────read────▶ worker threads, each on a connection of its own that cannot write
 """
 
-from collections.abc import Callable, Collection
+import asyncio
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+import anyio
+import anyio.to_thread
+from sqlalchemy import Connection, Row
 
-from semantic import Vocabulary
+from semantic import Event, InvalidEvent, Vocabulary
+from semantic.ontology import Ontology, read
+from server.broker import subscribing, vocabularies
+from server.broker.group import Group
+from server.broker.publishing import EventMatches, Outcome, match_events, publish
+from server.broker.restoring import document_limits, restore
+from server.broker.state import State
+from server.broker.subscribing import NewSubscription
+from server.broker.sweeping import Sweeper
+from server.broker.thread import BrokerThread, Command
+from server.broker.vocabularies import Recompiled, as_json
+from server.cloudevents import DecodedEvent
+from server.errors import BrokerBusy, StoreUnavailable, UnknownOntology
+from server.metrics import Metrics
 from server.settings import Settings
+from server.store import ontologies
+from server.store.database import Database
 
 __all__ = ["Broker"]
 
@@ -19,40 +37,236 @@ T = TypeVar("T")
 
 
 class Broker:
-    """One a process and data folder. Its coroutines run on one event loop."""
+    """One a process and database. Its coroutines run on one event loop; each change is on disk when it returns.
 
-    def __init__(self, settings: Settings) -> None:
+    Every change raises `StoreUnavailable` when it could not be committed: then nothing has happened.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         self.settings = settings
+        self.metrics = metrics or Metrics()
         self.listeners: list[Callable[[Collection[int]], None]] = []
-        """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or were
-        created, changed or deleted in it (only when there are any). Must return at once and not raise."""
+        """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or
+        were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
+        self._database = Database(settings)
+        self._sweeper = Sweeper(settings)
+        self._thread: BrokerThread | None = None
+        self._state: State | None = None
+        self._waiting = 0
+        self._changing_ontologies = asyncio.Lock()
+        self._readers = anyio.CapacityLimiter(settings.reader_connections)
 
     async def start(self) -> None:
-        """Open the store, restore everything, start the thread. Raises what makes that impossible."""
+        """Open the store, restore everything, start the thread.
+
+        Raises `StoreInUse`, `StoreUnreadable`, and `index.errors.UnknownEngine` for a wrong setting.
+        """
+        try:
+            connection, state = await asyncio.to_thread(self._open)
+        except BaseException:
+            self._database.close()
+            raise
+        self._state = state
+        self._thread = BrokerThread(
+            self._database,
+            connection,
+            state,
+            listeners=self.listeners,
+            sweeper=self._sweeper,
+            max_group_events=self.settings.max_group_events,
+            observe_commit=self.metrics.observe_commit,
+        )
+        self._thread.start()
 
     async def stop(self) -> None:
-        """Answer what is queued, then end the thread and close the store."""
+        """Answer what is queued, then end the thread and close the store. May be called again."""
+        if self._thread is not None:
+            await self._thread.stop()
+        await asyncio.to_thread(self._database.close)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary in force. Any thread."""
-        raise AssertionError
+        """The vocabulary in force: one reference to a frozen thing. Any thread."""
+        assert self._state is not None, "the broker was not started"
+        return self._state.vocabulary
+
+    @property
+    def trouble(self) -> str | None:
+        """Why changes are refused at present; None when they are not."""
+        if self._thread is None or not self._thread.alive:
+            return "the broker is not running"
+        if self._waiting >= self.settings.max_queue_events:
+            return "too many events are waiting"
+        return self._thread.trouble
+
+    # ── the two doors ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """`work` in a worker thread, on a connection that can only read: one snapshot of the last commit."""
-        raise AssertionError
+        return await anyio.to_thread.run_sync(self._database.read, work, limiter=self._readers)
 
-    async def execute(self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None) -> T:
+    async def execute(
+        self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None
+    ) -> T:
         """`work` in the broker's thread, inside the transaction of a group, with a savepoint of its own: if it raises,
         its changes are undone and the exception is raised here. Returns after the commit.
 
-        `announce(result)` gives the subscription numbers to tell the listeners of. It must not change what the matcher
-        depends on: which subscriptions exist, whether they are paused or expired, ontologies.
-
-        Raises `StoreUnavailable` when the commit failed: then nothing has happened.
+        `announce(result)` gives the numbers of subscriptions to tell the listeners of. `work` must not change what the
+        matcher depends on: which subscriptions exist, whether they are paused or expired, ontologies.
         """
-        raise AssertionError
 
-    async def resume(self, id: str, ticket: str) -> dict[str, Any]:
-        """Go on after `pause`, or after disabled_by_failures."""
-        raise AssertionError
+        def run(group: Group) -> T:
+            result = work(group.connection)
+            if announce is not None:
+                group.touched.update(announce(result))
+            return result
+
+        return await self._submit(run)
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def publish(self, events: Sequence[DecodedEvent]) -> list[Outcome | InvalidEvent]:
+        """Accept events, in order; one result each, an error for those that cannot be read. Raises `BrokerBusy`."""
+        if not events:
+            return []
+        if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
+            raise BrokerBusy
+        observe = self.metrics.observe_matching
+        return await self._submit(lambda group: publish(group, events, observe), weight=len(events))
+
+    async def match(self, events: Sequence[Event]) -> list[EventMatches]:
+        """What each event would match now; nothing is stored."""
+        return await self._submit(lambda group: match_events(group, events), weight=len(events), reads_only=True)
+
+    # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create_subscription(self, new: NewSubscription) -> Row[Any]:
+        """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`."""
+        vocabulary = self.vocabulary
+        compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary)
+        limit = self.settings.max_subscriptions
+        return await self._submit(
+            lambda group: subscribing.create(group, new, compiled, vocabulary, self._sweeper, limit=limit)
+        )
+
+    async def renew(self, id: str, ticket: str | None, expires_at: float) -> Row[Any]:
+        """Its row. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`."""
+        grace = self.settings.grace_seconds
+        return await self._submit(
+            lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace)
+        )
+
+    async def pause(self, id: str, ticket: str | None) -> Row[Any]:
+        """Its row. Raises as `renew`."""
+        return await self._submit(lambda group: subscribing.pause(group, id, ticket))
+
+    async def resume(self, id: str, ticket: str | None) -> Row[Any]:
+        """Its row. Raises as `renew`."""
+        return await self._submit(lambda group: subscribing.resume(group, id, ticket))
+
+    async def update_subscription(self, id: str, ticket: str | None, values: Mapping[str, Any]) -> Row[Any]:
+        """Its row after some columns were set. Raises as `renew`."""
+        return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper))
+
+    async def delete_subscription(self, id: str, ticket: str | None) -> Row[Any]:
+        """The row that was. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`."""
+        return await self._submit(lambda group: subscribing.delete(group, id, ticket))
+
+    # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put_ontology(
+        self, name: str, document: bytes, *, format: str | None, activate: bool
+    ) -> tuple[dict[str, Any], bool]:
+        """The load report, and whether this made another version. Raises `OntologyError`, `UnsupportedFormat`.
+
+        The document is read, and the vocabulary built, in a worker thread; publishers wait only while the subscriptions
+        are compiled again.
+        """
+        sha256 = await asyncio.to_thread(lambda: hashlib.sha256(document).hexdigest())
+        async with self._changing_ontologies:
+            same = await self.read(lambda connection: ontologies.find_same(connection, name, sha256))
+            if same is not None:
+                if activate and not same.active:
+                    await self._activate(name, same.version)
+                return self._described(same.report, name, same.version, activate or same.active), False
+            limits = document_limits(self.settings)
+            ontology = await asyncio.to_thread(read, document, format=format, name=name, limits=limits)
+            whole = await asyncio.to_thread(self._with, ontology)
+            stored = ontologies.StoredOntology(
+                name=name,
+                sha256=sha256,
+                format=ontology.format,
+                document=document,
+                report=await asyncio.to_thread(_report, ontology, whole),
+            )
+            done = await self._submit(
+                lambda group: vocabularies.add_version(group, stored, whole if activate else None)
+            )
+            report = self._described(stored.report, name, done.version, activate)
+            return report | {"subscriptions": as_json(done)}, True
+
+    async def activate_ontology(self, name: str, version: int) -> Recompiled:
+        """Make a stored version the active one. Raises `UnknownOntology`."""
+        async with self._changing_ontologies:
+            return await self._activate(name, version)
+
+    async def delete_ontology(self, name: str) -> Recompiled:
+        """Forget every version of a name. Raises `UnknownOntology`, `OntologyInUse`."""
+        async with self._changing_ontologies:
+            others = [each for each in self.vocabulary.ontologies if each.name != name]
+            rest = await asyncio.to_thread(Vocabulary.from_ontologies, others)
+            return await self._submit(lambda group: vocabularies.remove_ontology(group, name, rest))
+
+    async def _activate(self, name: str, version: int) -> Recompiled:
+        row = await self.read(lambda connection: ontologies.find_version(connection, name, version))
+        if row is None:
+            raise UnknownOntology(f"there is no ontology {name!r} with a version {version}")
+        limits = document_limits(self.settings)
+        ontology = await asyncio.to_thread(read, row.document, format=row.format, name=name, limits=limits)
+        whole = await asyncio.to_thread(self._with, ontology)
+        return await self._submit(lambda group: vocabularies.activate_version(group, name, version, whole))
+
+    def _with(self, ontology: Ontology) -> Vocabulary:
+        """The vocabulary in force with this ontology in place of the one of its name."""
+        others = [each for each in self.vocabulary.ontologies if each.name != ontology.name]
+        return Vocabulary.from_ontologies(sorted([*others, ontology], key=lambda each: each.name))
+
+    def _described(self, report: dict[str, Any], name: str, version: int, active: bool) -> dict[str, Any]:
+        said = {"name": name, "version": version, "active": active, "vocabulary_version": self.vocabulary.version}
+        return said | {key: value for key, value in report.items() if key not in said}
+
+    # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _submit(self, work: Callable[[Group], T], *, weight: int = 1, reads_only: bool = False) -> T:
+        if self._thread is None:
+            raise StoreUnavailable("the broker is not running")
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting += weight
+        try:
+            self._thread.submit(Command(work=work, answer=answer, weight=weight, reads_only=reads_only))
+            return await answer
+        finally:
+            self._waiting -= weight
+
+    def _open(self) -> tuple[Connection, State]:
+        """In a worker thread: the store and everything in it."""
+        connection = self._database.open()
+        try:
+            with connection.begin():
+                return connection, restore(connection, self.settings, self._sweeper)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
+    """The load report of one document; what it shares with the others, and which of its imports are there, is seen from
+    the whole."""
+    report = (whole if len(whole.ontologies) == 1 else Vocabulary.from_ontologies([ontology])).report
+    together = whole.report
+    unresolved = set(together["unresolved_imports"])
+    return report | {
+        "format": ontology.format,
+        "merged_across": together["merged_across"],
+        "unresolved_imports": [each for each in report["unresolved_imports"] if each in unresolved],
+    }

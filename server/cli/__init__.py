@@ -1,7 +1,7 @@
 """The command line, `kindcast`. Each module holds the commands of one noun; `application.py` puts them together.
 
-    >>> main(["--version"])                                                                        # doctest: +SKIP
-    kindcast 0.1.0
+>>> main(["--version"])                                                                        # doctest: +SKIP
+kindcast 0.1.0
 """
 
 from server.cli.application import main

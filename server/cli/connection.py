@@ -19,7 +19,9 @@ ServerOption = Annotated[
 ]
 TicketOption = Annotated[
     str | None,
-    typer.Option("--ticket", envvar="KINDCAST_TICKET", metavar="TICKET", help="What subscribing returned; changes need it."),
+    typer.Option(
+        "--ticket", envvar="KINDCAST_TICKET", metavar="TICKET", help="What subscribing returned; changes need it."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

@@ -16,7 +16,7 @@ __all__ = ["Line", "event_lines", "one_event", "read_ontology"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event as it was found: `number` is its line, or its place in an array, from 1; `problem` says why it is none."""
+    """One event as it was found: `number` is its line, or its place in an array, from 1. `problem`: why it is none."""
 
     number: int
     event: dict[str, Any] | None
@@ -49,7 +49,9 @@ def event_lines(source: str) -> Iterator[Line]:
         return _parsed(iter(sys.stdin))
     path = Path(source)
     if not path.is_file():
-        raise CommandFailed(f"there is no file {source}.", "Give a file, - for standard input, or JSON: '{\"price\": 350}'")
+        raise CommandFailed(
+            f"there is no file {source}.", "Give a file, - for standard input, or JSON: '{\"price\": 350}'"
+        )
     return _from_file(path)
 
 

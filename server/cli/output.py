@@ -1,7 +1,7 @@
 """The terminal: what was asked for goes to standard output, everything else to standard error.
 
-Colour and width follow the terminal; into a pipe goes plain text that is not cut. Nothing a server or a file sent is read as
-markup.
+Colour and width follow the terminal; into a pipe goes plain text that is not cut. Nothing a server or a file sent is
+read as markup.
 """
 
 import json
@@ -15,7 +15,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["ago", "errors", "hint", "paragraph", "print_json", "progress", "screen", "table", "warn"]
+__all__ = [
+    "ago",
+    "errors",
+    "hint",
+    "paragraph",
+    "print_json",
+    "print_json_error",
+    "progress",
+    "screen",
+    "table",
+    "warn",
+]
 
 PIPE_WIDTH = 10_000
 """Columns where there is no terminal: a line of output stays a line."""
@@ -35,6 +46,11 @@ def print_json(value: Any) -> None:
     """One JSON value on one line of standard output, at once."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def print_json_error(value: Any) -> None:
+    """One JSON value on one line of standard error."""
+    sys.stderr.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def paragraph(text: str, style: str = "") -> None:

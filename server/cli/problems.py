@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.text import Text
 
-from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, SemanticError
-from server.client import ProblemError
+from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError
 from server.cli import output
+from server.client import ProblemError
 
-__all__ = ["CommandFailed", "as_json", "show"]
+__all__ = ["CommandFailed", "InExpression", "as_json", "show"]
 
 TAB = "\t"
 
@@ -24,6 +24,15 @@ class CommandFailed(Exception):
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
         self.advice = advice
+
+
+class InExpression(Exception):
+    """Something is wrong with an expression whose text the user gave: the places of `error` speak of `text`."""
+
+    def __init__(self, error: InvalidSubscription | ProblemError, text: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.text = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +46,12 @@ class _Fault:
     suggestions: tuple[Mapping[str, Any], ...]
 
 
-def show(error: Exception, expression: str | None = None) -> None:
-    """Prints `error` on standard error; `expression` is the text that the positions speak of, if there is one."""
+def show(failure: Exception) -> None:
+    """Prints what went wrong on standard error."""
     console = output.errors()
-    faults = _faults(error)
-    headline = _headline(error)
-    console.print(Text.assemble(("error: ", "bold red"), headline), soft_wrap=True)
-    for fault in faults:
+    error, expression = _taken_apart(failure)
+    console.print(Text.assemble(("error: ", "bold red"), _headline(error)), soft_wrap=True)
+    for fault in _faults(error):
         for line in _lines(fault, expression):
             console.print(line, soft_wrap=True)
     advice = getattr(error, "advice", "")
@@ -51,8 +59,9 @@ def show(error: Exception, expression: str | None = None) -> None:
         output.hint(advice)
 
 
-def as_json(error: Exception) -> dict[str, Any]:
-    """`error` as a problem: what `--json` prints."""
+def as_json(failure: Exception) -> dict[str, Any]:
+    """What went wrong as a problem: what `--json` prints."""
+    error, _ = _taken_apart(failure)
     if isinstance(error, ProblemError):
         return {
             "type": error.type,
@@ -76,6 +85,11 @@ def as_json(error: Exception) -> dict[str, Any]:
         for fault in _faults(error)
     ]
     return {"type": "about:blank", "title": _headline(error), "detail": str(error), "errors": errors}
+
+
+def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
+    """The error itself, and the text that its places speak of."""
+    return (failure.error, failure.text) if isinstance(failure, InExpression) else (failure, None)
 
 
 def _headline(error: Exception) -> str:
@@ -113,8 +127,6 @@ def _faults(error: Exception) -> list[_Fault]:
             )
             for fault in error.errors
         ]
-    if not isinstance(error, SemanticError | CommandFailed):
-        return []
     return []
 
 
@@ -134,7 +146,9 @@ def _lines(fault: _Fault, expression: str | None) -> Iterable[Text]:
     for each in fault.suggestions:
         label, iri = str(each.get("label") or ""), str(each.get("iri") or "")
         tongue = f" ({each['lang']})" if each.get("lang") else ""
-        yield Text.assemble("    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else "", "dim"))
+        yield Text.assemble(
+            "    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else "", "dim")
+        )
 
 
 def _source_line(fault: _Fault, expression: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """Who waits for which subscription: the broker announces after each commit, and the waiting look into the store again.
 
-A wake-up carries no message: it only says "look". So it cannot be lost as long as the waiting clear first and look second:
+A wake-up carries no message: it only says "look". So it cannot be lost as long as the waiting clear first and look
+second:
 
     with wakeups.watch(number) as woken:
         while True:

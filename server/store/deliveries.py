@@ -4,7 +4,7 @@ Every function takes a connection and runs in the transaction of its caller: rea
 writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, inside `Broker.execute`.
 
     matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
-    matches --discard_through, too old--> gaps: who lost something unread, so that nobody resumes silently after a loss
+    matches --too old, remember_discards--> discarded: up to where, so that nobody resumes silently after a loss
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,12 +22,12 @@ __all__ = [
     "Subscriber",
     "acknowledge",
     "awaiting_webhooks",
-    "discard_through",
+    "discarded",
     "end_of_log",
     "find_subscriber",
-    "gaps",
     "read_matches",
     "record_progress",
+    "remember_discards",
 ]
 
 NUMBERS_PER_QUERY = 500
@@ -37,13 +37,12 @@ PUSHED_STATUSES = ("active", "failing")
 """Of a subscription whose webhook is called; paused, disabled and expired ones wait until they are resumed or
 renewed."""
 
-gaps = Table(
-    "gaps",
+discarded = Table(
+    "discarded",
     metadata,
     Column("subscription", sa.BigInteger, primary_key=True, autoincrement=False),
-    Column("through", sa.BigInteger, nullable=False),  # the last match that was discarded before it was acknowledged
+    Column("through", sa.BigInteger, nullable=False),  # the last match of it that was deleted for its age
 )
-
 
 _START = sa.case(
     (subscriptions.c.acked > subscriptions.c.created_sequence, subscriptions.c.acked),
@@ -64,8 +63,8 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.consecutive_errors,
     subscriptions.c.next_attempt_at,
     _START.label("start"),
-    gaps.c.through.label("lost_through"),
-).join_from(subscriptions, gaps, gaps.c.subscription == subscriptions.c.number, isouter=True)
+    discarded.c.through.label("discarded_through"),
+).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
 
 _MATCHES = (
     sa.select(matches.c.sequence, events.c.body, matches.c.bindings, events.c.vocabulary_version)
@@ -87,7 +86,7 @@ class StoredMatch:
 @dataclass(frozen=True, slots=True)
 class Subscriber:
     """A subscription, as far as delivery needs it. `start` is its cursor: acknowledged, or delivered, up to there.
-    `lost_through`: the last match that grew too old before it was acknowledged."""
+    `discarded_through`: the last match of it that grew too old and is gone, if any."""
 
     number: int
     id: str
@@ -101,12 +100,12 @@ class Subscriber:
     consecutive_errors: int
     next_attempt_at: float | None
     start: int
-    lost_through: int | None
+    discarded_through: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One webhook attempt and what it changes: `status`, `status_reason` and `next_attempt_at` are those afterwards."""
+    """One webhook attempt and what it changes: the last four are the state of the subscription afterwards."""
 
     number: int
     sequence: int
@@ -116,6 +115,7 @@ class Progress:
     detail: str
     status: str
     status_reason: str | None = None
+    consecutive_errors: int = 0
     next_attempt_at: float | None = None
 
 
@@ -145,12 +145,6 @@ def end_of_log(connection: Connection) -> int:
     return connection.execute(sa.select(ledger.c.sequence)).scalar_one_or_none() or 0
 
 
-def oldest_event(connection: Connection) -> int:
-    """The sequence of the oldest event still kept, or of the next one to come."""
-    oldest = connection.execute(sa.select(sa.func.min(events.c.sequence))).scalar_one()
-    return end_of_log(connection) + 1 if oldest is None else int(oldest)
-
-
 def awaiting_webhooks(connection: Connection, numbers: Collection[int] | None = None) -> list[int]:
     """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it."""
     waits = sa.exists().where(
@@ -177,56 +171,53 @@ def acknowledge(connection: Connection, subscriber: Subscriber, sequence: int) -
     return sequence
 
 
-def record_progress(connection: Connection, progress: Sequence[Progress]) -> set[int]:
-    """Writes down webhook attempts, several of one subscription in their order: moves cursors, counts, keeps the last
+def record_progress(connection: Connection, progress: Iterable[Progress]) -> set[int]:
+    """Writes down webhook attempts, those of one subscription in their order: moves cursors, counts, keeps the last
     failure. Returns the numbers of the subscriptions whose status changed.
 
-    A status that a person chose meanwhile (paused, expired) stays; of a subscription deleted meanwhile nothing is kept.
+    A status that was chosen meanwhile (paused, expired) stays; of a subscription deleted meanwhile nothing is kept.
+    Cost: a few statements per subscription, however many attempts, and a row per attempt.
     """
-    changed: set[int] = set()
+    attempted: dict[int, list[Progress]] = {}
     for each in progress:
-        subscriber = find_subscriber(connection, each.number)
+        attempted.setdefault(each.number, []).append(each)
+    changed: set[int] = set()
+    for number, steps in attempted.items():
+        subscriber = find_subscriber(connection, number)
         if subscriber is None:
             continue
-        pushed = subscriber.status in PUSHED_STATUSES
-        status = each.status if pushed else subscriber.status
-        values: dict[Any, Any] = {"times_sent": subscriptions.c.times_sent + 1}
-        if each.outcome == "delivered":
-            acknowledge(connection, subscriber, each.sequence)
-            values |= {"last_success": each.at, "consecutive_errors": 0, "next_attempt_at": None}
-        else:
-            values |= {
-                "times_failed": subscriptions.c.times_failed + 1,
-                "last_failure": each.at,
-                "last_error": each.detail,
-                "consecutive_errors": subscriptions.c.consecutive_errors + 1,
-                "next_attempt_at": each.next_attempt_at,
-            }
-        if status != subscriber.status:
-            changed.add(each.number)
-            values |= {"status": status, "status_reason": each.status_reason}
-        connection.execute(subscriptions.update().where(subscriptions.c.number == each.number).values(values))
-        _record_attempt(connection, each)
+        if delivered := [step.sequence for step in steps if step.outcome == "delivered"]:
+            acknowledge(connection, subscriber, delivered[-1])
+        values = _counters(steps)
+        if subscriber.status in PUSHED_STATUSES and subscriber.status != steps[-1].status:
+            changed.add(number)
+            values |= {"status": steps[-1].status, "status_reason": steps[-1].status_reason}
+        connection.execute(subscriptions.update().where(subscriptions.c.number == number).values(values))
+        _record_attempts(connection, number, steps)
     return changed
 
 
-def discard_through(connection: Connection, sequence: int) -> int:
-    """Deletes the matches of all events up to `sequence`, which are too old to keep; returns how many of them nobody
-    had acknowledged, and remembers who lost them. For the sweep that deletes the events themselves; keeps no
-    ledger."""
-    lost = (
-        sa.select(matches.c.subscription, sa.func.max(matches.c.sequence), sa.func.count())
-        .join(subscriptions, subscriptions.c.number == matches.c.subscription)
-        .where(matches.c.sequence <= sequence, matches.c.sequence > _START)
+def remember_discards(connection: Connection, before: int) -> int:
+    """To be called before the matches of all events below `before` are deleted for their age: remembers, for each
+    subscription, the last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them
+    are pending. Cost: one look into the key of `matches` for each subscription that has any."""
+    old = (
+        sa.select(
+            matches.c.subscription,
+            sa.func.max(matches.c.sequence),
+            sa.func.sum(sa.case((matches.c.sequence > subscriptions.c.acked, 1), else_=0)),
+        )
+        .join_from(subscriptions, matches, matches.c.subscription == subscriptions.c.number)
+        .where(matches.c.sequence < before)
         .group_by(matches.c.subscription)
     )
-    losers = connection.execute(lost).all()
-    for number, through, _ in losers:
-        connection.execute(gaps.delete().where(gaps.c.subscription == number))
-        connection.execute(gaps.insert().values(subscription=number, through=through))
-    connection.execute(matches.delete().where(matches.c.sequence <= sequence))
-    connection.execute(attempts.delete().where(attempts.c.sequence <= sequence))
-    return sum(count for _, _, count in losers)
+    found = connection.execute(old).all()
+    if found:
+        theirs = discarded.c.subscription == sa.bindparam("number")
+        connection.execute(discarded.delete().where(theirs), [{"number": number} for number, _, _ in found])
+        rows = [{"subscription": number, "through": through} for number, through, _ in found]
+        connection.execute(discarded.insert(), rows)
+    return sum(pending for _, _, pending in found)
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int) -> None:
@@ -239,21 +230,47 @@ def _count_delivered(connection: Connection, number: int, after: int, through: i
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
 
 
-def _record_attempt(connection: Connection, progress: Progress) -> None:
+def _counters(steps: Sequence[Progress]) -> dict[str, Any]:
+    """The columns of a subscription that count and describe its attempts, after these."""
+    successes = [step for step in steps if step.outcome == "delivered"]
+    failures = [step for step in steps if step.outcome != "delivered"]
+    values: dict[str, Any] = {
+        "times_sent": subscriptions.c.times_sent + len(steps),
+        "times_failed": subscriptions.c.times_failed + len(failures),
+        "consecutive_errors": steps[-1].consecutive_errors,
+        "next_attempt_at": steps[-1].next_attempt_at,
+    }
+    if successes:
+        values["last_success"] = successes[-1].at
+    if failures:
+        values |= {"last_failure": failures[-1].at, "last_error": failures[-1].detail}
+    return values
+
+
+def _record_attempts(connection: Connection, number: int, steps: Sequence[Progress]) -> None:
     """Attempts of one message are numbered from 1, on through restarts and resumptions."""
-    key = (attempts.c.subscription == progress.number, attempts.c.sequence == progress.sequence)
-    last = connection.execute(sa.select(sa.func.max(attempts.c.attempt)).where(*key)).scalar_one()
-    connection.execute(
-        attempts.insert().values(
-            subscription=progress.number,
-            sequence=progress.sequence,
-            attempt=(last or 0) + 1,
-            at=progress.at,
-            outcome=progress.outcome,
-            status_code=progress.status_code,
-            detail=progress.detail,
-        )
+    first, last = min(step.sequence for step in steps), max(step.sequence for step in steps)
+    known = connection.execute(
+        sa.select(attempts.c.sequence, sa.func.max(attempts.c.attempt))
+        .where(attempts.c.subscription == number, attempts.c.sequence.between(first, last))
+        .group_by(attempts.c.sequence)
     )
+    counts: dict[int, int] = {sequence: count for sequence, count in known}
+    rows: list[dict[str, Any]] = []
+    for step in steps:
+        counts[step.sequence] = counts.get(step.sequence, 0) + 1
+        rows.append(
+            {
+                "subscription": number,
+                "sequence": step.sequence,
+                "attempt": counts[step.sequence],
+                "at": step.at,
+                "outcome": step.outcome,
+                "status_code": step.status_code,
+                "detail": step.detail,
+            }
+        )
+    connection.execute(attempts.insert(), rows)
 
 
 def _portions(numbers: Sequence[int]) -> Iterable[Sequence[int]]:

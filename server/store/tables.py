@@ -131,6 +131,7 @@ ledger = Table(
     "ledger",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("layout", Integer, nullable=False),  # of these tables
     Column("commits", _Number, nullable=False),  # tells, after a commit that failed, whether it happened
     Column("sequence", _Number, nullable=False),
     Column("accepted", _Number, nullable=False),  # events; accepted = matched + unmatched

@@ -51,6 +51,7 @@ class Receiver:
         self._changed = threading.Condition()
         self._received: list[Received] = []
         self._scripts: dict[str, deque[Answer]] = defaultdict(deque)
+        self._last_cursors: dict[str, int] = {}
         self._holes: set[str] = set()
         self._released = threading.Event()
 
@@ -74,6 +75,10 @@ class Receiver:
         with self._changed:
             return [each for each in self._received if path is None or each.path == path]
 
+    def last_cursor(self, path: str) -> int:
+        """The cursor of the last message at a path, 0 before the first. For `wait_until` too."""
+        return self._last_cursors.get(path, 0)
+
     def wait_for(self, path: str, count: int) -> list[Received]:
         """Waits until a path has had this many requests."""
         self.wait_until(lambda: sum(each.path == path for each in self._received) >= count, f"{count} at {path}")
@@ -91,6 +96,8 @@ class Receiver:
             hole = path in self._holes and not self._released.is_set()
             answer = self._scripts[path].popleft() if self._scripts[path] else Answer(200)
             self._received.append(Received(path, headers, body, None if hole else answer.status))
+            if body.startswith(b'{"cursor"'):
+                self._last_cursors[path] = int(msgspec.json.decode(body)["cursor"])
             self._changed.notify_all()
         if hole:
             self._released.wait()

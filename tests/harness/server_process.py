@@ -32,8 +32,9 @@ class ServerProcess:
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, **environment: str) -> None:
-        """Starts the process and waits until it is ready. Variables given here count from now on."""
+    def start(self, *, wait: bool = True, **environment: str) -> None:
+        """Starts the process and, unless told otherwise, waits until it is ready. Variables given here count from now
+        on."""
         self._environment |= environment
         self.data.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "server.cli", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
@@ -45,7 +46,8 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._wait_until_ready()
+        if wait:
+            self._wait_until_ready()
 
     def kill(self) -> None:
         """SIGKILL: no chance to finish anything."""
@@ -88,10 +90,13 @@ class ServerProcess:
 
 
 @contextmanager
-def running_server(data: Path, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    """A started server; stopped, or killed if it is still there, at the end of the block."""
+def running_server(
+    data: Path, environment: Mapping[str, str] | None = None, *, start: bool = True
+) -> Iterator[ServerProcess]:
+    """A server, started unless told otherwise; killed if it still runs at the end of the block."""
     server = ServerProcess(data, environment)
-    server.start()
+    if start:
+        server.start()
     try:
         yield server
     finally:

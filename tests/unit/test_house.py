@@ -101,7 +101,9 @@ def test_wheel_holds_the_four_packages_and_the_vocabularies(
     assert {name for name in names if name.endswith(".ttl")} == {
         f"semantic/shipped/{path.name}" for path in (repository / "ontologies").glob("*.ttl")
     }
-    modules = {path.relative_to(repository).as_posix() for each in PACKAGES for path in (repository / each).rglob("*.py")}
+    modules = {
+        path.relative_to(repository).as_posix() for each in PACKAGES for path in (repository / each).rglob("*.py")
+    }
     assert {name for name in names if name.endswith(".py")} == modules
 
 

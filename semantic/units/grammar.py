@@ -8,8 +8,9 @@ Units come from publishers, so nothing here evaluates anything. The grammar is s
     exponent  =  [ "^" | "**" ] integer                  m2, m^2, s-1; UCUM writes powers of ten as 10*3 or 10^3
     name      =  a letter, then letters, digits, "_" ; or in brackets, as UCUM has them: [in_i], mm[Hg] ; or % ° ' ''
 
-Words around a name count as exponents (`square metre`, `second squared`), annotations in braces count as nothing
-(`{beats}/min`). A digit at the end of a name is left to whoever knows the names: `m2` is a power, `mmH2O` is not.
+Words around a name count as exponents (`square metre`, `second squared`); annotations in braces count as nothing behind
+a unit and as one elsewhere (`{beats}/min`). A digit at the end of a name is left to whoever knows the names: `m2` is a
+power, `mmH2O` is not.
 """
 
 import re
@@ -31,7 +32,9 @@ RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 TYPOGRAPHY = str.maketrans("−–⁄∕÷⋅·∙×μ′", "--///...*u'")
 """After NFKC, which turns `℃` into `°C`, both micro signs into the Greek letter and a double prime into two."""
-ANNOTATION = re.compile(r"\{[^{}]*\}")
+QUALIFIER = re.compile(r"\{[^{}]*\b(?:UK|US|Imp|IT|th|mean|long|short|Troy)\b[^{}]*\}")
+"""Not an annotation but another unit (`gal{UK}`, as some tables print it): left in place, which no grammar reads."""
+ANNOTATION = re.compile(r"(?P<unit>[\w\])%'])?\{[^{}]*\}")
 TOKEN = re.compile(
     r"(?P<space>\s+)"
     r"|(?P<power>10(?:\*|\^)(?P<ten>[+-]?[0-9]{1,2})(?![0-9]))"
@@ -48,12 +51,14 @@ class UnitSyntaxError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """`words` (one name, or several that may be one name: `degree Celsius`) to the power of `exponent`; `written` tells
-    that the exponent stood in the text. A number is a factor without words."""
+    """`words` (one name, or several that may be one name: `degree Celsius`) to the power of `exponent`. A number is a
+    factor without words. `first` is a further power of what stands first (`square`, `cubic`); `written` tells that the
+    power stood in the text, so that digits at the end of a name are not another one."""
 
     words: tuple[str, ...]
     exponent: int
     number: int = 1
+    first: int = 1
     written: bool = False
 
 
@@ -61,9 +66,12 @@ def tidy(text: str) -> str:
     """One spelling of what type-setting varies; the annotations of UCUM fall away."""
     plain = text.strip()
     if not plain.isascii():
+        plain = plain.replace("º", "°")
         plain = RAISED.sub(lambda digits: "^" + digits[0].translate(LOWERED), plain)
         plain = unicodedata.normalize("NFKC", plain).translate(TYPOGRAPHY)
-    return ANNOTATION.sub("", plain) if "{" in plain else plain
+    if "{" not in plain or QUALIFIER.search(plain):
+        return plain
+    return ANNOTATION.sub(lambda found: found["unit"] or "1", plain)
 
 
 def factors(text: str) -> tuple[Factor, ...]:
@@ -87,18 +95,22 @@ def factors(text: str) -> tuple[Factor, ...]:
 def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
     """The factors from `position` to the end, or to the parenthesis that closes this depth, and where that is."""
     terms = _Terms()
-    token: re.Match[str] | None = None
+    free = True
+    """A term may begin here: at the beginning, after an operator and after white space."""
     while position < len(text):
-        after_space = token is not None and token.lastgroup == "space"
         token = TOKEN.match(text, position)
         if token is None:
             raise UnitSyntaxError(f"{text[position]!r} does not belong here")
         kind, word, position = token.lastgroup, token.group(), token.end()
+        begins = kind in ("name", "number", "power") or word == "("
+        if begins and not free:
+            raise UnitSyntaxError(f"something is missing in front of {word!r}")
+        free = not begins and word != ")"
         if kind == "name":
             if not terms.spoken(word.lower()):
                 exponent, position = _exponent(text, position)
                 terms.name(word, exponent)
-        elif kind == "number" and not after_space:
+        elif kind == "number" and text[position : position + 1].strip("/.*)") == "":
             terms.number(int(word), 1)
         elif kind == "power":
             ten = int(token["ten"])
@@ -187,7 +199,7 @@ class _Terms:
 
     def _flush(self) -> None:
         if self._words:
-            self._found.append(Factor(tuple(self._words), self._sign * self._power, written=self._power != 1))
+            self._found.append(Factor(tuple(self._words), self._sign, first=self._power, written=self._power != 1))
             self._words.clear()
             self._power = 1
 

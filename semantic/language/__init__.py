@@ -1,0 +1,17 @@
+"""The subscription language: text and JSON tree to expressions, and back. Knows no vocabulary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from semantic.language.text import parse_text
+from semantic.language.text_printer import to_text
+from semantic.language.tree import parse_tree
+from semantic.language.tree_printer import to_tree
+from semantic.model import Expression
+
+__all__ = ["parse", "parse_text", "parse_tree", "to_text", "to_tree"]
+
+
+def parse(expression: str | Mapping[str, Any]) -> Expression:
+    """The expression of a text or a tree. Raises `InvalidSubscription`, each problem with its place."""
+    return parse_text(expression) if isinstance(expression, str) else parse_tree(expression)

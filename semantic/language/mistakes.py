@@ -1,0 +1,167 @@
+"""What to tell a subscriber whose text is no expression: where it stops making sense, what was expected, what was
+meant.
+
+The parser knows terminals; people know words. `EXPECTED` has the words, `_HABITS` the signs that other languages use.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from lark import Token, UnexpectedCharacters, UnexpectedInput
+
+from semantic.errors import Problem
+from semantic.language.literals import KEYWORDS
+from semantic.model import Position
+
+__all__ = ["nearest_keyword", "syntax_problem"]
+
+EXPECTED = {
+    "NAME": "a name",
+    "CURIE": "a CURIE (brick:Sensor)",
+    "WORD": 'a concept (Computer, "Desktop PC", <IRI>)',
+    "QUOTED_NAME": "a name in backquotes",
+    "AT_NAME": "an attribute (@image)",
+    "VARIABLE": "a variable (?n)",
+    "STRING": "a string in quotes",
+    "NUMBER": "a number",
+    "UNIT": "a unit",
+    "IRI": "an <IRI>",
+    "TRUTH": "true or false",
+    "INSTANT": "a date-time (2026-01-31T12:00:00Z)",
+    "PATTERN": "a /pattern/",
+    "KIND": "isa, below or is",
+    "ORDER": "one of = != < <= > >=",
+    "PRESENCE": "exists or missing",
+    "AFFIX": "startswith, endswith or contains",
+    "MATCHES": "matches",
+    "NOCASE": "nocase",
+    "SOME": "some",
+    "NOT": "not",
+    "_AND": "and",
+    "_OR": "or",
+    "_IN": "in",
+    "_BETWEEN": "between",
+    "_LPAR": "(",
+    "_RPAR": ")",
+    "OPEN": "[",
+    "CLOSE": "]",
+    "_COMMA": "a comma",
+    "PLUS_MINUS": "+ or -",
+    "TIMES": "* or /",
+    "$END": "the end",
+}
+"""Terminal of the grammar → the words for it."""
+
+_PREDICATE = frozenset({"NAME", "SOME", "NOT", "_LPAR"})
+"""Where all of these are possible a predicate may start."""
+_VALUE = frozenset({"STRING", "NUMBER", "TRUTH", "INSTANT"})
+_HABITS = {
+    "==": "=",
+    "&&": "and",
+    "&": "and",
+    "||": "or",
+    "|": "or",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "<>": "!=",
+    "=<": "<=",
+    "=>": ">=",
+    "!": "not",
+    "~": "matches",
+}
+"""What people write who know another language → what they mean."""
+
+
+_WORD = re.compile(r"[\w.\-:@]{1,40}")
+_ANY = re.compile(r"(?s:.)")
+
+
+def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
+    """The problem that the parser's `error` is about, with line and column inside `text`."""
+    expected: set[str] = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
+    token = getattr(error, "token", None)
+    if isinstance(token, Token) and token.type == "$END":
+        return _at_the_end(text, expected)
+    offset = min(error.pos_in_stream, max(len(text) - 1, 0))
+    at = _position(text, offset)
+    rest = text[offset:]
+    for sign in sorted(_HABITS, key=len, reverse=True):
+        if rest.startswith(sign):
+            meant = _HABITS[sign]
+            return Problem("syntax", f"{sign} is not understood; write {meant}", at, ({"label": meant},))
+    if isinstance(error, UnexpectedCharacters) and rest[0] in "\"'`":
+        return Problem("syntax", f"the quote {rest[0]} is never closed", at)
+    if rest[0] == "/" and "PATTERN" in expected:
+        return Problem("syntax", "the pattern is never closed by /", at)
+    word = (_WORD.match(rest) or _ANY.match(rest))[0]  # type: ignore[index]  # one sign matches always
+    detail = f"{word!r} is not expected here; {_words(expected)}"
+    if "AT_NAME" in expected and word.isidentifier():
+        detail += f'; "{word}" in quotes is a string, @{word} the attribute'
+    near = nearest_keyword(word)
+    if word.lower() in KEYWORDS and "QUOTED_NAME" in expected:
+        return Problem("syntax", f"{detail}; as a name, {word} stands in backquotes: `{word}`", at)
+    return Problem("syntax", detail, at, ({"label": near},) if near else ())
+
+
+def nearest_keyword(word: str) -> str | None:
+    """The keyword that a misspelt `word` most looks like."""
+    near = difflib.get_close_matches(word.lower(), sorted(KEYWORDS), n=1, cutoff=0.6)
+    return near[0] if near and near[0] != word.lower() else None
+
+
+def _at_the_end(text: str, expected: set[str]) -> Problem:
+    opened = _unclosed(text)
+    at = _position(text, max(len(text.rstrip()) - 1, 0))
+    detail = f"the text ends too early; {_words(expected)}"
+    if opened is not None and expected & {"_RPAR", "CLOSE"}:
+        detail += f"; the bracket opened at {_position(text, opened)} is not closed"
+    return Problem("syntax", detail, at)
+
+
+def _unclosed(text: str) -> int | None:
+    """Where the innermost bracket opens that is still open at the end, strings left aside."""
+    opened: list[int] = []
+    quote = ""
+    escaped = False
+    for offset, sign in enumerate(text):
+        if quote:
+            if escaped:
+                escaped = False
+            elif sign == "\\":
+                escaped = True
+            elif sign == quote:
+                quote = ""
+        elif sign in "\"'`":
+            quote = sign
+        elif sign in "([":
+            opened.append(offset)
+        elif sign in ")]" and opened:
+            opened.pop()
+    return opened[-1] if opened else None
+
+
+def _position(text: str, offset: int) -> Position:
+    before = text[:offset]
+    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+
+def _words(expected: Iterable[str]) -> str:
+    """The terminals as a list of alternatives, with the usual groups under one name."""
+    left = set(expected)
+    words: list[str] = []
+    if left >= _PREDICATE:
+        words.append("a predicate such as price <= 400 or target isa Computer")
+        left -= _PREDICATE | {"CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
+    if left >= _VALUE:
+        words.append('a value (400, "red", true, 20 kg, a date-time, an attribute)')
+        left -= _VALUE | {"NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}
+    if "WORD" in left:
+        words.append(EXPECTED["WORD"])
+        left -= {"WORD", "NAME", "CURIE", "STRING", "IRI"}
+    if "KIND" in left:
+        words.append("a comparison (isa, =, <=, in, between, exists, contains …)")
+        left -= {"KIND", "ORDER", "PRESENCE", "AFFIX", "MATCHES", "_IN", "_BETWEEN", "NAME", "_LPAR"}
+    words += [EXPECTED[each] for each in sorted(left) if each in EXPECTED]
+    return "expected " + (" or ".join(words) if words else "nothing more")

@@ -1,0 +1,268 @@
+"""Text → expression: the grammar of `grammar.lark`, read by an LALR parser that keeps its own stack.
+
+Nodes are built while the text is read, so nesting costs no recursion; its depth is checked on the result.
+"""
+
+import functools
+from importlib.resources import files
+from typing import Any, cast
+
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+
+from semantic.errors import InvalidSubscription
+from semantic.instants import parse_instant
+from semantic.language.literals import (
+    LONGEST_LIST,
+    LONGEST_TEXT,
+    NESTING,
+    bad_number,
+    number_of,
+    refuse,
+    string_of,
+    unquoted_name,
+)
+from semantic.language.mistakes import syntax_problem
+from semantic.model import (
+    All,
+    AnyOf,
+    Arithmetic,
+    AttributeRef,
+    Between,
+    Closed,
+    Comparison,
+    Constant,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    OperatorCall,
+    Order,
+    Position,
+    Presence,
+    Quantity,
+    RelationTest,
+    SomeOf,
+    Term,
+    TextTest,
+    ValueConstraint,
+    Variable,
+)
+
+__all__ = ["parse_text"]
+
+
+def parse_text(text: str) -> Expression:
+    """The expression that `text` writes; the empty text is `All(())`, which every event satisfies.
+
+    Linear in the text. Raises `InvalidSubscription` with line and column, what was expected, and what may have been
+    meant.
+
+    >>> parse_text("price <= 400").order
+    '<='
+    """
+    if len(text) > LONGEST_TEXT:
+        detail = f"the text has {len(text):,} characters; at most {LONGEST_TEXT:,} are read"
+        raise refuse("too-long", detail, Position(1, 1))
+    try:
+        expression = cast(Expression, _parser().parse(text))
+    except UnexpectedInput as error:
+        raise InvalidSubscription([syntax_problem(text, error)]) from None
+    _check_depth(expression)
+    return expression
+
+
+@functools.cache
+def _parser() -> Lark:
+    grammar = files("semantic.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder(), maybe_placeholders=False)
+
+
+def _check_depth(expression: Expression) -> None:
+    stack: list[tuple[Any, int]] = [(expression, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > NESTING:
+            detail = f"the expression is nested deeper than {NESTING} levels"
+            raise refuse("too-deep", detail, getattr(node, "at", None) or Position(1, 1))
+        match node:
+            case All(items) | AnyOf(items):
+                stack.extend((item, depth + 1) for item in items)
+            case Not(item) | SomeOf(_, item):
+                stack.append((item, depth + 1))
+            case ValueConstraint(left, _, right) | Arithmetic(_, left, right):
+                stack.extend(((left, depth + 1), (right, depth + 1)))
+            case _:
+                pass
+
+
+def _at(token: Token) -> Position:
+    return Position(token.line, token.column)
+
+
+def _name(token: Token) -> str:
+    return unquoted_name(str(token))
+
+
+def _string(token: Token) -> str:
+    text = string_of(str(token))
+    if text is None:
+        raise refuse(
+            "bad-string", 'an unknown escape: \\" \\\\ \\/ \\b \\f \\n \\r \\t and \\u0000 are known', _at(token)
+        )
+    return text
+
+
+def _listed(items: tuple[Any, ...], at: Position | None) -> tuple[Any, ...]:
+    if len(items) > LONGEST_LIST:
+        raise refuse("too-many", f"{len(items):,} operands; at most {LONGEST_LIST:,} are allowed", at)
+    return items
+
+
+def _constant(operand: Constant | AttributeRef, where: str) -> Constant:
+    if isinstance(operand, AttributeRef):
+        detail = f"{operand.name} is an attribute; {where} takes constants: put a string in quotes"
+        raise refuse("syntax", detail, operand.at)
+    return operand
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, Any]):
+    """One method a rule; called while the text is read, children first."""
+
+    # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, expression: Expression | None = None) -> Expression:
+        return All(()) if expression is None else expression
+
+    def any_of(self, *items: Expression) -> Expression:
+        return AnyOf(items, items[0].at)
+
+    def all_of(self, *items: Expression) -> Expression:
+        return All(items, items[0].at)
+
+    def negated(self, keyword: Token, item: Expression) -> Expression:
+        return Not(item, _at(keyword))
+
+    def group(self, expression: Expression | None = None) -> Expression:
+        return All(()) if expression is None else expression
+
+    def some(self, keyword: Token, attribute: Token, item: Expression) -> Expression:
+        return SomeOf(_name(attribute), item, _at(keyword))
+
+    # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attribute(self, token: Token) -> Token:
+        return token
+
+    def kind_test(self, attribute: Token, test: Token, *terms: Term) -> Expression:
+        at = _at(attribute)
+        return KindTest(_name(attribute), cast(Any, test.lower()), _listed(terms, at), at)
+
+    def relation_test(self, attribute: Token, relation: Token, *terms: Term) -> Expression:
+        at = _at(attribute)
+        return RelationTest(_name(attribute), str(relation), _listed(terms, at), at)
+
+    def comparison(self, attribute: Token, order: Token, operand: Constant | AttributeRef) -> Expression:
+        return Comparison(_name(attribute), cast(Order, str(order)), operand, _at(attribute))
+
+    def membership(self, attribute: Token, *operands: Constant | AttributeRef) -> Expression:
+        at = _at(attribute)
+        constants = tuple(_constant(operand, "in") for operand in _listed(operands, at))
+        return Membership(_name(attribute), constants, at)
+
+    def between(self, attribute: Token, _o: Token, low: Any, high: Any, _c: Token) -> Expression:
+        return self._range(attribute, low, high, "[]")
+
+    def between_open(self, attribute: Token, low: Any, high: Any, _c: Token) -> Expression:
+        return self._range(attribute, low, high, "(]")
+
+    def between_closed_open(self, attribute: Token, _o: Token, low: Any, high: Any) -> Expression:
+        return self._range(attribute, low, high, "[)")
+
+    def between_open_open(self, attribute: Token, low: Any, high: Any) -> Expression:
+        return self._range(attribute, low, high, "()")
+
+    def _range(self, attribute: Token, low: Any, high: Any, closed: Closed) -> Expression:
+        low, high = _constant(low, "between"), _constant(high, "between")
+        return Between(_name(attribute), low, high, closed, _at(attribute))
+
+    def presence(self, attribute: Token, word: Token) -> Expression:
+        return Presence(_name(attribute), word.lower() == "exists", _at(attribute))
+
+    def text_test(self, attribute: Token, test: Token, text: Token, nocase: Token | None = None) -> Expression:
+        pattern = str(text)[1:-1].replace("\\/", "/") if text.type == "PATTERN" else _string(text)
+        return TextTest(_name(attribute), cast(Any, test.lower()), pattern, nocase is not None, _at(attribute))
+
+    def call(self, name: Token, *arguments: Any) -> Expression:
+        at = _at(name)
+        return OperatorCall(str(name), tuple(map(_argument, _listed(arguments, at))), at)
+
+    def constraint(self, left: Any, order: Token, right: Any) -> Expression:
+        at = _at(order)
+        constraint = ValueConstraint(left, cast(Order, str(order)), right, at)
+        if not (_has_variable(left) or _has_variable(right)):
+            raise refuse("syntax", "a comparison starts with an attribute (price <= 400) or uses a variable (?n)", at)
+        return constraint
+
+    # ── operands ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def term(self, token: Token) -> Term:
+        if token.type == "IRI":
+            return Term(str(token)[1:-1], is_iri=True, at=_at(token))
+        return Term(_string(token) if token.type == "STRING" else str(token), at=_at(token))
+
+    def attribute_operand(self, token: Token) -> AttributeRef:
+        return AttributeRef(_name(token), _at(token))
+
+    def constant(self, constant: Constant) -> Constant:
+        return constant
+
+    def string(self, token: Token) -> Constant:
+        return Constant(_string(token), _at(token))
+
+    def truth(self, token: Token) -> Constant:
+        return Constant(token.lower() == "true", _at(token))
+
+    def instant(self, token: Token) -> Constant:
+        if parse_instant(str(token)) is None:
+            raise refuse("bad-date-time", f"{token} is no date-time of RFC 3339", _at(token))
+        return Constant(Instant(str(token)), _at(token))
+
+    def term_constant(self, token: Token) -> Constant:
+        return Constant(self.term(token), _at(token))
+
+    def number(self, token: Token, unit: Token | None = None) -> Constant:
+        number = number_of(str(token))
+        wrong = bad_number(number)
+        if wrong:
+            raise refuse("bad-number", wrong, _at(token))
+        if unit is None:
+            return Constant(number, _at(token))
+        text = _string(unit) if unit.type == "STRING" else str(unit)[1:-1] if unit.type == "IRI" else str(unit)
+        return Constant(Quantity(number, text), _at(token))
+
+    def variable(self, token: Token) -> Variable:
+        return Variable(str(token)[1:], _at(token))
+
+    def arithmetic(self, left: Any, operator: Token, right: Any) -> Arithmetic:
+        return Arithmetic(cast(Any, str(operator)), left, right)
+
+
+def _argument(argument: Any) -> Constant | AttributeRef | Variable:
+    if not isinstance(argument, Token):
+        return cast(Constant, argument)
+    if argument.type == "VARIABLE":
+        return Variable(str(argument)[1:], _at(argument))
+    return AttributeRef(unquoted_name(str(argument)[1:]), _at(argument))
+
+
+def _has_variable(node: Any) -> bool:
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Variable):
+            return True
+        if isinstance(node, Arithmetic):
+            stack += [node.left, node.right]
+    return False

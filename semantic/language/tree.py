@@ -1,0 +1,340 @@
+"""JSON tree → expression. Every independent problem is found and told with its JSON pointer.
+
+The form mirrors the text; `docs/language.md` shows both side by side. Depth and size are checked by a walk with a
+stack of its own before anything recurses.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast, get_args
+
+from semantic.errors import InvalidSubscription, Problem
+from semantic.instants import parse_instant
+from semantic.language.literals import LONGEST_LIST, LONGEST_TEXT, MOST_NODES, NESTING, bad_number
+from semantic.model import (
+    All,
+    AnyOf,
+    Arithmetic,
+    AttributeRef,
+    Between,
+    Closed,
+    Comparison,
+    Constant,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    OperatorCall,
+    Order,
+    Position,
+    Presence,
+    Quantity,
+    RelationTest,
+    SomeOf,
+    Term,
+    TextTest,
+    ValueConstraint,
+    Variable,
+)
+
+__all__ = ["parse_tree"]
+
+EXAMPLE = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'
+ARITHMETIC = ("+", "-", "*", "/")
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
+"""A date-time that can be printed as text."""
+LEVELS = 3 * NESTING
+"""JSON levels: an expression's level is an object in a list, and its operands nest two more."""
+
+
+def parse_tree(tree: object) -> Expression:
+    """The expression that `tree` (JSON values) writes. Linear. Raises `InvalidSubscription` with every problem.
+
+    >>> parse_tree({"<=": ["price", 400]}).order
+    '<='
+    """
+    _check_size(tree)
+    reader = _Reader()
+    expression = reader.expression(tree, "")
+    if reader.problems:
+        raise InvalidSubscription(reader.problems)
+    return expression
+
+
+def _check_size(tree: object) -> None:
+    """Depth, nodes and characters, with a stack of its own."""
+    nodes = characters = 0
+    stack: list[tuple[Any, int]] = [(tree, 1)]
+    while stack:
+        node, level = stack.pop()
+        nodes += 1
+        if level > LEVELS:
+            detail = f"the tree is nested deeper than {NESTING} expressions"
+            raise InvalidSubscription([Problem("too-deep", detail, Position(pointer=""))])
+        if isinstance(node, str):
+            characters += len(node)
+        elif isinstance(node, Mapping):
+            stack.extend((value, level + 1) for value in node.values())
+        elif isinstance(node, list | tuple):
+            stack.extend((value, level + 1) for value in node)
+        if nodes > MOST_NODES or characters > LONGEST_TEXT:
+            detail = f"the tree is too large: at most {MOST_NODES:,} values and {LONGEST_TEXT:,} characters"
+            raise InvalidSubscription([Problem("too-long", detail, Position(pointer=""))])
+
+
+_NOTHING = All(())
+"""Stands in for what could not be read; never returned, because there is a problem then."""
+
+
+class _Reader:
+    """Reads one tree. Methods return a stand-in after they noted a problem, so that reading goes on."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._forms: dict[str, Callable[[str, Any, str], Expression]] = {
+            "all": self._group,
+            "any": self._group,
+            "not": self._not,
+            "some": self._some,
+            "isa": self._kind,
+            "below": self._kind,
+            "is": self._kind,
+            "relation": self._relation,
+            "in": self._membership,
+            "between": self._between,
+            "exists": self._presence,
+            "missing": self._presence,
+            "op": self._call,
+        }
+        self._forms |= dict.fromkeys(get_args(Order), self._comparison)
+        self._forms |= dict.fromkeys(("startswith", "endswith", "contains", "matches"), self._text_test)
+
+    def problem(self, code: str, detail: str, pointer: str, *near: str) -> None:
+        suggestions = tuple({"label": each} for each in near)
+        self.problems.append(Problem(code, detail, Position(pointer=pointer), suggestions))
+
+    # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def expression(self, node: Any, pointer: str) -> Expression:
+        if not isinstance(node, Mapping):
+            self.problem("syntax", f"an expression is an object such as {EXAMPLE}", pointer)
+            return _NOTHING
+        if len(node) != 1:
+            detail = f"an expression has exactly one key, this one has {len(node)}: join several by all or any"
+            self.problem("syntax", detail, pointer)
+            return _NOTHING
+        ((key, body),) = node.items()
+        form = self._forms.get(key) if isinstance(key, str) else None
+        if form is None:
+            near = difflib.get_close_matches(str(key), self._forms, n=1, cutoff=0.5)
+            self.problem(
+                "unknown-operator", f"{key!r} is no operator; known are {' '.join(self._forms)}", pointer, *near
+            )
+            return _NOTHING
+        return form(key, body, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+
+    def _group(self, key: str, body: Any, pointer: str) -> Expression:
+        if not isinstance(body, list | tuple):
+            self.problem("syntax", f"{key} takes a list of expressions", pointer)
+            return _NOTHING
+        items = tuple(self.expression(item, f"{pointer}/{number}") for number, item in enumerate(body))
+        if key == "any" and not items:
+            self.problem("syntax", "any needs at least one expression; without one it could never hold", pointer)
+            return _NOTHING
+        if len(items) == 1:
+            return items[0]
+        at = Position(pointer=pointer)
+        return All(items, at) if key == "all" else AnyOf(items, at)
+
+    def _not(self, _: str, body: Any, pointer: str) -> Expression:
+        return Not(self.expression(body, pointer), Position(pointer=pointer))
+
+    def _some(self, key: str, body: Any, pointer: str) -> Expression:
+        if not self._shape(key, body, pointer, 2, '["items", {"<": ["price", 5]}]'):
+            return _NOTHING
+        item = self.expression(body[1], f"{pointer}/1")
+        return SomeOf(self._attribute(body[0], f"{pointer}/0"), item, Position(pointer=pointer))
+
+    # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _kind(self, key: str, body: Any, pointer: str) -> Expression:
+        if not self._shape(key, body, pointer, 2, '["target", "Computer"] or ["target", ["Laptop", "Tablet"]]'):
+            return _NOTHING
+        attribute = self._attribute(body[0], f"{pointer}/0")
+        return KindTest(attribute, cast(Any, key), self._terms(body[1], f"{pointer}/1"), Position(pointer=pointer))
+
+    def _relation(self, key: str, body: Any, pointer: str) -> Expression:
+        if not self._shape(key, body, pointer, 3, '["target", "part_of", "Heart"]'):
+            return _NOTHING
+        attribute, relation = (self._attribute(body[place], f"{pointer}/{place}") for place in (0, 1))
+        return RelationTest(attribute, relation, self._terms(body[2], f"{pointer}/2"), Position(pointer=pointer))
+
+    def _comparison(self, key: str, body: Any, pointer: str) -> Expression:
+        if not self._shape(key, body, pointer, 2, '["price", 400]'):
+            return _NOTHING
+        at = Position(pointer=pointer)
+        if _is_sum(body[0]):
+            left, right = (self._sum(body[place], f"{pointer}/{place}") for place in (0, 1))
+            return ValueConstraint(left, cast(Order, key), right, at)
+        operand = self._operand(body[1], f"{pointer}/1")
+        return Comparison(self._attribute(body[0], f"{pointer}/0"), cast(Order, key), operand, at)
+
+    def _membership(self, key: str, body: Any, pointer: str) -> Expression:
+        if not self._shape(key, body, pointer, 2, '["colour", ["red", "green"]]'):
+            return _NOTHING
+        attribute = self._attribute(body[0], f"{pointer}/0")
+        operands = self._list(body[1], f"{pointer}/1")
+        constants = tuple(self._constant(each, f"{pointer}/1/{number}") for number, each in enumerate(operands))
+        return Membership(attribute, constants, Position(pointer=pointer))
+
+    def _between(self, key: str, body: Any, pointer: str) -> Expression:
+        example = '["price", [0, 400], "[)"]'
+        if not (isinstance(body, list | tuple) and len(body) in (2, 3)) or not (
+            isinstance(body[1], list | tuple) and len(body[1]) == 2
+        ):
+            self.problem("syntax", f"{key} takes {example}", pointer)
+            return _NOTHING
+        closed = body[2] if len(body) == 3 else "[]"
+        if closed not in get_args(Closed):
+            self.problem("syntax", f"the ends are one of {' '.join(get_args(Closed))}", f"{pointer}/2")
+        low, high = (self._constant(body[1][place], f"{pointer}/1/{place}") for place in (0, 1))
+        attribute = self._attribute(body[0], f"{pointer}/0")
+        return Between(attribute, low, high, cast(Closed, closed), Position(pointer=pointer))
+
+    def _presence(self, key: str, body: Any, pointer: str) -> Expression:
+        name = body[0] if isinstance(body, list | tuple) and len(body) == 1 else body
+        return Presence(self._attribute(name, pointer), key == "exists", Position(pointer=pointer))
+
+    def _text_test(self, key: str, body: Any, pointer: str) -> Expression:
+        sound = isinstance(body, list | tuple) and len(body) in (2, 3) and isinstance(body[1], str)
+        if not sound or (len(body) == 3 and body[2] != "nocase"):
+            self.problem("syntax", f'{key} takes ["name", "HP"] or ["name", "HP", "nocase"]', pointer)
+            return _NOTHING
+        attribute = self._attribute(body[0], f"{pointer}/0")
+        return TextTest(attribute, cast(Any, key), body[1], len(body) == 3, Position(pointer=pointer))
+
+    def _call(self, key: str, body: Any, pointer: str) -> Expression:
+        if not isinstance(body, list | tuple) or not body or not isinstance(body[0], str) or not body[0]:
+            self.problem("syntax", f'{key} takes ["locIn", "Bronx", "@area", "?n"]', pointer)
+            return _NOTHING
+        if len(body) > LONGEST_LIST:
+            self.problem("too-many", f"{len(body):,} arguments; at most {LONGEST_LIST:,} are allowed", pointer)
+            return _NOTHING
+        arguments = tuple(self._argument(each, f"{pointer}/{number}") for number, each in enumerate(body[1:], start=1))
+        return OperatorCall(body[0], arguments, Position(pointer=pointer))
+
+    # ── operands ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _shape(self, key: str, body: Any, pointer: str, length: int, example: str) -> bool:
+        if isinstance(body, list | tuple) and len(body) == length:
+            return True
+        self.problem("syntax", f"{key} takes {example}", pointer)
+        return False
+
+    def _list(self, body: Any, pointer: str) -> list[Any]:
+        if not isinstance(body, list | tuple) or not body:
+            self.problem("syntax", "a list with at least one value is expected", pointer)
+            return []
+        if len(body) > LONGEST_LIST:
+            self.problem("too-many", f"{len(body):,} values; at most {LONGEST_LIST:,} are allowed", pointer)
+            return []
+        return list(body)
+
+    def _attribute(self, name: Any, pointer: str) -> str:
+        if isinstance(name, Mapping) and set(name) == {"attribute"}:
+            name = name["attribute"]
+        if not isinstance(name, str):
+            self.problem("syntax", "the name of an attribute is expected, a string", pointer)
+            return ""
+        return name
+
+    def _terms(self, body: Any, pointer: str) -> tuple[Term, ...]:
+        if not isinstance(body, list | tuple):
+            return (self._term(body, pointer),)
+        return tuple(self._term(each, f"{pointer}/{number}") for number, each in enumerate(self._list(body, pointer)))
+
+    def _term(self, term: Any, pointer: str) -> Term:
+        at = Position(pointer=pointer)
+        if isinstance(term, str):
+            return Term(term, at=at)
+        if isinstance(term, Mapping) and set(term) == {"iri"} and isinstance(term["iri"], str):
+            return Term(term["iri"], is_iri=True, at=at)
+        self.problem("syntax", 'a concept is a string (label, short form, CURIE) or {"iri": "…"}', pointer)
+        return Term("", at=at)
+
+    def _operand(self, operand: Any, pointer: str) -> Constant | AttributeRef:
+        if isinstance(operand, Mapping) and set(operand) == {"attribute"}:
+            return AttributeRef(self._attribute(operand, pointer), Position(pointer=pointer))
+        return self._constant(operand, pointer)
+
+    def _constant(self, operand: Any, pointer: str) -> Constant:
+        at = Position(pointer=pointer)
+        match operand:
+            case str() | bool():
+                return Constant(operand, at)
+            case int() | float():
+                return Constant(self._number(operand, pointer), at)
+            case {"value": bool() | str() as value} if len(operand) == 1:
+                return Constant(value, at)
+            case {"value": int() | float() as number, "unit": str(unit)} if len(operand) == 2:
+                if not isinstance(number, bool):
+                    return Constant(Quantity(self._number(number, pointer), unit), at)
+            case {"instant": str(text)} if len(operand) == 1:
+                if not _WRITTEN.fullmatch(text) or parse_instant(text) is None:
+                    self.problem("bad-date-time", f"{text!r} is no date-time of RFC 3339", pointer)
+                return Constant(Instant(text), at)
+            case {"term": str(text)} if len(operand) == 1:
+                return Constant(Term(text, at=at), at)
+            case {"iri": str(text)} if len(operand) == 1:
+                return Constant(Term(text, is_iri=True, at=at), at)
+            case _:
+                pass
+        detail = (
+            'a value is a string, a number, true, false, {"value": 86, "unit": "degF"}, {"instant": "…"}, {"iri": "…"} '
+            'or {"attribute": "…"}'
+        )
+        self.problem("syntax", detail, pointer)
+        return Constant("", at)
+
+    def _number(self, number: int | float, pointer: str) -> int | float:
+        wrong = bad_number(number)
+        if wrong:
+            self.problem("bad-number", wrong, pointer)
+        return number
+
+    def _argument(self, argument: Any, pointer: str) -> Constant | AttributeRef | Variable:
+        at = Position(pointer=pointer)
+        if isinstance(argument, str) and argument.startswith("?"):
+            return self._variable(argument, pointer)
+        if isinstance(argument, str) and argument.startswith("@"):
+            return AttributeRef(argument[1:], at)
+        return self._operand(argument, pointer)
+
+    def _variable(self, text: str, pointer: str) -> Variable:
+        if not text[1:].isidentifier():
+            self.problem("syntax", f'{text!r} is no variable: ?n; a string that starts so is {{"value": …}}', pointer)
+        return Variable(text[1:], Position(pointer=pointer))
+
+    def _sum(self, node: Any, pointer: str) -> Arithmetic | Variable | Constant:
+        if isinstance(node, Mapping) and len(node) == 1:
+            ((key, body),) = node.items()
+            if key in ARITHMETIC:
+                if not self._shape(key, body, pointer, 2, '["?a", 2]'):
+                    return Constant(0)
+                inner = f"{pointer}/{key.replace('/', '~1')}"
+                left, right = (self._sum(body[place], f"{inner}/{place}") for place in (0, 1))
+                return Arithmetic(cast(Any, key), left, right)
+        if isinstance(node, str) and node.startswith("?"):
+            return self._variable(node, pointer)
+        return self._constant(node, pointer)
+
+
+def _is_sum(node: Any) -> bool:
+    """Whether the left side of a comparison is a variable or arithmetic rather than the name of an attribute."""
+    if isinstance(node, str):
+        return node.startswith("?")
+    if isinstance(node, Mapping):
+        return set(node) != {"attribute"}
+    return isinstance(node, int | float)

@@ -1,0 +1,267 @@
+"""Names of units that are not in pint's registry, each defined by an expression over names that are.
+
+Rule 15 lets a publisher write a unit in the code of his trade. Four code systems and our own conventions meet here; the
+definitions are ours, the numbers stay pint's:
+
+    UCUM            `Cel`, `[degF]`, `mm[Hg]`         only what is not pint's symbol anyway
+    UN/CEFACT 20    `CEL`, `KGM`, `MTS`               the `unitCode` of NGSI-LD and of trade documents
+    QUDT            `DEG_C`, `KiloW-HR`, `M-PER-SEC2` built of atoms and prefixes, so a small table reads most of it
+    ISO 4217        `EUR`, `USD`                      each a dimension of its own, see `semantic.units.rates`
+
+OM 2 needs no table: its names are words (`metrePerSecond-Time`). `semantic.units.grammar` says what an expression is.
+"""
+
+__all__ = [
+    "AMBIGUOUS",
+    "CODES_REC20",
+    "CURRENCIES",
+    "CURRENCY_SIGNS",
+    "LEVELS",
+    "NOT_UNITS",
+    "QUDT_ATOMS",
+    "QUDT_BINARY",
+    "QUDT_PREFIXES",
+    "SI_PREFIXES",
+    "SYMBOLS",
+    "WORDS_OM",
+]
+
+
+def _table(text: str) -> dict[str, str]:
+    """`name expression` pairs, separated by white space."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _powers(text: str) -> dict[str, int]:
+    return {name: int(power) for name, power in _table(text).items()}
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SYMBOLS = _table("""
+    Cel degree_Celsius          °C degree_Celsius           deg_C degree_Celsius        degrees_Celsius degree_Celsius
+    degrees_Fahrenheit degree_Fahrenheit                    degrees_celsius degree_Celsius
+    degrees_fahrenheit degree_Fahrenheit                    degree_celsius degree_Celsius
+    degree_fahrenheit degree_Fahrenheit                     °F degree_Fahrenheit        deg_F degree_Fahrenheit
+    [degF] degree_Fahrenheit    [degR] degree_Rankine       °K kelvin                   % percent
+    %RH percent                 %rh percent                 ‰ permille                  [ppth] permille
+    [ppm] ppm                   ppb ppm/1000                [ppb] ppm/1000              ppt ppm/10^6
+    [pptr] ppm/10^6             ppmv ppm                    ppbv ppm/1000               partsPerMillion ppm
+    partsPerBillion ppm/1000    1 dimensionless             [arb] dimensionless         ° degree
+    ' arcminute                 '' arcsecond                Ω ohm                       Ohm ohm
+    Å angstrom                  Ao angstrom                 AU astronomical_unit        ar are
+    AR are                      st stere                    wk week                     mo month
+    a_j year                    By byte                     Ci curie                    R roentgen
+    REM rem                     G tesla/10000               gauss tesla/10000           Mx weber/10^8
+    ph lux*10^4                 sb stilb                    Ky kayser                   Nm newton*meter
+    var volt_ampere             VAr volt_ampere             VAR volt_ampere             kn knot
+    m[Hg] meter_Hg              mm[Hg] meter_Hg/1000        mmHg meter_Hg/1000          cm[Hg] meter_Hg/100
+    [in_i'Hg] inch_Hg           m[H2O] meter_H2O            cm[H2O] meter_H2O/100       mm[H2O] meter_H2O/1000
+    [in_i'H2O] inch_H2O         [psi] psi                   [lbf_av] force_pound        gf force_gram
+    [in_i] inch                 [ft_i] foot                 [yd_i] yard                 [mi_i] mile
+    [nmi_i] nautical_mile       [kn_i] knot                 [fth_i] foot*6              [mil_i] thou
+    [ft_us] survey_foot         [mi_us] survey_mile         [acr_us] survey_foot^2*43560
+    [acr_br] yard^2*4840        [sin_i] inch^2              [sft_i] foot^2              [syd_i] yard^2
+    [cin_i] inch^3              [cft_i] foot^3              [cyd_i] yard^3              [lb_av] pound
+    [oz_av] ounce               [gr] grain                  [stone_av] stone            [ston_av] ton
+    [lton_av] long_ton          [oz_tr] troy_ounce          [lb_tr] troy_pound          [car_m] carat
+    [gal_us] gallon             [qt_us] quart               [pt_us] pint                [foz_us] fluid_ounce
+    [cup_us] cup                [tbs_us] tablespoon         [tsp_us] teaspoon           [bbl_us] oil_barrel
+    [bu_us] bushel              [gal_br] imperial_gallon    [qt_br] imperial_quart      [pt_br] imperial_pint
+    [foz_br] imperial_fluid_ounce                           [den] denier                cal_IT international_calorie
+    [Cal] calorie*1000          Cal calorie*1000            [Btu_IT] international_british_thermal_unit
+    [Btu_th] thermochemical_british_thermal_unit            [HP] horsepower             bps bit/second
+    kbps bit*1000/second        Mbps bit*10^6/second        Gbps bit*10^9/second        kb bit*1000
+    Mb bit*10^6                 Gb bit*10^9                 mcg gram/10^6               har hectare
+    kgs kilogram                kms kilometer               degree_kelvin kelvin        degree_rankine degree_Rankine
+    [g] gravity                 mb bar/1000                 acre yard^2*4840            acres yard^2*4840
+    bbl oil_barrel              fl_oz fluid_ounce           Tb bit*10^12                sqm meter^2
+    sqft foot^2                 cfm foot^3/minute           gpm gallon/minute           lpm liter/minute
+    cbm meter^3                 sec second                  secs second                 mins minute
+    hrs hour                    yrs year                    lbs pound                   pcs dimensionless
+    piece dimensionless         pieces dimensionless        unit dimensionless
+""")
+"""Symbols and UCUM codes, and the few symbols of pint that mean something else nearly everywhere (`Nm`, `AU`)."""
+
+CODES_REC20 = _table("""
+    CEL degree_Celsius                    FAH degree_Fahrenheit                 KEL kelvin         P1 percent
+    59 ppm             61 ppm/1000        C62 dimensionless  H87 dimensionless  EA dimensionless
+    DZN dimensionless*12                  PR dimensionless*2                    GRO dimensionless*144
+    MTR meter          KMT kilometer      DMT decimeter      CMT centimeter     MMT millimeter     4H micrometer
+    C45 nanometer      INH inch           FOT foot           YRD yard           SMI mile           NMI nautical_mile
+    MTK meter^2        KMK kilometer^2    CMK centimeter^2   DMK decimeter^2    HAR hectare        ACR yard^2*4840
+    INK inch^2         FTK foot^2         YDK yard^2         MIK mile^2         MTQ meter^3        DMQ decimeter^3
+    CMQ centimeter^3   MMQ millimeter^3   LTR liter          HLT hectoliter     DLT deciliter      CLT centiliter
+    MLT milliliter     4G microliter      INQ inch^3         FTQ foot^3         YDQ yard^3         GLL gallon
+    GLI imperial_gallon                   BLL oil_barrel     OZA fluid_ounce    OZI imperial_fluid_ounce
+    PTI imperial_pint  QTI imperial_quart                    KGM kilogram       GRM gram           MGM milligram
+    TNE metric_ton     LBR pound          ONZ ounce          LTN long_ton       STI stone          CTM carat
+    APZ troy_ounce     SEC second         MIN minute         HUR hour           DAY day            WEE week
+    ANN year           C26 millisecond    B98 microsecond    C47 nanosecond     HTZ hertz          KHZ kilohertz
+    MHZ megahertz      A86 gigahertz      RPM revolution/minute                 RPS revolution/second
+    MTS meter/second   KMH kilometer/hour                    HM mile/hour       KNT knot
+    2M centimeter/second                  C16 millimeter/second                 FS foot/second     MSK meter/second^2
+    NEW newton         B47 kilonewton     B73 meganewton     B37 force_kilogram                    NU newton*meter
+    C78 force_pound    PAL pascal         KPA kilopascal     MPA megapascal     A97 hectopascal    BAR bar
+    MBR millibar       ATM standard_atmosphere               HN meter_Hg/1000   JOU joule          KJO kilojoule
+    3B megajoule       WHR watt_hour      KWH kilowatt_hour  MWH megawatt_hour  GWH gigawatt_hour
+    D70 international_calorie             BTU international_british_thermal_unit                   WTT watt
+    C31 milliwatt      KWT kilowatt       MAW megawatt       A90 gigawatt       D46 volt_ampere    KVA kilovolt_ampere
+    MVA megavolt_ampere                   D44 volt_ampere    KVR kilovolt_ampere
+    K43 electrical_horsepower             HJ metric_horsepower                  AMP ampere         4K milliampere
+    B84 microampere    AMH ampere_hour    E09 milliampere_hour                  VLT volt           2Z millivolt
+    KVT kilovolt       OHM ohm            B49 kiloohm        B75 megaohm        SIE siemens        C34 mole
+    FAR farad          4O microfarad      4T picofarad       81 henry           C14 millihenry     D33 tesla
+    C29 millitesla     WEB weber          CDL candela        LUM lumen          LUX lux            DD degree
+    D61 arcminute      D62 arcsecond      C81 radian         A91 gon            D27 steradian      BQL becquerel
+    2Q kilobecquerel   A95 gray           D13 sievert        C28 millisievert   KAT katal
+    GP milligram/meter^3                  GQ microgram/meter^3                  KMQ kilogram/meter^3
+    A93 gram/meter^3   M1 milligram/liter                    D41 metric_ton/meter^3                28 kilogram/meter^2
+    D54 watt/meter^2   MQH meter^3/hour   MQS meter^3/second                    LD liter/day       L2 liter/minute
+    G51 liter/second   E32 liter/hour     G2 gallon/minute   2L foot^3/minute   E93 kilogram/hour
+    D53 watt/(meter*kelvin)               D55 watt/(meter^2*kelvin)             D10 siemens/meter  D50 volt/meter
+    H61 millisiemens/centimeter           G42 microsiemens/centimeter           A99 bit            AD byte
+    2P kilobyte        4L megabyte        E34 gigabyte       E35 terabyte       E64 kibibyte       E63 mebibyte
+    E62 gibibyte       B10 bit/second     C74 kilobit/second                    E20 megabit/second
+    B80 gigabit/second
+""")
+"""Recommendation 20 of UN/CEFACT: what sensors, energy, transport and trade use most. Codes that are also currencies
+(`COU`, `KGS`, `MMK`, `STN`) are left to those."""
+
+QUDT_PREFIXES = _powers("""
+    Yotta 24 Zetta 21 Exa 18 Peta 15 Tera 12 Giga 9 Mega 6 Kilo 3 Hecto 2 Deca 1
+    Deci -1 Centi -2 Milli -3 Micro -6 Nano -9 Pico -12 Femto -15 Atto -18
+""")
+SI_PREFIXES = _powers("""
+    Y 24 Z 21 E 18 P 15 T 12 G 9 M 6 k 3 h 2 da 1
+    d -1 c -2 m -3 u -6 n -9 p -12 f -15 a -18 z -21 y -24
+""")
+"""Powers of ten; of the symbols, the four newest are left out: `RM` is more often a ringgit than 10^27 molar."""
+QUDT_BINARY = ("Kibi", "Mebi", "Gibi", "Tebi", "Pebi", "Exbi")
+"""Prefixes that stand in front of `BIT` and `BYTE` only; pint has the same words."""
+
+QUDT_ATOMS = _table("""
+    M meter            IN inch            FT foot            YD yard            MI mile            MI_N nautical_mile
+    MI_US survey_mile  FT_US survey_foot  ANGSTROM angstrom  AU astronomical_unit                  LY light_year
+    PARSEC parsec      MIL thou           GM gram            TONNE metric_ton   TON_Metric metric_ton
+    LB pound           LB_M pound         OZ ounce           GRAIN grain        CARAT carat        TON_SHORT ton
+    TON_US ton         TON_LONG long_ton  TON_UK long_ton    SLUG slug          DWT pennyweight    SEC second
+    MIN minute         HR hour            DAY day            WK week            YR year            SH shake
+    K kelvin           DEG_C degree_Celsius                  DEG_F degree_Fahrenheit
+    DEG_R degree_Rankine                  A ampere           V volt             OHM ohm            S siemens
+    MHO siemens        C coulomb          FARAD farad        H henry            T tesla            WB weber
+    GAUSS tesla/10000  MX weber/10^8      A_Ab abampere      BIOT biot          W watt             VA volt_ampere
+    VAR volt_ampere    V-A volt_ampere    V-A_Reactive volt_ampere              A_Reactive ampere  J joule
+    EV electron_volt   ERG erg            CAL_IT international_calorie          CAL_TH calorie
+    BTU_IT international_british_thermal_unit                BTU_TH thermochemical_british_thermal_unit
+    N newton           DYN dyne           PDL poundal        LB_F force_pound   GM_F force_gram    OZ_F force_ounce
+    POND force_gram    KIP_F kip          PA pascal          BAR bar            BARYE barye
+    ATM standard_atmosphere               ATM_T technical_atmosphere            TORR torr          PSI psi
+    M_H2O meter_H2O    M_HG meter_Hg      IN_HG inch_Hg      POISE poise        ST stokes          HZ hertz
+    REV revolution     CYC dimensionless  BEAT dimensionless                    BREATH dimensionless
+    RAD radian         SR steradian       DEG degree         ARCMIN arcminute   MIN_Angle arcminute
+    ARCSEC arcsecond   SEC_Angle arcsecond                   GON gon            GRAD gon           CD candela
+    LM lumen           LUX lux            PHOT lux*10^4      STILB stilb        MOL mole           KAT katal
+    BQ becquerel       CI curie           GRAY gray          SV sievert         RAD_R rads         REM rem
+    R roentgen         L liter            ARE are            HA hectare         AC yard^2*4840     BARN barn
+    GAL_US gallon      GAL_UK imperial_gallon                GAL_IMP imperial_gallon               QT_US quart
+    PINT_US pint       QT_UK imperial_quart                  PINT_UK imperial_pint
+    OZ_VOL_US fluid_ounce                 OZ_VOL_UK imperial_fluid_ounce        BBL oil_barrel
+    BBL_US_PET oil_barrel                 BU_US bushel       CUP_US cup         TSP teaspoon       TBSP tablespoon
+    KN knot            GALILEO galileo    G gravity          HP_Metric metric_horsepower
+    HP_Electric electrical_horsepower     BIT bit            BYTE byte          OCTET byte         BAUD 1/second
+    PERCENT percent    PERCENT_RH percent                    PERMILLE permille  PPTH permille      PPM ppm
+    PPB ppm/1000       PPTR ppm/10^6      UNITLESS dimensionless                NUM dimensionless  ONE dimensionless
+    FRACTION dimensionless                COUNT dimensionless                   INDIV dimensionless
+    SAMPLE dimensionless                  TEN dimensionless*10                  HUNDRED dimensionless*100
+    THOUSAND dimensionless*1000
+""")
+"""Local names of QUDT units that are not put together from others."""
+
+WORDS_OM = _table("""
+    partsPerMillion ppm         partsPerBillion ppm/1000    euro EUR                    poundSterling GBP
+    UnitedStatesDollar USD      JapaneseYen JPY             SwissFranc CHF              one dimensionless
+    litre liter                 rad rads                    gal galileo
+    standardAtmosphere standard_atmosphere                  poundAvoirdupois pound      ounceAvoirdupois ounce
+    mile-Statute mile           mile-USSurvey survey_mile   foot-International foot     inch-International inch
+    nauticalMile-International nautical_mile                bushel-US bushel            gallon-US gallon
+    gallon-Imperial imperial_gallon
+""")
+"""OM 2 names that are not their own English words."""
+
+LEVELS: dict[str, tuple[str, int]] = {
+    "dB": ("level:dB", 1),
+    "decibel": ("level:dB", 1),
+    "decibels": ("level:dB", 1),
+    "bel": ("level:dB", 10),
+    "DECIB": ("level:dB", 1),
+    "DeciB": ("level:dB", 1),
+    "DeciBEL": ("level:dB", 1),
+    "2N": ("level:dB", 1),
+    "B_Acoustic": ("level:dB", 10),
+    "dBA": ("level:dB(A)", 1),
+    "dB(A)": ("level:dB(A)", 1),
+    "dB[A]": ("level:dB(A)", 1),
+    "dBC": ("level:dB(C)", 1),
+    "dB(C)": ("level:dB(C)", 1),
+    "dB[SPL]": ("level:dB(SPL)", 1),
+    "dB(SPL)": ("level:dB(SPL)", 1),
+    "B[SPL]": ("level:dB(SPL)", 10),
+    "dBm": ("level:dBm", 1),
+    "DeciB_M": ("level:dBm", 1),
+    "dBW": ("level:dBW", 1),
+    "dBV": ("level:dBV", 1),
+    "dBi": ("level:dBi", 1),
+    "Np": ("level:Np", 1),
+    "neper": ("level:Np", 1),
+    "NP": ("level:Np", 1),
+    "pH": ("level:pH", 1),
+    "[pH]": ("level:pH", 1),
+    "PH": ("level:pH", 1),
+}
+"""Logarithmic scales: (dimension, how many of its units one of these is). A level compares with levels of the same
+reference and with nothing else, so no logarithm is ever taken."""
+
+CURRENCIES = _names("""
+    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE
+    CHF CHW CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD
+    HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD
+    MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR
+    RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH
+    UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAF XAG XAU XCD XCG XDR XOF XPD XPF XPT XSU XUA YER ZAR ZMW ZWG
+""")
+"""ISO 4217, currencies and precious metals in use."""
+
+CURRENCY_SIGNS = {"€": "EUR", "₹": "INR", "₺": "TRY", "₴": "UAH", "₪": "ILS", "₫": "VND", "₽": "RUB"}
+"""Signs that stand for one currency."""
+
+AMBIGUOUS: dict[str, tuple[str, ...]] = {
+    "$": ("USD", "CAD", "AUD"),
+    "£": ("GBP", "EGP"),
+    "¥": ("JPY", "CNY"),
+    "M": ("molar", "meter"),
+    "RAD": ("radian", "rads"),
+    "PS": ("psi", "metric_horsepower"),
+    "GL": ("gigaliter", "g/L"),
+    "GV": ("gigavolt", "gigajoule"),
+    "MC": ("megacoulomb", "microgram"),
+}
+"""Names that mean one thing in one code system and another in the next: refused, with the choices (as rule 13 does)."""
+
+NOT_UNITS = _names("""
+    pi tansec ln10 wien_x wien_u eulers_number speed_of_light planck_constant elementary_charge avogadro_number
+    boltzmann_constant conventional_josephson_constant conventional_von_klitzing_constant conventional_water_density
+    conventional_mercury_density zeta dirac_constant avogadro_constant molar_gas_constant faraday_constant
+    conductance_quantum magnetic_flux_quantum josephson_constant von_klitzing_constant stefan_boltzmann_constant
+    first_radiation_constant second_radiation_constant wien_wavelength_displacement_law_constant
+    wien_frequency_displacement_law_constant newtonian_constant_of_gravitation rydberg_constant electron_g_factor
+    electron_mass proton_mass neutron_mass x_unit_Cu x_unit_Mo angstrom_star fine_structure_constant
+    vacuum_permeability vacuum_permittivity impedance_of_free_space coulomb_constant classical_electron_radius
+    thomson_cross_section water_density_4C water_density_60F mercury_density_0C mercury_density_32F
+    mercury_density_60F statohm statfarad statmho stathenry stattesla statweber number_meter absorbance_unit
+""")
+"""Constants of nature: pint's registry has them too, under symbols such as `e`, `k` and `c`; no quantity means them.
+Last, Gaussian units, which are not what SI calls by their dimension, and two whose symbols (`Nm`, `AU`) mean others."""

@@ -1,0 +1,240 @@
+"""`Units`: numbers with units as they are written, measured so that they compare.
+
+Both sides of a comparison come by here, so that `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
+event are one and the same number.
+
+Exactness. Scales are fractions; a number is read as the shortest decimal that its double stands for (or as the decimal
+that a string is), and the result is rounded once. Equal physical values are therefore equal amounts, and order is
+kept. The exception is π, which pint has to 50 digits: degrees, turns and minutes of arc agree among each other exactly,
+and with radians as far as a double reaches.
+
+Dimensions are finer than a physicist's where nobody would compare: angle, information and each currency are dimensions
+of their own, a level (`dB`, `pH`) compares with levels of the same reference, and `rpm` is an angle a time, not a `Hz`.
+Percent, ppm and counts are all `dimensionless`. Temperatures in °C and °F have an offset where they stand alone
+(`degC`), none inside another unit (`W/m2/degC`).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from itertools import chain
+from typing import Any, NamedTuple
+
+from semantic.errors import InvalidQuantity, UnknownUnit
+from semantic.model import Quantity
+from semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, CURRENCY_SIGNS, LEVELS, QUDT_ATOMS, SYMBOLS
+from semantic.units.grammar import LARGEST_EXPONENT, Factor, UnitSyntaxError, factors, tidy
+from semantic.units.names import local_name, nearest, spellings, variants, without_prefix
+from semantic.units.rates import read_rates
+from semantic.units.registry import atom_of, known_names
+from semantic.units.scales import Atom, Scale, product, scale_of
+
+__all__ = ["Measure", "Units"]
+
+LONGEST = 120
+"""Characters of the name of a unit, an IRI included."""
+CACHED = 4_096
+"""Names of units kept with their scale, known or not; a stream uses a handful."""
+MOST_WORDS = 4
+"""Words that may be one name: `light year`, `tonne of oil equivalent`."""
+
+CERTAIN_DIGITS = 15
+"""Decimal digits that any double keeps."""
+
+NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?"
+DECIMAL = re.compile(NUMBER)
+QUANTITY = re.compile(rf"\s*({NUMBER})\s*([^\s0-9.,:;+-].*)")
+"""A unit never begins with a digit here, so that `12 59` is no parts per million (the UN/CEFACT code 59)."""
+
+
+class Measure(NamedTuple):
+    """A quantity as it is compared: `amount` in the base unit (SI, where there is one) of `dimension`."""
+
+    dimension: str
+    amount: float
+
+
+class Units:
+    """The units that a vocabulary knows: pint's, UCUM's, UN/CEFACT's, QUDT's, OM's, and currencies.
+
+    `rates` lets currencies convert (see `semantic.units.rates`): `{"EUR": {"USD": "1.08"}}` says that one euro is 1.08
+    dollars. Raises `InvalidDeclaration` for rates that make no sense.
+
+    `measure` costs about 1 µs for a unit seen before and some 100 µs for a new one; the first quantity loads pint's
+    registry, about half a second. Any number of threads may use one `Units`.
+
+    >>> units = Units()
+    >>> units.measure(86, "degF") == units.measure(30, "degC") == units.measure(303.15, "K")
+    True
+    """
+
+    def __init__(self, rates: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._rates = read_rates(rates or {})
+        self._scales: dict[str, Scale | None] = {}
+
+    def parse(self, text: str) -> Quantity | None:
+        """The quantity that a string such as `86 degF` or `12.5kg` is, None where it is not a number and a known unit.
+
+        Costs about 0.1 µs for a string that does not begin with a number.
+        """
+        if not text or text[0] not in "0123456789+-. \t" or len(text) > LONGEST:
+            return None
+        shape = QUANTITY.fullmatch(text)
+        if shape is None or self._scale(shape[2].rstrip()) is None:
+            return None
+        digits = shape[1]
+        number = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+        return Quantity(number, shape[2].rstrip()) if math.isfinite(number) else None
+
+    def measure(self, value: int | float | str, unit: str) -> Measure:
+        """`value` of `unit` in the base unit; a string must be a decimal number.
+
+        Raises `UnknownUnit`, and `InvalidQuantity` for what is no finite number or leaves the range of a double.
+        """
+        scale = self._scales.get(unit) or self._known(unit)
+        try:
+            if scale.plain and type(value) is float:
+                amount = value + 0.0  # -0.0 becomes 0.0
+                if math.isfinite(amount):
+                    return Measure(scale.dimension, amount)
+            numerator, denominator = _ratio(value)
+            return Measure(scale.dimension, (numerator * scale.a + denominator * scale.b) / (denominator * scale.c))
+        except (OverflowError, ValueError) as error:
+            raise InvalidQuantity(f"{_shown(value)} {unit} is no number within the range of a double") from error
+
+    def dimension(self, unit: str) -> str:
+        """What `unit` measures: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises `UnknownUnit`."""
+        return self._known(unit).dimension
+
+    def bare(self, amount: float, unit: str) -> float:
+        """The number that stands in front of `unit` in a quantity of this `amount`, the roundest that measures the same;
+        for messages. Raises `UnknownUnit`, `InvalidQuantity`.
+        """
+        scale = self._known(unit)
+        try:
+            numerator, denominator = _ratio(amount)
+            number = (numerator * scale.c - denominator * scale.b) / (denominator * scale.a)
+        except (OverflowError, ValueError) as error:
+            raise InvalidQuantity(f"{_shown(amount)} is no amount of {unit}") from error
+        rounder = float(f"{number:.{CERTAIN_DIGITS}g}")
+        return rounder if self.measure(rounder, unit).amount == amount else number
+
+    # ── from names to scales ────────────────────────────────────────────────────────────────────────────────────
+
+    def _known(self, unit: str) -> Scale:
+        scale = self._scale(unit)
+        if scale is None:
+            choices = AMBIGUOUS.get(unit.strip())
+            if choices:
+                raise UnknownUnit(unit, "several units have this name", choices)
+            raise UnknownUnit(unit, suggestions=nearest(unit, _every_name()))
+        return scale
+
+    def _scale(self, unit: str) -> Scale | None:
+        try:
+            return self._scales[unit]
+        except KeyError:
+            scale = self._find(unit)
+        if len(self._scales) >= CACHED:
+            self._scales.clear()
+        self._scales[unit] = scale
+        return scale
+
+    def _find(self, unit: str) -> Scale | None:
+        """The scale of the first spelling that means something."""
+        if len(unit) > LONGEST:
+            return None
+        name = unit.strip()
+        level = LEVELS.get(local_name(name))
+        if level is not None:
+            dimension, factor = level
+            return scale_of(Atom(((dimension, 1),), Fraction(factor)))
+        if name in AMBIGUOUS:
+            return None
+        for expression in spellings(name, known_names()):
+            try:
+                found = factors(tidy(expression))
+                if any(factor.words for factor in found):  # a mere number is no unit
+                    return scale_of(product(self._atoms(found)))
+            except (UnitSyntaxError, _NoSuchName):
+                continue
+        return None
+
+    def _atoms(self, found: tuple[Factor, ...]) -> list[tuple[Atom, int]]:
+        atoms: list[tuple[Atom, int]] = []
+        for factor in found:
+            if not factor.words:
+                atoms.append((Atom((), Fraction(factor.number)), factor.exponent))
+            words, first = list(factor.words), factor.first
+            while words:
+                count, atom, power = self._longest(words, digits=not factor.written)
+                if abs(factor.exponent * first * power) > LARGEST_EXPONENT:
+                    raise UnitSyntaxError(f"an exponent is at most {LARGEST_EXPONENT}")
+                atoms.append((atom, factor.exponent * first * power))
+                del words[:count]
+                first = 1
+        return atoms
+
+    def _longest(self, words: list[str], *, digits: bool) -> tuple[int, Atom, int]:
+        """How many of `words` are one name, what it means, and the power that its last `digits` say."""
+        for count in range(min(MOST_WORDS, len(words)), 0, -1):
+            name = "_".join(words[:count])
+            atom = self._atom(name)
+            if atom is not None:
+                return count, atom, 1
+            stem = name.rstrip("0123456789")
+            if digits and 1 <= len(name) - len(stem) <= 2:
+                atom = self._atom(stem)
+                if atom is not None:
+                    return count, atom, int(name[len(stem) :])
+        raise _NoSuchName(words[0])
+
+    def _atom(self, name: str) -> Atom | None:
+        """What one name means: itself, its singular, it with a small first letter, or with a prefix taken off."""
+        for spelling in variants(name):
+            atom = self._whole(spelling)
+            if atom is not None:
+                return atom
+        for power, rest in without_prefix(name):
+            for spelling in variants(rest):
+                atom = self._whole(spelling)
+                if atom is not None and atom.exponents and not atom.offset:
+                    return Atom(atom.exponents, atom.factor * power)
+        return None
+
+    def _whole(self, name: str) -> Atom | None:
+        code = CURRENCY_SIGNS.get(name, name)
+        if code in CURRENCIES:
+            dimension, factor = self._rates.get(code, (f"currency:{code}", Fraction(1)))
+            return Atom(((dimension, 1),), factor)
+        if name == "dimensionless":
+            return Atom((), Fraction(1))
+        definition = SYMBOLS.get(name, name)
+        return atom_of(name) if definition == name else product(self._atoms(factors(definition)))
+
+
+class _NoSuchName(Exception):
+    """A part of the unit has no meaning."""
+
+
+def _every_name() -> chain[str]:
+    return chain(SYMBOLS, known_names(), CODES_REC20, QUDT_ATOMS, LEVELS, CURRENCIES)
+
+
+def _ratio(value: int | float | str) -> tuple[int, int]:
+    """`value` as numerator and denominator: an int itself, a float its shortest decimal, a string the decimal it is."""
+    if isinstance(value, int):
+        return value, 1
+    if isinstance(value, float):
+        return Decimal(float.__repr__(value)).as_integer_ratio()
+    if not DECIMAL.fullmatch(value):
+        raise ValueError(value)
+    return Decimal(value).as_integer_ratio()
+
+
+def _shown(value: int | float | str) -> str:
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    return str(value)[:80]

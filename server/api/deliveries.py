@@ -1,0 +1,84 @@
+"""Routes of delivery: pull, acknowledge, stream. Thin: `server.delivery` does the work."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
+from fastapi.sse import EventSourceResponse
+from pydantic import BaseModel
+
+from server.delivery.message import encode
+from server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
+from server.delivery.service import DeliveryService
+from server.delivery.stream import find_start, stream
+from server.security.tickets import TICKET_HEADER
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/subscriptions/{id}", tags=["delivery"])
+
+MAX_WAIT_SECONDS = 30.0
+"""What a client may ask for; a server may be set to wait less."""
+
+SubscriptionId = Annotated[str, Path(description="The id of the subscription.")]
+After = Annotated[
+    str | None, Query(description="A cursor: go on after this message. Default: after what was acknowledged.")
+]
+
+
+class Acknowledgement(BaseModel):
+    """How far the reader has come."""
+
+    cursor: str
+
+
+@router.get("/events", summary="Pull messages")
+async def pull_messages(
+    request: Request,
+    id: SubscriptionId,
+    after: After = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Messages at most.")] = DEFAULT_LIMIT,
+    wait: Annotated[
+        float,
+        Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False, description="Seconds for the first message to come."),
+    ] = 0.0,
+) -> Response:
+    """The next messages of a subscription and the cursor to go on after; reading acknowledges nothing."""
+    delivery = _delivery(request)
+    wait = min(wait, delivery.settings.max_wait_seconds)
+    page = await pull(delivery.broker, delivery.wakeups, id, after=after, limit=limit, wait=wait)
+    return Response(encode(page), media_type="application/json")
+
+
+@router.post("/ack", summary="Acknowledge messages")
+async def acknowledge_messages(
+    request: Request,
+    id: SubscriptionId,
+    acknowledgement: Annotated[Acknowledgement, Body()],
+    ticket: Annotated[str | None, Header(alias=TICKET_HEADER)] = None,
+) -> Acknowledgement:
+    """Acknowledges everything up to the cursor, and tells where the subscription stands: never further back than
+    before."""
+    acked = await acknowledge_cursor(_delivery(request).broker, id, acknowledgement.cursor, ticket)
+    return Acknowledgement(cursor=str(acked))
+
+
+@router.get("/stream", summary="Stream messages", response_class=EventSourceResponse)
+async def stream_messages(
+    request: Request,
+    id: SubscriptionId,
+    after: After = None,
+    last_event_id: Annotated[str | None, Header(description="Sent by browsers that connect again; wins.")] = None,
+) -> Response:
+    """Server-sent events: each message as an event `match` whose id is its cursor. 204 when the subscription has
+    expired and nothing is left to send."""
+    delivery = _delivery(request)
+    start = await find_start(delivery.broker, id, last_event_id or after)
+    if start.over:
+        return Response(status_code=204)
+    lines = stream(delivery.broker, delivery.wakeups, start, delivery.settings.stream_ping_seconds)
+    return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+def _delivery(request: Request) -> DeliveryService:
+    service: DeliveryService = request.app.state.delivery
+    return service

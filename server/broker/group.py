@@ -1,0 +1,100 @@
+"""One group: the commands that are committed together, in one transaction that begins when the first one needs it.
+
+command 1 ─┐ savepoint        what fails is undone alone:      in the store by its savepoint,
+command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers   in memory by the steps it registered
+command 3 ─┘ savepoint        what the commit loses is undone by all steps, last first
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from server.broker.state import State
+from server.errors import StoreUnavailable
+from server.store import ledger
+
+__all__ = ["Group", "GroupBroken"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("kindcast.broker")
+
+
+class GroupBroken(Exception):
+    """The transaction is lost with all that was in it."""
+
+
+class Group:
+    """A transaction, the state it works on, and how to undo what it did to the state. The broker's thread only."""
+
+    def __init__(self, connection: Connection, state: State) -> None:
+        self._connection = connection
+        self._transaction: RootTransaction | None = None
+        self._undo: list[Callable[[], None]] = []
+        self.state = state
+        self.now = time.time()
+        self.touched: set[int] = set()
+        """Numbers of the subscriptions that got a match or changed."""
+        self.totals: Counter[str] = Counter()
+        """What to add to the ledger."""
+
+    @property
+    def connection(self) -> Connection:
+        """The writing connection, inside the transaction."""
+        if self._transaction is None:
+            self._transaction = self._connection.begin()
+        return self._connection
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit."""
+        return self._transaction is not None
+
+    def on_undo(self, step: Callable[[], None]) -> None:
+        """How to take back a change of the state that was just made."""
+        self._undo.append(step)
+
+    def run(self, work: Callable[["Group"], T]) -> T:
+        """One command in a savepoint of its own. What it raises is raised again after its changes are undone.
+
+        Raises `StoreUnavailable` where the database refused, `GroupBroken` when the whole transaction is lost.
+        """
+        undone, touched, totals = len(self._undo), self.touched.copy(), self.totals.copy()
+        savepoint = self.connection.begin_nested()
+        try:
+            result = work(self)
+            savepoint.commit()
+        except BaseException as error:
+            self._take_back(undone)
+            self.touched, self.totals = touched, totals
+            try:
+                savepoint.rollback()
+            except SQLAlchemyError as broken:
+                raise GroupBroken from broken
+            if self._connection.invalidated:
+                raise GroupBroken from error
+            if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
+                _log.error("the database refused a change: %s", error.orig)
+                raise StoreUnavailable from error
+            raise
+        return result
+
+    def commit(self) -> None:
+        """Make it durable. Raises `SQLAlchemyError`; what the disk holds then, `BrokerThread` finds out."""
+        assert self._transaction is not None
+        ledger.count(self._connection, sequence=self.state.sequence, more=self.totals)
+        self._transaction.commit()
+        self.state.commits += 1
+
+    def undo(self) -> None:
+        """Take back every change of the state."""
+        self._take_back(0)
+
+    def _take_back(self, down_to: int) -> None:
+        while len(self._undo) > down_to:
+            self._undo.pop()()

@@ -1,0 +1,204 @@
+"""Commands on subscriptions. Each checks first and writes after, the row and the matcher in one group.
+
+    create ──▶ active ◀──▶ paused          pause, resume
+                 │ ▲
+                 ▼ │ renew, within the grace period
+               expired ──▶ purged
+
+`failing` and `disabled_by_failures` are set by the delivery; both go on matching, so that nothing is lost meanwhile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from semantic import Compiled, Vocabulary
+from semantic.compilation import compile_expression, restore_expression
+from server.broker.changes import admit, forget, introduce, set_expiry, set_status
+from server.broker.group import Group
+from server.broker.state import Live
+from server.broker.sweeping import Sweeper
+from server.errors import SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from server.security.tickets import check_ticket
+from server.store import subscriptions
+
+__all__ = ["NewSubscription", "compile_new", "create", "delete", "pause", "renew", "resume", "update"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSubscription:
+    """A checked request. `asked` is the expression as it was written, by its member's name; `parts` are the expressions
+    to compile, all of which must hold: what was asked, and what `types` and `source` add."""
+
+    id: str
+    asked: Mapping[str, Any]
+    parts: tuple[str | Mapping[str, Any], ...]
+    ticket_hash: str
+    expires_at: float
+    sink: str | None = None
+    protocol: str | None = None
+    protocolsettings: Mapping[str, Any] | None = None
+    sinkcredential: Mapping[str, Any] | None = None
+    secret: str | None = None
+    types: tuple[str, ...] | None = None
+    source: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def compile_new(new: NewSubscription, vocabulary: Vocabulary) -> Compiled:
+    """Compile each part by itself, so that errors point into what was written, then all together.
+
+    Raises `InvalidSubscription`.
+    """
+    compiled = [compile_expression(part, vocabulary) for part in new.parts]
+    if len(compiled) == 1:
+        return compiled[0]
+    whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary)
+    notes = tuple(dict.fromkeys(note for each in (*compiled, whole) for note in each.notes))
+    return Compiled(whole.expression, whole.canonical, whole.tree, whole.clauses, notes, whole.cost)
+
+
+def create(
+    group: Group, new: NewSubscription, compiled: Compiled, vocabulary: Vocabulary, sweeper: Sweeper, *, limit: int
+) -> Row[Any]:
+    """Store it and make it match; the next event may be for it. Returns its row.
+
+    `compiled` was made outside the thread; if the vocabulary has changed since, it is made again. Raises
+    `InvalidSubscription`, `TooManySubscriptions`.
+    """
+    state = group.state
+    if len(state.live) >= limit:
+        raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
+    if vocabulary is not state.vocabulary:
+        compiled = compile_new(new, state.vocabulary)
+    number = subscriptions.insert_subscription(
+        group.connection,
+        {
+            "id": new.id,
+            "expression": dict(new.asked),
+            "tree": compiled.tree,
+            "canonical": compiled.canonical,
+            "clauses": compiled.clause_count,
+            "cost": compiled.cost,
+            "notes": notes_of(compiled),
+            "status": "active",
+            "ticket_hash": new.ticket_hash,
+            "sink": new.sink,
+            "protocol": new.protocol,
+            "protocolsettings": new.protocolsettings,
+            "sinkcredential": new.sinkcredential,
+            "secret": new.secret,
+            "types": new.types,
+            "source": new.source,
+            "metadata": new.metadata,
+            "created_at": group.now,
+            "expires_at": new.expires_at,
+            "acked": state.sequence,
+            "created_sequence": state.sequence,
+        },
+    )
+    live = Live(number, new.id, "active", new.expires_at, matching=False)
+    introduce(group, live)
+    admit(group, live, compiled)
+    sweeper.watch(live)
+    return _row(group, new.id)
+
+
+def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float) -> Row[Any]:
+    """Set when it ends; one that has expired is active again.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`.
+    """
+    row, live = _owned(group, id, ticket)
+    if live.expires_at <= group.now - grace:
+        raise SubscriptionGone
+    values: dict[str, Any] = {"expires_at": expires_at}
+    if live.status == "expired" or live.expires_at <= group.now:
+        values |= {"status": "active", "status_reason": None}
+        _revive(group, live, row)
+    set_expiry(group, live, expires_at)
+    subscriptions.change(group.connection, live.number, **values)
+    group.touched.add(live.number)
+    sweeper.watch(live)
+    return _row(group, id)
+
+
+def pause(group: Group, id: str, ticket: str | None) -> Row[Any]:
+    """Stop matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
+    _, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    set_status(group, live, "paused")
+    subscriptions.change(group.connection, live.number, status="paused", status_reason="paused by its owner")
+    return _row(group, id)
+
+
+def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
+    """Go on after `pause`, or after the delivery gave up; what waits is tried at once.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    """
+    row, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    _revive(group, live, row)
+    again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
+    subscriptions.change(group.connection, live.number, **again)
+    return _row(group, id)
+
+
+def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper) -> Row[Any]:
+    """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired).
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    """
+    _, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    if "expires_at" in values:
+        set_expiry(group, live, values["expires_at"])
+        sweeper.watch(live)
+    if values:
+        subscriptions.change(group.connection, live.number, **values)
+        group.touched.add(live.number)
+    return _row(group, id)
+
+
+def delete(group: Group, id: str, ticket: str | None) -> Row[Any]:
+    """Forget it with all that waits for it; returns the row that was.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
+    """
+    row, live = _owned(group, id, ticket)
+    group.totals["discarded"] += subscriptions.delete_subscription(group.connection, live.number)
+    forget(group, live)
+    return row
+
+
+def notes_of(compiled: Compiled) -> list[dict[str, str]]:
+    """The notes of a compiled expression, JSON-able."""
+    return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in compiled.notes]
+
+
+def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
+    row = _row(group, id)
+    check_ticket(ticket, row.ticket_hash)
+    return row, group.state.live[id]
+
+
+def _row(group: Group, id: str) -> Row[Any]:
+    row = subscriptions.find_subscription(group.connection, id)
+    if row is None:
+        raise UnknownSubscription(id)
+    return row
+
+
+def _refuse_expired(group: Group, live: Live) -> None:
+    if live.expires_at <= group.now:
+        raise SubscriptionGone("the subscription has expired: renew it first")
+
+
+def _revive(group: Group, live: Live, row: Row[Any]) -> None:
+    """Active, and in the matcher."""
+    if not live.matching:
+        admit(group, live, restore_expression(row.tree, group.state.vocabulary))
+    set_status(group, live, "active")

@@ -1,0 +1,223 @@
+"""The broker's thread: takes what waits, runs it as one group, commits once, answers.
+
+    queue ──▶ commands ──▶ Group ──commit──▶ listeners, then answers to the event loop
+                              └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened
+
+After a commit that failed the connection is never used again: the ledger is read on a new one, and says whether the
+group is on disk. If not, its changes of the state are undone; if it is, they stand (though nobody was told, as nobody
+may rely on what was not acknowledged). Until that is known, every command is refused.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from server.broker.group import Group, GroupBroken
+from server.broker.state import State
+from server.broker.sweeping import Sweeper
+from server.errors import ServerError, StoreUnavailable
+from server.store import ledger
+from server.store.database import Database
+
+__all__ = ["BrokerThread", "Command"]
+
+_log = logging.getLogger("kindcast.broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Work for the thread, and who waits for its result. `weight` is its size in events; `reads_only` work must not
+    touch `Group.connection`."""
+
+    work: Callable[[Group], Any]
+    answer: "asyncio.Future[Any]"
+    weight: int = 1
+    reads_only: bool = False
+
+
+class BrokerThread:
+    """The owner of the matcher and of the connection that writes."""
+
+    def __init__(
+        self,
+        database: Database,
+        connection: Connection,
+        state: State,
+        *,
+        listeners: Sequence[Callable[[Collection[int]], None]],
+        sweeper: Sweeper,
+        max_group_events: int,
+        observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
+    ) -> None:
+        """Called on the event loop that its answers go to. `listeners` may grow later."""
+        self._database = database
+        self._connection = connection
+        self._state = state
+        self._listeners = listeners
+        self._sweeper = sweeper
+        self._max_group_events = max_group_events
+        self._observe_commit = observe_commit
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._closed = False
+        self._doubtful: Group | None = None
+        self._thread = threading.Thread(target=self._run, name="kindcast-broker")
+        self.trouble: str | None = None
+        """Why the last group was lost, until one is committed again."""
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, command: Command) -> None:
+        """Put a command at the end of the queue. Any thread. Raises `StoreUnavailable` when the thread has ended."""
+        with self._door:
+            if self._closed:
+                raise StoreUnavailable("the server is stopping")
+            self._queue.put(command)
+
+    async def stop(self) -> None:
+        """Finish what is queued, then end."""
+        if self.alive:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            stopping = False
+            while not stopping:
+                commands, stopping = self._take()
+                self._serve(commands)
+        except BaseException:
+            _log.exception("the broker's thread ends: the server must be restarted")
+            self.trouble = "the broker's thread ended unexpectedly"
+        finally:
+            self._connection.close()
+            self._refuse_rest()
+
+    def _take(self) -> tuple[list[Command], bool]:
+        """What waits, up to the size of a group; waits for the first command or the next sweep."""
+        commands: list[Command] = []
+        weight = 0
+        patience = max(0.0, self._sweeper.due_at() - time.time())
+        try:
+            command = self._queue.get(timeout=patience)
+            while command is not None:
+                commands.append(command)
+                weight += command.weight
+                if weight >= self._max_group_events:
+                    return commands, False
+                command = self._queue.get_nowait()
+        except queue.Empty:
+            return commands, False
+        return commands, True
+
+    def _serve(self, commands: list[Command]) -> None:
+        if self._doubtful is not None and not self._settle():
+            self._sweeper.postpone()
+            self._answer([(command, None, StoreUnavailable()) for command in commands])
+            return
+        group = Group(self._connection, self._state)
+        answers: list[tuple[Command, Any, BaseException | None]] = []
+        try:
+            self._sweeper.sweep(group)
+            for command in commands:
+                answers.append(_run_one(group, command))
+            if group.writes:
+                started = time.perf_counter()
+                group.commit()
+                self._observe_commit(time.perf_counter() - started, group.totals["accepted"])
+                self.trouble = None
+        except (SQLAlchemyError, GroupBroken) as error:
+            cause = getattr(error, "orig", None) or error.__cause__ or error
+            _log.error("a group was not committed, its %d commands are refused: %s", len(commands), cause)
+            self.trouble = "the store refused the last change"
+            self._doubtful = group
+            self._settle()
+            self._answer([(command, None, StoreUnavailable()) for command in commands])
+            return
+        if group.touched:
+            for listener in self._listeners:
+                listener(group.touched)
+        self._answer(answers)
+
+    def _settle(self) -> bool:
+        """Find out, on a new connection, whether the doubtful group is on disk, and make the state say the same."""
+        group = self._doubtful
+        assert group is not None
+        try:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = self._database.connect()
+            with self._connection.begin():
+                commits, _, _ = ledger.position(self._connection)
+        except (SQLAlchemyError, ServerError) as error:
+            _log.error("the store cannot be reached: %s", error)
+            return False
+        if commits == self._state.commits:
+            group.undo()
+        elif commits == self._state.commits + 1:
+            self._state.commits = commits
+            if group.touched:
+                for listener in self._listeners:
+                    listener(group.touched)
+        else:
+            raise RuntimeError(f"the ledger says {commits} commits, we made {self._state.commits}: another writer?")
+        self._doubtful = None
+        return True
+
+    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+        if answers and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_settle_futures, answers)
+
+    def _refuse_rest(self) -> None:
+        """Nobody may wait forever for a thread that ended."""
+        with self._door:
+            self._closed = True
+        refused: list[tuple[Command, Any, BaseException | None]] = []
+        try:
+            while True:
+                command = self._queue.get_nowait()
+                if command is not None:
+                    refused.append((command, None, StoreUnavailable("the server is stopping")))
+        except queue.Empty:
+            self._answer(refused)
+
+
+def _run_one(group: Group, command: Command) -> tuple[Command, Any, BaseException | None]:
+    if command.answer.cancelled():
+        return command, None, None  # its caller is gone, and was promised nothing
+    try:
+        if command.reads_only:
+            return command, command.work(group), None
+        return command, group.run(command.work), None
+    except GroupBroken:
+        raise
+    except Exception as error:
+        return command, None, error
+
+
+def _settle_futures(answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+    for command, result, error in answers:
+        if command.answer.done():
+            continue
+        if error is None:
+            command.answer.set_result(result)
+        else:
+            command.answer.set_exception(error)

@@ -1,0 +1,102 @@
+"""All commands together, and the one place where a failure becomes words and an exit status.
+
+0  done          1  it failed          2  wrong use          130  interrupted
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from index.errors import IndexingError
+from semantic.errors import SemanticError
+from server.cli import (
+    concepts,
+    demonstration,
+    listening,
+    offline,
+    ontologies,
+    problems,
+    publishing,
+    serving,
+    subscriptions,
+)
+from server.cli.output import print_json_error
+from server.cli.problems import CommandFailed, InExpression
+from server.client import ProblemError
+
+__all__ = ["FAILED", "INTERRUPTED", "application", "main"]
+
+FAILED = 1
+INTERRUPTED = 130
+
+FAILURES = (CommandFailed, InExpression, ProblemError, SemanticError, IndexingError, OSError)
+"""What is told in words. Anything else is a fault of ours and keeps its traceback."""
+
+application = typer.Typer(
+    name="kindcast",
+    help="A publish/subscribe server that understands kinds: subscribe to a concept, and receive every event about it "
+    "or anything beneath it, in whatever language or unit it was published.",
+    epilog="Start with: kindcast demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kindcast {version('kindcast')}")
+        raise typer.Exit
+
+
+@application.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serving.serve)
+application.add_typer(ontologies.commands)
+application.add_typer(concepts.commands)
+application.command("subscribe", epilog="Example: kindcast subscribe 'target isa Computer and price <= 400'")(
+    subscriptions.subscribe
+)
+application.add_typer(subscriptions.commands)
+application.command("publish", epilog='Example: kindcast publish \'{"target": "laptop", "price": 350}\'')(
+    publishing.publish
+)
+application.command("listen", epilog="Example: kindcast listen --to 'target isa Computer'")(listening.listen)
+application.command(
+    "match",
+    epilog="Example: kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson",
+)(offline.match_offline)
+application.command(
+    "explain",
+    epilog="Example: kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json",
+)(offline.explain_offline)
+application.command("demo", epilog="Example: kindcast demo --pace 0")(demonstration.demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command: of `arguments`, or of the process. Ends with SystemExit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        application(given, prog_name="kindcast")
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; there is nothing to tell, and nowhere to tell it.
+        sys.stderr.close()
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except FAILURES as error:
+        if "--json" in given:
+            print_json_error(problems.as_json(error))
+        else:
+            problems.show(error)
+        sys.exit(FAILED)

@@ -1,0 +1,90 @@
+"""`kindcast concept`: find a concept by any word for it, and see where it stands."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from server.cli import output
+from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from server.cli.problems import CommandFailed
+
+__all__ = ["commands"]
+
+commands = typer.Typer(
+    name="concept",
+    help="Find the concepts of the server's ontologies, in any of their languages.",
+    no_args_is_help=True,
+)
+
+
+@commands.command("find", epilog="Example: kindcast concept find Festplatte --lang de")
+def find(
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="Part of a label, a synonym or a name.")],
+    lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 20,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Search the labels of all concepts."""
+    with connected(server) as client:
+        answer = client.concepts(words, lang=lang, limit=limit)
+    if json:
+        output.print_json(answer)
+        return
+    found = answer["concepts"]
+    if not found:
+        output.hint(f"Nothing is called {words!r}. Loaded ontologies: kindcast ontology list")
+        return
+    output.table(("label", "means", "IRI"), [(_hit(each), str(each.get("label", "")), each["iri"]) for each in found])
+
+
+@commands.command("show", epilog="Example: kindcast concept show 'Desktop PC'")
+def show(
+    term: Annotated[str, typer.Argument(metavar="TERM", help="A label, a short form, a CURIE or an IRI.")],
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """What a term means: its labels, what is above it and what is directly beneath it."""
+    with connected(server) as client:
+        resolved = client.resolve(term)
+        candidates = resolved.get("candidates") or []
+        if len(candidates) > 1 and not json:
+            output.warn(f"{term!r} is ambiguous; a subscription must say which of these it means")
+            output.table(("label", "IRI"), [(str(each.get("label", "")), each["iri"]) for each in candidates])
+            return
+        if not candidates:
+            raise CommandFailed(f"no concept is called {term!r}.", f"Look for it: kindcast concept find {term!r}")
+        concept = candidates[0]
+        ancestors = client.ancestors(concept["iri"])["concepts"]
+        children = client.children(concept["iri"])["concepts"]
+    if json:
+        output.print_json({**concept, "ancestors": ancestors, "children": children})
+        return
+    _show_concept(concept, ancestors, children)
+
+
+def _show_concept(concept: dict[str, Any], ancestors: list[dict[str, Any]], children: list[dict[str, Any]]) -> None:
+    output.paragraph(str(concept.get("label", concept["iri"])), "bold")
+    output.paragraph(concept["iri"], "dim")
+    if concept.get("definition"):
+        output.paragraph(str(concept["definition"]))
+    for replaced in concept.get("replaced", ()):
+        output.warn(f"{replaced} is deprecated")
+    by_language: dict[str, list[str]] = {}
+    for label in [*concept.get("labels", ()), *concept.get("synonyms", ())]:
+        by_language.setdefault(label.get("lang") or "", []).append(str(label["value"]))
+    output.table(("language", "labels and synonyms"), [(lang, ", ".join(words)) for lang, words in by_language.items()])
+    tree = Tree(Text("beneath: " + (", ".join(str(each.get("label", each["iri"])) for each in ancestors) or "nothing")))
+    for child in children:
+        tree.add(Text(str(child.get("label", child["iri"]))))
+    output.screen().print(tree)
+
+
+def _hit(found: dict[str, Any]) -> str:
+    matched = found.get("matched") or found.get("label", "")
+    if isinstance(matched, dict):
+        tongue = f" ({matched['lang']})" if matched.get("lang") else ""
+        return f"{matched['value']}{tongue}"
+    return str(matched)

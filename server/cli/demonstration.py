@@ -1,0 +1,32 @@
+"""`kindcast demo`: everything at once, on a server of its own that is gone afterwards."""
+
+from typing import Annotated
+
+import typer
+
+from server.cli import output
+from server.cli.problems import CommandFailed
+
+__all__ = ["demo"]
+
+DEFAULT_PACE = 0.5
+"""Seconds between two steps: an offer can be read, and all is over in a few seconds."""
+
+
+def demo(
+    pace: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="The pause between two steps.")
+    ] = DEFAULT_PACE,
+) -> None:
+    """Show it: a server, a vocabulary, subscriptions by kind, offers, deliveries, and why."""
+    from server.demo import perform
+    from server.demo.performance import DeliveryMissing
+    from server.demo.stage import StageFailed
+
+    screen = output.screen()
+    if not screen.is_terminal:
+        screen.width = 110  # rules and trees, not rows of data: a page is what reads best in a log
+    try:
+        perform(screen, pace=pace)
+    except (StageFailed, DeliveryMissing) as error:
+        raise CommandFailed(str(error)) from error

@@ -1,0 +1,102 @@
+"""`kindcast match` and `kindcast explain`: the matcher alone, without a server."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from semantic import Matcher, Vocabulary, explain
+from semantic.errors import InvalidEvent, InvalidSubscription
+from server.cli import explanation, output, problems
+from server.cli.connection import JsonOption
+from server.cli.documents import event_lines, one_event, read_ontology
+from server.cli.problems import CommandFailed
+
+__all__ = ["explain_offline", "match_offline"]
+
+OntologyOption = Annotated[
+    list[str], typer.Option("--ontology", metavar="FILE", help="An ontology; several make one vocabulary.")
+]
+SubscriptionsOption = Annotated[
+    list[str], typer.Option("--subscription", metavar="TEXT", help="A subscription; may be given several times.")
+]
+EventOption = Annotated[
+    str, typer.Option("--event", metavar="FILE", help="A file of events (JSON, NDJSON), - for standard input, or JSON.")
+]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="The index to use: ctps or naive.")]
+
+
+def match_offline(
+    ontology: OntologyOption,
+    subscription: SubscriptionsOption,
+    event: EventOption,
+    engine: EngineOption = "ctps",
+    json: JsonOption = False,
+) -> None:
+    """Match events against subscriptions without a server, event by event."""
+    matcher = Matcher(_vocabulary(ontology), engine=engine)
+    for number, text in enumerate(subscription, 1):
+        _add(matcher, str(number), text)
+    seen = bad = 0
+    for line in event_lines(event):
+        seen += 1
+        try:
+            if line.event is None:
+                raise CommandFailed(line.problem)
+            found = [match.subscription for match in matcher.match(line.event)]
+        except (CommandFailed, InvalidEvent) as error:
+            bad += 1
+            problems.show(CommandFailed(f"event {line.number}: {error}"))
+            continue
+        _show_matches(line.number, found, subscription, json)
+    if bad:
+        raise CommandFailed(f"{bad} of {seen} events could not be read.")
+
+
+def explain_offline(
+    ontology: OntologyOption,
+    subscription: Annotated[str, typer.Option("--subscription", metavar="TEXT", help="The subscription.")],
+    event: EventOption,
+    lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
+    json: JsonOption = False,
+) -> None:
+    """Say why an event matches a subscription, or why it does not, without a server."""
+    vocabulary = _vocabulary(ontology)
+    published = one_event(event)
+    try:
+        told = explain(vocabulary, subscription, published, language=lang)
+    except InvalidSubscription as error:
+        raise problems.InExpression(error, subscription) from error
+    if json:
+        output.print_json(told)
+        return
+    explanation.show(told)
+
+
+def _vocabulary(files: Sequence[str]) -> Vocabulary:
+    paths = [read_ontology(each) for each in files]
+    with output.errors().status("reading " + ", ".join(path.name for path in paths) + " …"):
+        return Vocabulary.from_files(*paths)
+
+
+def _add(matcher: Matcher, id: str, text: str) -> None:
+    try:
+        compiled = matcher.add(id, text)
+    except InvalidSubscription as error:
+        raise problems.InExpression(error, text) from error
+    for note in compiled.notes:
+        output.warn(note.detail)
+
+
+def _show_matches(number: int, found: list[str], texts: Sequence[str], json: bool) -> None:
+    if json:
+        output.print_json({"event": number, "matches": [texts[int(each) - 1] for each in found]})
+    elif found:
+        for each in found:
+            output.screen().print(
+                Text.assemble(f"event {number}  ", ("matches", "bold green"), f"  {texts[int(each) - 1]}"),
+                soft_wrap=True,
+            )
+    else:
+        output.screen().print(Text.assemble(f"event {number}  ", ("no match", "dim")), soft_wrap=True)

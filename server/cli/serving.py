@@ -1,0 +1,128 @@
+"""`kindcast serve`: one server process, until it is told to stop."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from server.cli import output
+from server.cli.connection import JsonOption
+from server.cli.problems import CommandFailed
+
+__all__ = ["serve"]
+
+STOP_SECONDS = 5
+"""How long requests that run may go on after the server was told to stop."""
+BACKLOG = 2_048
+
+
+def serve(
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where to listen: this machine only.  [127.0.0.1]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="0 takes a free one.  [8080]")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept.  [kindcast-data]")] = None,
+    database: Annotated[str | None, typer.Option(metavar="URL", help="Another database than SQLite in DIR.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="KINDCAST_CONFIG", metavar="FILE", help="Settings as TOML; flags and KINDCAST_* win."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a server. It takes up everything where it left off, and stops cleanly on Ctrl-C."""
+    # The server's libraries are imported here only: the other commands start without them.
+    from pydantic import ValidationError
+
+    from server.settings import Settings
+
+    try:
+        settings = Settings.load(config, host=host, port=port, data=data, database=database)
+    except ValidationError as error:
+        raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from error
+    try:
+        listener = _listen(settings.host, settings.port)
+    except OSError as error:
+        raise CommandFailed(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}",
+            "Is a server running there already? Choose another: kindcast serve --port 0",
+        ) from error
+    with listener:
+        _run(settings, listener, json)
+
+
+def _run(settings: Any, listener: socket.socket, json: bool) -> None:
+    import uvicorn
+
+    from server.app import create_app
+
+    failures: list[Exception] = []
+    address = _address(listener, settings.host)
+
+    def announce() -> None:
+        if json:
+            output.print_json({"listening": address, "data": str(settings.data)})
+        else:
+            output.paragraph(f"kindcast listens on {address}", "bold green")
+            output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: Ctrl-C")
+
+    app = create_app(settings)
+    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, failures)
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS, server_header=False
+    )
+    with contextlib.suppress(KeyboardInterrupt):  # the way to stop it
+        uvicorn.Server(config).run(sockets=[listener])
+    if failures:
+        raise CommandFailed(f"the server could not start: {failures[0]}") from failures[0]
+    if not json:
+        output.hint("stopped")
+
+
+def _watched(lifespan: Any, announce: Any, failures: list[Exception]) -> Any:
+    """`lifespan`, with the announcement once it has begun, and the reason kept if it does not begin."""
+
+    @contextlib.asynccontextmanager
+    async def watched(app: Any) -> AsyncIterator[Any]:
+        running = lifespan(app)
+        try:
+            state = await running.__aenter__()
+        except Exception as error:
+            failures.append(error)
+            raise
+        announce()
+        try:
+            yield state
+        finally:
+            await running.__aexit__(None, None, None)
+
+    return watched
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens already, so that whoever reads the announcement can connect."""
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _address(listener: socket.socket, host: str) -> str:
+    port = listener.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _wrong_settings(error: Any) -> str:
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg']}" for each in error.errors())

@@ -1,0 +1,176 @@
+"""`kindcast subscribe` and `kindcast subscriptions`: say what you want, and look after what you said."""
+
+import json as json_text
+import re
+from typing import Annotated, Any
+
+import typer
+
+from server.cli import output
+from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
+from server.cli.problems import InExpression
+from server.client import ProblemError
+
+__all__ = ["commands", "subscribe"]
+
+commands = typer.Typer(name="subscriptions", help="List subscriptions, and renew, pause, resume or delete them.")
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.")]
+SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def _seconds(text: str) -> float:
+    """A length of time: `90`, `90s`, `15min`, `12h`, `7d`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 15min, 12h or 7d")
+    return float(match[1]) * SECONDS[match[2] or "s"]
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = json_text.loads(text)
+    except json_text.JSONDecodeError as error:
+        raise typer.BadParameter(f"not JSON: {error.msg} at column {error.colno}") from error
+    if not isinstance(tree, dict):
+        raise typer.BadParameter('a tree is a JSON object, such as {"isa": ["target", "Computer"]}')
+    return tree
+
+
+LifeOption = Annotated[
+    float | None, typer.Option("--ttl", metavar="TIME", parser=_seconds, help="How long it lives: 90s, 15min, 12h, 7d.")
+]
+
+
+def subscribe(
+    expression: Annotated[
+        str | None, typer.Argument(metavar="EXPRESSION", help="What you want: 'target isa Computer and price <= 400'")
+    ] = None,
+    where: Annotated[
+        dict[str, Any] | None, typer.Option(metavar="JSON", parser=_tree, help="The same as a tree, in place of text.")
+    ] = None,
+    sink: Annotated[str | None, typer.Option(metavar="URL", help="Deliver by signed webhook to this address.")] = None,
+    ttl: LifeOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the id alone.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Subscribe: every later event that matches is kept for you, and delivered if you name a sink."""
+    if (expression is None) == (where is None):
+        raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
+    with connected(server) as client:
+        try:
+            created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl)
+        except ProblemError as error:
+            if expression is None:
+                raise
+            raise InExpression(error, expression) from error
+    if json:
+        output.print_json(created)
+        return
+    if quiet:
+        output.paragraph(created["id"])
+        return
+    _show_created(created)
+
+
+def _show_created(created: dict[str, Any]) -> None:
+    rows = [("id", created["id"]), ("means", created["canonical"]), ("ticket", created["ticket"])]
+    if created.get("secret"):
+        rows.append(("secret", created["secret"]))
+    rows.append(("expires", output.ago(created.get("expires_at"))))
+    output.paragraph("subscribed", "bold green")
+    output.table(("", ""), rows)
+    for note in created.get("notes") or ():
+        output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
+    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: not shown again.")
+    if not created.get("sink"):
+        output.hint(f"Next: kindcast listen {created['id']}")
+
+
+@commands.callback(invoke_without_command=True, epilog="Example: kindcast subscriptions")
+def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """List subscriptions, and renew, pause, resume or delete them."""
+    if context.invoked_subcommand is not None:
+        return
+    with connected(server) as client:
+        answer = client.subscriptions()
+    if json:
+        output.print_json(answer)
+        return
+    found = answer["subscriptions"]
+    if not found:
+        output.hint("There is no subscription yet: kindcast subscribe 'target isa Computer and price <= 400'")
+        return
+    rows = [(each["id"], each["status"], str(each["canonical"]), output.ago(each.get("expires_at"))) for each in found]
+    output.table(("id", "status", "means", "expires"), rows)
+    if answer.get("cursor"):
+        output.hint("There are more; programs page with the cursor of --json.")
+
+
+@commands.command("show", epilog="Example: kindcast subscriptions show sub_123")
+def show(id: IdArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show one subscription: its status, its counters, its last failure."""
+    with connected(server) as client:
+        found = client.subscription(id)
+    _show(found, json)
+
+
+@commands.command("renew", epilog="Example: kindcast subscriptions renew sub_123 --ttl 7d --ticket TICKET")
+def renew(
+    id: IdArgument,
+    ttl: LifeOption = None,
+    ticket: TicketOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Let a subscription live longer, counted from now."""
+    with connected(server) as client:
+        _show(client.renew(id, ttl_seconds=ttl, ticket=ticket), json)
+
+
+@commands.command("pause", epilog="Example: kindcast subscriptions pause sub_123 --ticket TICKET")
+def pause(
+    id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Stop matching; events published meanwhile are not kept for it."""
+    with connected(server) as client:
+        _show(client.pause(id, ticket=ticket), json)
+
+
+@commands.command("resume", epilog="Example: kindcast subscriptions resume sub_123 --ticket TICKET")
+def resume(
+    id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Go on after a pause, or after a webhook failed for too long."""
+    with connected(server) as client:
+        _show(client.resume(id, ticket=ticket), json)
+
+
+@commands.command("delete", epilog="Example: kindcast subscriptions delete sub_123 --ticket TICKET")
+def delete(
+    id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Cancel a subscription and drop what waits for it."""
+    with connected(server) as client:
+        client.unsubscribe(id, ticket=ticket)
+    if json:
+        output.print_json({"id": id, "deleted": True})
+    else:
+        output.paragraph(f"deleted {id}")
+
+
+def _show(found: dict[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(found)
+        return
+    rows = [
+        (name.replace("_", " "), _told(name, value)) for name, value in found.items() if value not in (None, [], {})
+    ]
+    output.table(("", ""), rows)
+
+
+def _told(name: str, value: Any) -> str:
+    if name.endswith("_at"):
+        return f"{value} ({output.ago(value)})"
+    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)

@@ -1,0 +1,347 @@
+"""Requests in any of the CloudEvents 1.0 HTTP modes, plain JSON and NDJSON → events, ready for the broker.
+
+    Content-Type                          mode
+    application/cloudevents+json          structured: the body is the event
+    application/cloudevents-batch+json    batch: an array of events
+    application/x-ndjson                  a line an event: a CloudEvent if it has `specversion`, else the data of one
+    any other, with ce-* headers          binary: the headers are the event's attributes, the body is its data
+    application/json, or …+json           plain: the object is the data; what an event must have is filled in
+
+What is filled in: an `id` of ours, a `source` and a `type` (`DEFAULTS`). A request that says `ce-specversion` claims to
+be a CloudEvent, and must have them all.
+"""
+
+import hashlib
+import itertools
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from semantic import Event, InvalidEvent, Note, Position, Problem
+from semantic.instants import parse_instant
+from server.strict_json import MalformedJson, decode
+
+__all__ = ["DEFAULTS", "BadRequestMode", "Decoded", "DecodedEvent", "EventReader", "TooManyEvents", "UnknownContent"]
+
+DEFAULTS = {"source": "urn:kindcast:anonymous", "type": "kindcast.event"}
+"""For events that were published without."""
+
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+SPECVERSION = "1.0"
+
+LONGEST_NAME = 64  # characters of an attribute's name; the specification advises 20
+LONGEST_VALUE = 2_048  # characters of id, source and type, which stand in an index
+MAX_ATTRIBUTES = 64
+
+_NAME = re.compile(r"[a-z0-9]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_RESERVED = frozenset({"data", "data_base64"})
+_NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
+_NO_ATTRIBUTES = Note("no-attributes", "", "the data is no JSON: only context attributes can match")
+_LOOKS_STRUCTURED = Note(
+    "looks-like-cloudevent",
+    "",
+    f"the object was taken as data; to publish it as the event itself, send it as {STRUCTURED}",
+)
+
+
+class UnknownContent(ValueError):
+    """Nobody here reads this content type."""
+
+
+class BadRequestMode(ValueError):
+    """The headers contradict each other, or the body as a whole cannot be taken apart."""
+
+
+class TooManyEvents(ValueError):
+    """More events than one request may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedEvent:
+    """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but `id` and
+    `source`; `id_is_ours`: it cannot have been accepted before."""
+
+    source: str
+    id: str
+    type: str
+    body: str
+    digest: str
+    event: Event
+    id_is_ours: bool = False
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """The events of a request, those that cannot be read as the error that says why. `single`: the mode holds one only.
+    `lines` are their line numbers, from 1, where the request had lines."""
+
+    events: list[DecodedEvent | InvalidEvent]
+    single: bool
+    lines: list[int] | None = None
+
+
+class EventReader:
+    """Reads requests. Stateless but for the ids that it gives; any thread."""
+
+    def __init__(self, *, max_events: int) -> None:
+        self._max_events = max_events
+        # A prefix of this process and a counter: unique, and neighbours in the index as they are in time.
+        self._prefix = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+
+    def read(self, content_type: str | None, headers: Iterable[tuple[str, str]], body: bytes) -> Decoded:
+        """The events of one request; header names in lower case. Linear in the body.
+
+        Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`; what is wrong with one event stands in its place.
+        """
+        media_type = (content_type or "").partition(";")[0].strip().lower()
+        given = _header_attributes(headers)
+        if media_type == STRUCTURED:
+            return Decoded(events=[self._structured(body)], single=True)
+        if media_type == BATCH:
+            return Decoded(events=self._batch(body), single=False)
+        if media_type in LINES:
+            return self._lines(body, given)
+        if media_type.startswith("application/cloudevents"):
+            raise UnknownContent(f"of CloudEvents' formats JSON is read, {STRUCTURED} and {BATCH}; not {media_type}")
+        if not given and not _is_json(media_type):
+            raise UnknownContent(
+                f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, or as any content with "
+                f"ce-* headers; not as {media_type or 'content without a Content-Type'}"
+            )
+        return Decoded(events=[self._binary(content_type or "", media_type, given, body)], single=True)
+
+    def from_object(self, value: Any) -> DecodedEvent:
+        """An event inside another JSON document: a CloudEvent if it has `specversion`, else the data of one. Raises
+        `InvalidEvent`."""
+        return self._from_object(value) if _is_event(value) else self._from_data(value, {})
+
+    # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _structured(self, body: bytes) -> DecodedEvent | InvalidEvent:
+        try:
+            return self._from_object(decode(body))
+        except MalformedJson as error:
+            return _invalid("malformed-json", str(error))
+        except InvalidEvent as error:
+            return error
+
+    def _batch(self, body: bytes) -> list[DecodedEvent | InvalidEvent]:
+        try:
+            items = decode(body)
+        except MalformedJson as error:
+            raise BadRequestMode(str(error)) from None
+        if not isinstance(items, list):
+            raise BadRequestMode("a batch is a JSON array of events")
+        self._check_count(len(items))
+        return [self._or_problem(item) for item in items]
+
+    def _or_problem(self, item: Any) -> DecodedEvent | InvalidEvent:
+        try:
+            return self._from_object(item)
+        except InvalidEvent as error:
+            return error
+
+    def _lines(self, body: bytes, given: Mapping[str, str]) -> Decoded:
+        if "id" in given:
+            raise BadRequestMode("ce-id would give every line the same id: put the id into each line, or leave it out")
+        numbered = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
+        self._check_count(len(numbered))
+        plain = _context({**DEFAULTS, **given}, partial=True)
+        events: list[DecodedEvent | InvalidEvent] = []
+        for _, line in numbered:
+            try:
+                value = decode(line)
+                events.append(self._from_object(value) if _is_event(value) else self._from_data(value, plain))
+            except MalformedJson as error:
+                events.append(_invalid("malformed-json", str(error)))
+            except InvalidEvent as error:
+                events.append(error)
+        return Decoded(events=events, single=False, lines=[number for number, _ in numbered])
+
+    def _binary(
+        self, content_type: str, media_type: str, given: Mapping[str, str], body: bytes
+    ) -> DecodedEvent | InvalidEvent:
+        """Binary mode, and plain JSON, which is binary mode without its headers."""
+        if "datacontenttype" in given:
+            raise BadRequestMode("in binary mode Content-Type says what the data is: leave ce-datacontenttype out")
+        try:
+            if "specversion" in given:
+                context = _context(given)
+            else:
+                context = _context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
+            if content_type and not (_is_json(media_type) and not given):
+                context["datacontenttype"] = content_type
+            notes: tuple[Note, ...] = ()
+            if not body:
+                members = {}
+            elif _is_json(media_type):
+                data = decode(body)
+                if not given and not isinstance(data, dict):
+                    raise InvalidEvent([_NO_OBJECT])
+                if not given and _is_event(data):
+                    notes = (_LOOKS_STRUCTURED,)
+                members = {"data": data}
+            else:
+                members = _opaque(media_type, body)
+                notes = (_NO_ATTRIBUTES,)
+            return self._made(context, members, notes)
+        except MalformedJson as error:
+            return _invalid("malformed-json", str(error))
+        except InvalidEvent as error:
+            return error
+
+    # ── one event ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _from_object(self, value: Any) -> DecodedEvent:
+        """A CloudEvent in the JSON format."""
+        if not isinstance(value, dict):
+            raise InvalidEvent([Problem("no-object", "an event is a JSON object", Position(pointer=""))])
+        context = _context({name: member for name, member in value.items() if name not in _RESERVED})
+        members: dict[str, Any] = {}
+        notes: tuple[Note, ...] = ()
+        media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
+        if "data_base64" in value:
+            if value.get("data") is not None:
+                raise InvalidEvent([Problem("two-data", "an event has data or data_base64", _at("data_base64"))])
+            members, notes = _from_base64(value["data_base64"], media_type)
+        elif "data" in value:
+            members = {"data": value["data"]}
+            if media_type and not _is_json(media_type):
+                notes = (_NO_ATTRIBUTES,) if not isinstance(value["data"], str) else ()
+        return self._made(context, members, notes)
+
+    def _from_data(self, data: Any, context: Mapping[str, Any]) -> DecodedEvent:
+        """The event around plain data."""
+        if not isinstance(data, dict):
+            raise InvalidEvent([_NO_OBJECT])
+        return self._made({"specversion": SPECVERSION, **DEFAULTS, **context}, {"data": data}, ())
+
+    def _made(self, context: dict[str, Any], members: Mapping[str, Any], notes: tuple[Note, ...]) -> DecodedEvent:
+        ours = "id" not in context
+        if ours:
+            context["id"] = f"{self._prefix}-{next(self._numbers):010x}"
+        rest = {name: value for name, value in context.items() if name not in ("id", "source")}
+        try:
+            body = msgspec.json.encode({**context, **members})
+            content = msgspec.json.encode([rest, members], order="deterministic")
+        except RecursionError:
+            raise InvalidEvent([Problem("too-deep", "the data is nested too deeply", _at("data"))]) from None
+        return DecodedEvent(
+            source=context["source"],
+            id=context["id"],
+            type=context["type"],
+            body=body.decode(),
+            digest=hashlib.blake2b(content, digest_size=16).hexdigest(),
+            event=Event(members.get("data"), context),
+            id_is_ours=ours,
+            notes=notes,
+        )
+
+    def _check_count(self, count: int) -> None:
+        if count > self._max_events:
+            raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
+
+
+# ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The attributes in ce-* headers, percent-decoded. Raises `BadRequestMode`."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name.startswith("ce-"):
+            try:
+                found[name[3:]] = unquote(value, errors="strict")
+            except UnicodeDecodeError:
+                raise BadRequestMode(f"the header {name} is not percent-encoded UTF-8") from None
+    return found
+
+
+def _context(given: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:
+    """The context attributes, checked; null means absent. With `partial`, `id` may be absent. Raises `InvalidEvent`
+    with every problem."""
+    context = {name: value for name, value in given.items() if value is not None}
+    problems = [problem for name, value in context.items() if (problem := _wrong(name, value)) is not None]
+    if context.get("specversion", SPECVERSION) != SPECVERSION:
+        problems.append(Problem("bad-attribute", f"specversion must be {SPECVERSION!r}", _at("specversion")))
+    if len(context) > MAX_ATTRIBUTES:
+        problems.append(Problem("too-many-attributes", f"an event has at most {MAX_ATTRIBUTES} attributes", _at("")))
+    for name in ("specversion", "id", "source", "type"):
+        if name not in context and not partial:
+            problems.append(Problem("missing-attribute", f"a CloudEvent has the attribute {name}", _at(name)))
+    if problems:
+        raise InvalidEvent(problems)
+    return context
+
+
+def _wrong(name: str, value: Any) -> Problem | None:
+    """What is wrong with an attribute, if anything."""
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in _RESERVED:
+        detail = f"{name[:LONGEST_NAME]!r} is no attribute name: lower-case letters and digits, at most {LONGEST_NAME}"
+        return Problem("bad-attribute", detail, _at(name[:LONGEST_NAME]))
+    if name in ("id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion"):
+        if not isinstance(value, str) or not value:
+            return Problem("bad-attribute", f"{name} must be a text that is not empty", _at(name))
+        if name in ("id", "source", "type") and (len(value) > LONGEST_VALUE or _CONTROL.search(value)):
+            detail = f"{name} must have at most {LONGEST_VALUE} characters, none of them a control character"
+            return Problem("bad-attribute", detail, _at(name))
+        if name == "time" and parse_instant(value) is None:
+            return Problem("bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", _at(name))
+    elif not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(2**31) <= value < 2**31):
+        return Problem("bad-attribute", f"{name} must be a text, a boolean or a 32-bit integer", _at(name))
+    return None
+
+
+# ── data ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, dict) and "specversion" in value
+
+
+def _is_json(media_type: str) -> bool:
+    """Whether data of this type is JSON; CloudEvents' default is."""
+    return media_type in ("", "application/json", "text/json") or media_type.endswith("+json")
+
+
+def _opaque(media_type: str, body: bytes) -> dict[str, Any]:
+    """Data that is no JSON: text as text, all other as base64."""
+    if media_type.startswith("text/"):
+        try:
+            return {"data": body.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"data_base64": b64encode(body).decode("ascii")}
+
+
+def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[Note, ...]]:
+    """`data_base64` as it stands; JSON inside it becomes `data`."""
+    try:
+        raw = b64decode(encoded, validate=True)
+    except (ValueError, TypeError):
+        raise InvalidEvent([Problem("bad-base64", "data_base64 is not base64", _at("data_base64"))]) from None
+    if media_type and _is_json(media_type):
+        try:
+            return {"data": decode(raw)}, ()
+        except MalformedJson as error:
+            raise InvalidEvent([Problem("malformed-json", str(error), _at("data_base64"))]) from None
+    return {"data_base64": encoded}, (_NO_ATTRIBUTES,)
+
+
+def _at(name: str) -> Position:
+    return Position(pointer="/" + name.replace("~", "~0").replace("/", "~1") if name else "")
+
+
+def _invalid(code: str, detail: str) -> InvalidEvent:
+    return InvalidEvent([Problem(code, detail)])

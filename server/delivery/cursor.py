@@ -1,0 +1,56 @@
+"""Where a reader goes on: its cursor, checked. One rule for pull, acknowledgement and stream.
+
+A cursor is the sequence of the last event that the reader has seen, as text; it only means something to the
+subscription that it came from. What cannot be a cursor of this server is refused, and one from before the oldest kept
+message is too: going on silently would hide a loss.
+"""
+
+from sqlalchemy import Connection
+
+from server.errors import ServerError, UnknownSubscription
+from server.store.deliveries import Subscriber, end_of_log, find_subscriber
+
+__all__ = ["CursorGone", "InvalidCursor", "parse_cursor", "start_of", "subscriber_of"]
+
+MAX_CURSOR_DIGITS = 18
+"""Below 2⁶³, which the store can hold."""
+
+
+class InvalidCursor(ServerError):
+    """This is no cursor of this server. Use one from a message, or leave it out to go on where you acknowledged."""
+
+
+class CursorGone(ServerError):
+    """Messages after this cursor are older than the retention and were deleted. `oldest`: from where on all are
+    there."""
+
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(
+            f"messages after the cursor {after} are older than the retention and were deleted; "
+            f"the oldest that is left comes after {oldest}: go on with after={oldest}, or acknowledge {oldest}"
+        )
+        self.oldest = oldest
+
+
+def subscriber_of(connection: Connection, id: str) -> Subscriber:
+    """The subscription of this id. Raises `UnknownSubscription`."""
+    subscriber = find_subscriber(connection, id)
+    if subscriber is None:
+        raise UnknownSubscription(id)
+    return subscriber
+
+
+def parse_cursor(connection: Connection, text: str) -> int:
+    """The sequence that a cursor names. Raises `InvalidCursor` for other text, and for one beyond the last event."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS or int(text) > end_of_log(connection):
+        raise InvalidCursor
+    return int(text)
+
+
+def start_of(connection: Connection, subscriber: Subscriber, after: str | None) -> int:
+    """The sequence to read after: the cursor given, else what was acknowledged. Raises `InvalidCursor`,
+    `CursorGone`."""
+    start = subscriber.start if after is None else parse_cursor(connection, after)
+    if start < (subscriber.discarded_through or 0):
+        raise CursorGone(start, subscriber.discarded_through or 0)
+    return start

@@ -1,0 +1,72 @@
+"""Pull and acknowledge: the reader asks, reads at its own pace, and says how far it has come.
+
+    pull(after, limit, wait) --> messages, cursor      as often as wanted: reading changes nothing
+    acknowledge(cursor)      --> acked                  the next pull starts there, also after a restart
+
+A long poll sleeps until the broker announces a commit that concerns the subscription; nothing is polled.
+"""
+
+import asyncio
+
+from sqlalchemy import Connection
+
+from server.broker import Broker
+from server.delivery.cursor import parse_cursor, start_of, subscriber_of
+from server.delivery.message import Page, message_of
+from server.delivery.wakeup import Wakeups
+from server.security.tickets import check_ticket
+from server.store.deliveries import Subscriber, acknowledge, read_matches
+
+__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "acknowledge_cursor", "pull"]
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 10_000
+"""Messages of one pull."""
+
+MAX_PAGE_BYTES = 16 << 20
+"""Of the events in one pull: a page ends early rather than filling the memory of both sides."""
+
+
+async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, limit: int, wait: float) -> Page:
+    """The next messages. Waits up to `wait` seconds for the first one; an empty page means that nothing came.
+
+    Raises `UnknownSubscription`, `InvalidCursor`, `CursorGone`.
+    """
+
+    def read(connection: Connection) -> tuple[Subscriber, Page]:
+        subscriber = subscriber_of(connection, id)
+        start = start_of(connection, subscriber, after)
+        found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
+        messages = [message_of(id, match) for match in found]
+        return subscriber, Page(messages, messages[-1].cursor if messages else str(start))
+
+    subscriber, page = await broker.read(read)
+    if page.events or wait <= 0:
+        return page
+    with wakeups.watch(subscriber.number) as woken:
+        try:
+            async with asyncio.timeout(wait):
+                while not page.events and not wakeups.closed:
+                    woken.clear()
+                    _, page = await broker.read(read)
+                    if not page.events:
+                        await woken.wait()
+        except TimeoutError:
+            pass
+    return page
+
+
+async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: str | None) -> int:
+    """Acknowledges everything up to the cursor; returns where the subscription stands, which is never further back than
+    before. On disk when it returns.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
+    """
+
+    def write(connection: Connection) -> tuple[int, int]:
+        subscriber = subscriber_of(connection, id)
+        check_ticket(ticket, subscriber.ticket_hash)
+        return subscriber.number, acknowledge(connection, subscriber, parse_cursor(connection, cursor))
+
+    _, acked = await broker.execute(write, lambda done: {done[0]})
+    return acked

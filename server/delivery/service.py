@@ -1,0 +1,80 @@
+"""The delivery of one server process, from start to stop: it hooks into the broker, runs the outbox, ends the streams.
+
+`running_delivery` is what the application's lifespan enters after the broker has started, and leaves before it stops.
+"""
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from server.broker import Broker
+from server.delivery.outbox import Outbox
+from server.delivery.wakeup import Wakeups
+from server.settings import Settings
+
+__all__ = ["DeliveryService", "running_delivery"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryService:
+    """What the routes need."""
+
+    broker: Broker
+    wakeups: Wakeups
+    settings: Settings
+
+
+@asynccontextmanager
+async def running_delivery(broker: Broker, settings: Settings) -> AsyncIterator[DeliveryService]:
+    """Delivers for as long as the block runs. At its end, streams and long polls end, attempts under way get a moment,
+    and what came of them is written; so the broker must still run."""
+    wakeups = Wakeups()
+    outbox = Outbox(broker, settings)
+    wakeups.follow(outbox.announce)
+    broker.listeners.append(wakeups.announce)
+    delivering = asyncio.create_task(outbox.run(), name="outbox")
+    try:
+        with _closing_on_signal(wakeups):
+            yield DeliveryService(broker, wakeups, settings)
+    finally:
+        wakeups.close()
+        outbox.stop()
+        await delivering
+        broker.listeners.remove(wakeups.announce)
+
+
+@contextmanager
+def _closing_on_signal(wakeups: Wakeups) -> Iterator[None]:
+    """Ends streams as soon as the process is told to stop.
+
+    The HTTP server says so to the application only when all answers are complete, and a stream never is: so it has to
+    hear the signal itself. The server's own handler is called as before. Elsewhere than in the main thread there are no
+    signals, and nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    chained: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(wakeups.close)
+        chained[signal.Signals(number)](number, frame)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        if callable(before):
+            chained[number] = before
+            signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, before in chained.items():
+            if signal.getsignal(number) is handle:
+                signal.signal(number, before)

@@ -1,0 +1,194 @@
+"""Every error as `application/problem+json` (RFC 9457), in this one place.
+
+    exception ──table──▶ Problem(status, code, detail, errors) ──▶ {"type": "https://kindcast.dev/problems/<code>", …}
+
+`type` is stable, `detail` says what to do, `errors` lists each fault with its `pointer` (JSON) or `line` and `column`
+(text) and the nearest known names. Nothing of a stack trace ever leaves the process.
+"""
+
+import http
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
+from semantic import Problem as Fault
+from semantic.errors import UnsupportedFormat
+from server import errors
+from server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
+from server.delivery.cursor import CursorGone, InvalidCursor
+from server.security.egress import SinkRefused
+from server.strict_json import MalformedJson
+
+__all__ = ["MEDIA_TYPE", "Problem", "as_document", "faults", "install", "problem_of", "respond"]
+
+MEDIA_TYPE = "application/problem+json"
+TYPES = "https://kindcast.dev/problems/"
+RETRY_SECONDS = "1"
+"""What a client is asked to wait while the store or the broker cannot take anything."""
+
+_log = logging.getLogger("kindcast.http")
+
+
+class Problem(HTTPException):
+    """An answer that is an error. `errors` are its single faults; further keywords become members of the document."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        title: str | None = None,
+        errors: Sequence[Mapping[str, Any]] = (),
+        headers: Mapping[str, str] | None = None,
+        **extensions: Any,
+    ) -> None:
+        super().__init__(status, detail, dict(headers) if headers else None)
+        self.code = code
+        self.title = title or code.replace("-", " ").capitalize()
+        self.errors = list(errors)
+        self.extensions = extensions
+
+
+_SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
+    (errors.StoreUnavailable, 503, "store-unavailable"),
+    (errors.BrokerBusy, 503, "busy"),
+    (errors.UnknownSubscription, 404, "unknown-subscription"),
+    (errors.UnknownOntology, 404, "unknown-ontology"),
+    (errors.UnknownEvent, 404, "unknown-event"),
+    (errors.TicketMissing, 401, "ticket-missing"),
+    (errors.TicketWrong, 403, "ticket-wrong"),
+    (errors.SubscriptionGone, 409, "subscription-expired"),
+    (errors.TooManySubscriptions, 507, "too-many-subscriptions"),
+    (InvalidCursor, 400, "invalid-cursor"),
+    (CursorGone, 410, "cursor-gone"),
+    (MalformedJson, 400, "malformed-json"),
+    (BadRequestMode, 400, "malformed-request"),
+    (UnknownContent, 415, "unsupported-media-type"),
+    (TooManyEvents, 413, "too-many-events"),
+    (SinkRefused, 422, "sink-refused"),
+)
+"""Errors that are one sentence: their own."""
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the application a problem document."""
+    for kind in (HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, respond)
+    for kind in (errors.ServerError, SemanticError, *(kind for kind, _, _ in _SIMPLE)):
+        app.add_exception_handler(kind, respond)
+
+
+async def respond(request: Request, error: Exception) -> Response:
+    """The answer to an error."""
+    problem = problem_of(error)
+    if problem.status_code == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    document = as_document(problem) | {"instance": request.url.path}
+    return Response(msgspec.json.encode(document), problem.status_code, problem.headers, MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> Problem:
+    """What an exception means to a client."""
+    match error:
+        case Problem():
+            return error
+        case UnsupportedFormat():
+            return Problem(415, "unsupported-format", error.detail, errors=_place_of(error))
+        case OntologyError():
+            return Problem(400, "malformed-ontology", str(error), errors=_place_of(error))
+        case InvalidSubscription():
+            return Problem(422, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
+        case InvalidEvent():
+            malformed = any(each.code == "malformed-json" for each in error.problems)
+            status, code = (400, "malformed-json") if malformed else (422, "invalid-event")
+            return Problem(status, code, _summary(error.problems), errors=faults(error.problems))
+        case errors.OntologyInUse():
+            return Problem(409, "ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+        case RequestValidationError():
+            return _validation_problem(error)
+        case HTTPException():
+            return _http_problem(error)
+    for kind, status, code in _SIMPLE:
+        if isinstance(error, kind):
+            headers = {"Retry-After": RETRY_SECONDS} if status == 503 else None
+            return Problem(status, code, str(error), headers=headers)
+    return Problem(500, "internal-error", "something went wrong here; the server's log says what")
+
+
+def as_document(problem: Problem) -> dict[str, Any]:
+    """The members of the problem document, without `instance`."""
+    document: dict[str, Any] = {
+        "type": TYPES + problem.code,
+        "title": problem.title,
+        "status": problem.status_code,
+        "detail": problem.detail,
+    }
+    if problem.errors:
+        document["errors"] = problem.errors
+    return document | problem.extensions
+
+
+def faults(problems: Iterable[Fault]) -> list[dict[str, Any]]:
+    """The members of `errors` for what the semantic layer found wrong."""
+    listed = []
+    for each in problems:
+        fault: dict[str, Any] = {"code": each.code, "detail": each.detail, **_place(each.at)}
+        if each.suggestions:
+            fault["suggestions"] = list(each.suggestions)
+        listed.append(fault)
+    return listed
+
+
+def _place(at: Position | None) -> dict[str, Any]:
+    if at is None:
+        return {}
+    return {"pointer": at.pointer or ""} if at.line is None else {"line": at.line, "column": at.column}
+
+
+def _place_of(error: OntologyError) -> list[dict[str, Any]]:
+    if error.line is None:
+        return []
+    place = {"line": error.line} if error.column is None else {"line": error.line, "column": error.column}
+    return [{"detail": error.detail, **place}]
+
+
+def _summary(problems: Sequence[Fault]) -> str:
+    """The first fault in full, and how many more there are."""
+    more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}"
+
+
+def _validation_problem(error: RequestValidationError) -> Problem:
+    """FastAPI's own checks of path, query, headers and bodies."""
+    listed = []
+    for each in error.errors():
+        where, *path = [str(part) for part in each["loc"]]
+        if each["type"] == "json_invalid":
+            return Problem(400, "malformed-json", "the body is no JSON", errors=[{"detail": each["msg"]}])
+        fault: dict[str, Any] = {"detail": each["msg"]}
+        if where == "body":
+            fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+        else:
+            fault["parameter"] = f"{where}: {'.'.join(path)}"
+        listed.append(fault)
+    first = listed[0]
+    at = first.get("pointer") or first.get("parameter") or "body"
+    return Problem(422, "invalid-request", f"{at}: {first['detail']}", errors=listed)
+
+
+def _http_problem(error: HTTPException) -> Problem:
+    """What the framework raises: no such route, wrong method, too large a body."""
+    phrase = http.HTTPStatus(error.status_code).phrase
+    code = phrase.lower().replace(" ", "-").replace("'", "")
+    detail = {
+        404: "there is nothing at this address: /openapi.json lists what there is",
+        405: "this address does not answer to this method: see the header Allow",
+    }.get(error.status_code, str(error.detail))
+    return Problem(error.status_code, code, detail, title=phrase, headers=error.headers)

@@ -1,0 +1,95 @@
+"""What /metrics shows: counters of this process, and totals and gauges read from the store when asked.
+
+No metric has a label for a subscription, a concept or an event type: their number is the users' choice, not ours.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from server.store.ledger import Totals
+
+__all__ = ["Metrics"]
+
+STATUSES = ("active", "paused", "failing", "disabled_by_failures", "expired")
+SHORT_SECONDS = (0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+LAG_SECONDS = (0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0, 86_400.0)
+
+
+class Metrics:
+    """The instruments of one application, in a registry of their own. Any thread."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.match_duration = Histogram(
+            "kindcast_match_duration_seconds",
+            "Time to read and match one event, as the mean of its request",
+            buckets=SHORT_SECONDS,
+            registry=self._registry,
+        )
+        self.commit_duration = Histogram(
+            "kindcast_commit_duration_seconds", "Time of one commit", buckets=SHORT_SECONDS, registry=self._registry
+        )
+        self.events_rejected = Counter(
+            "kindcast_events_rejected", "Events that could not be read", registry=self._registry
+        )
+        self.deliveries = Counter(
+            "kindcast_deliveries", "Webhook attempts by result", ["result"], registry=self._registry
+        )
+        self.delivery_lag = Histogram(
+            "kindcast_delivery_lag_seconds",
+            "From the acceptance of an event to its delivery by webhook",
+            buckets=LAG_SECONDS,
+            registry=self._registry,
+        )
+
+    def observe_matching(self, seconds: float, events: int) -> None:
+        """Reading and matching so many events took so long."""
+        if events:
+            self.match_duration.observe(seconds / events)
+
+    def observe_commit(self, seconds: float, events: int) -> None:
+        """A commit with so many events took so long."""
+        self.commit_duration.observe(seconds)
+
+    def text(self, totals: Totals, subscriptions: Mapping[str, int], version: str, concepts: int) -> bytes:
+        """All of it in Prometheus' text format."""
+        stored = CollectorRegistry(auto_describe=False)
+        stored.register(_Collected(_stored(totals, subscriptions, version, concepts)))
+        return generate_latest(self._registry) + generate_latest(stored)
+
+
+class _Collected(Collector):
+    """Metrics that were computed already."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = list(metrics)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._metrics
+
+
+def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str, concepts: int) -> Iterator[Metric]:
+    """What the store knows. accepted = matched + unmatched; matches = delivered + pending + dead + discarded."""
+    counters = {
+        "kindcast_events_accepted": ("Events accepted", totals.accepted),
+        "kindcast_events_duplicate": ("Events that were accepted before", totals.duplicates),
+        "kindcast_events_matched": ("Accepted events that some subscription got", totals.matched),
+        "kindcast_events_unmatched": ("Accepted events that no subscription got", totals.accepted - totals.matched),
+        "kindcast_matches": ("Pairs of event and subscription", totals.matches),
+        "kindcast_matches_delivered": ("Matches acknowledged, or taken by a sink", totals.delivered),
+        "kindcast_matches_discarded": ("Matches deleted before they were delivered", totals.discarded),
+    }
+    for name, (documentation, value) in counters.items():
+        yield CounterMetricFamily(name, documentation, value=value)
+    yield GaugeMetricFamily("kindcast_matches_pending", "Matches not yet delivered", value=totals.pending)
+    yield GaugeMetricFamily("kindcast_dead_letters", "Matches given up", value=totals.dead)
+    yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)
+    yield GaugeMetricFamily("kindcast_concepts", "Concepts of the vocabulary", value=concepts)
+    by_status = GaugeMetricFamily("kindcast_subscriptions", "Subscriptions by status", labels=["status"])
+    for status in STATUSES:
+        by_status.add_metric([status], subscriptions.get(status, 0))
+    yield by_status
+    yield InfoMetricFamily("kindcast_ontology_version", "The vocabulary in force", value={"version": version})

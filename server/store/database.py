@@ -1,0 +1,167 @@
+"""Opening the database: one connection that writes, a pool that reads, and a lock that keeps every other server out.
+
+SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for the
+writer.
+PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `synchronous_commit` is on there.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from server.errors import StoreInUse, StoreUnreadable
+from server.settings import Settings
+from server.store.tables import metadata
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of our lock on PostgreSQL
+POSTGRESQL_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+JOURNAL_BYTES = 64 << 20  # what is left of the write-ahead log after a burst
+WRITER_CACHE_KIB = 65_536  # pages of the indexes that every event touches
+
+
+class Database:
+    """The engines over one database. `read` may run in any number of threads; the writing connection has one owner."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Opens nothing yet. Raises `StoreUnreadable` for a database that cannot serve."""
+        self._url = _normalised(settings.database_url)
+        self._data = settings.data
+        self._busy_seconds = settings.busy_timeout_seconds
+        self._lock: int | None = None
+        self._writer: Engine = self._engine(poolclass=NullPool)
+        self._readers: Engine = self._engine(
+            pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
+        )
+        self._listen()
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._url.get_backend_name() == "sqlite"
+
+    @property
+    def url(self) -> str:
+        """Where the database is, without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    def open(self) -> Connection:
+        """Take the lock, make the tables if they are not there, and return the connection that writes.
+
+        Raises `StoreInUse`, `StoreUnreadable`, OSError.
+        """
+        self._take_lock()
+        try:
+            connection = self.connect()
+            with connection.begin():
+                metadata.create_all(connection)
+            return connection
+        except DBAPIError as error:
+            raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
+
+    def connect(self) -> Connection:
+        """Another connection that writes, after the one before broke. Raises `StoreInUse`, `DBAPIError`."""
+        connection = self._writer.connect()
+        if not self.is_sqlite:
+            locked = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK}).scalar_one()
+            connection.rollback()
+            if not locked:
+                connection.close()
+                raise StoreInUse(f"another server uses the database {self.url}")
+        return connection
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """`work` on a reader's connection: one snapshot, and no way to write."""
+        with self._readers.connect() as connection, connection.begin():
+            return work(connection)
+
+    def close(self) -> None:
+        self._readers.dispose()
+        self._writer.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_lock(self) -> None:
+        """An advisory lock on a file beside a SQLite database; it ends with the process, however that ends."""
+        if not self.is_sqlite:
+            return
+        self._data.mkdir(parents=True, exist_ok=True)
+        path = Path(str(self._url.database) + ".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            detail = f"another server uses {self._url.database}: stop it, or choose another data folder"
+            raise StoreInUse(detail) from error
+        self._lock = lock
+
+    # ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _engine(self, **options: Any) -> Engine:
+        if self.is_sqlite:
+            options["connect_args"] = {"check_same_thread": False}  # opened by one thread, then owned by another
+        return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
+
+    def _listen(self) -> None:
+        if self.is_sqlite:
+            event.listen(self._writer, "connect", self._prepare_writer)
+            event.listen(self._readers, "connect", self._prepare_reader)
+            event.listen(self._writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+            event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        else:
+            event.listen(self._writer, "connect", _prepare_postgresql_writer)
+            event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(POSTGRESQL_SNAPSHOT))
+
+    def _prepare_writer(self, connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # BEGIN is ours: the driver would begin late, and not for savepoints
+        self._pragmas(
+            connection,
+            journal_mode="WAL",
+            synchronous="FULL",
+            journal_size_limit=JOURNAL_BYTES,
+            cache_size=-WRITER_CACHE_KIB,
+        )
+
+    def _prepare_reader(self, connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        self._pragmas(connection, query_only="ON")
+
+    def _pragmas(self, connection: Any, **pragmas: Any) -> None:
+        connection.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
+        for name, value in pragmas.items():
+            connection.execute(f"PRAGMA {name}={value}")
+
+
+def _prepare_postgresql_writer(connection: Any, _: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+    connection.commit()
+
+
+def _normalised(url: str) -> URL:
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise StoreUnreadable("a database in memory keeps nothing: give sqlite:///path/to/file.db")
+    if parsed.drivername in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
+    return parsed
+
+
+def _to_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

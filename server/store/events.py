@@ -1,0 +1,149 @@
+"""Events and their matches: written in bulk by the broker, read back by anybody.
+
+Writing functions belong to the broker's thread. Statements are compiled by the database library once and kept; rows go
+in with one call for many.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from sqlalchemy import Column, Connection, Row, delete, insert, select
+
+from server.store.deliveries import remember_discards
+from server.store.tables import attempts, events, matches, subscriptions
+
+__all__ = [
+    "EventRow",
+    "Known",
+    "MatchRow",
+    "discard_before",
+    "find_attempts",
+    "find_event",
+    "find_known",
+    "find_matches",
+    "first_to_keep",
+    "insert_events",
+    "insert_matches",
+    "list_events",
+]
+
+IDS_PER_QUERY = 500
+"""Ids in one IN list: far below every database's limit on parameters."""
+
+Known = tuple[int, str, int]
+"""Sequence, digest, and number of matches of an event that was accepted before."""
+
+
+class EventRow(TypedDict):
+    """A row of `events`; `notes` is JSON text or None."""
+
+    sequence: int
+    source: str
+    id: str
+    type: str
+    digest: str
+    body: str
+    accepted_at: float
+    vocabulary_version: str
+    matched: int
+    notes: str | None
+
+
+class MatchRow(TypedDict):
+    """A row of `matches`; `bindings` is JSON text or None."""
+
+    subscription: int
+    sequence: int
+    bindings: str | None
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_INSERT_EVENT = insert(events)
+_INSERT_MATCH = insert(matches)
+
+
+def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
+    """Store events that are not there yet."""
+    if rows:
+        connection.execute(_INSERT_EVENT, rows)
+
+
+def insert_matches(connection: Connection, rows: Sequence[MatchRow]) -> None:
+    """Store matches of events of the same transaction."""
+    if rows:
+        connection.execute(_INSERT_MATCH, rows)
+
+
+def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:
+    """Which of these (source, id) pairs were accepted before. One look-up in the unique index a pair."""
+    by_source: dict[str, list[str]] = {}
+    for source, id in keys:
+        by_source.setdefault(source, []).append(id)
+    found: dict[tuple[str, str], Known] = {}
+    for source, ids in by_source.items():
+        for start in range(0, len(ids), IDS_PER_QUERY):
+            wanted = (events.c.source == source) & events.c.id.in_(ids[start : start + IDS_PER_QUERY])
+            query = select(events.c.id, events.c.sequence, events.c.digest, events.c.matched).where(wanted)
+            for id, sequence, digest, matched in connection.execute(query):
+                found[source, id] = (sequence, digest, matched)
+    return found
+
+
+def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int | None:
+    """The sequence before which all events were accepted before `since`, at most so many of them; None if there is
+    nothing to delete. Acceptance times never fall along the sequence, so this looks at those few events only."""
+    oldest = select(events.c.sequence, events.c.accepted_at).order_by(events.c.sequence).limit(at_most)
+    old = [sequence for sequence, at in connection.execute(oldest) if at < since]
+    return old[-1] + 1 if old else None
+
+
+def discard_before(connection: Connection, sequence: int) -> int:
+    """Delete the events below `sequence` with their matches and attempts; returns how many matches were pending."""
+    mine = matches.c.subscription.in_(select(subscriptions.c.number))  # lets the primary key be used
+    pending = remember_discards(connection, sequence)
+    connection.execute(delete(matches).where(mine, matches.c.sequence < sequence))
+    connection.execute(delete(attempts).where(attempts.c.sequence < sequence))
+    connection.execute(delete(events).where(events.c.sequence < sequence))
+    return pending
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_events(connection: Connection, *, after: int, type: str | None, limit: int) -> Sequence[Row[Any]]:
+    """Events after a sequence, oldest first; with `type` only those of this CloudEvents type."""
+    query = select(events).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
+    if type is not None:
+        query = query.where(events.c.type == type)
+    return connection.execute(query).all()
+
+
+def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
+    """One event."""
+    return connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
+
+
+def find_matches(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
+    """Who got an event: (number, id, sink, acked, bindings), in the order in which the subscriptions were made."""
+    columns: tuple[Column[Any], ...] = (
+        subscriptions.c.number,
+        subscriptions.c.id,
+        subscriptions.c.sink,
+        subscriptions.c.acked,
+        matches.c.bindings,
+    )
+    query = (
+        select(*columns)
+        .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
+        .where(matches.c.sequence == sequence)
+        .order_by(subscriptions.c.number)
+        .limit(limit)
+    )
+    return connection.execute(query).all()
+
+
+def find_attempts(connection: Connection, sequence: int) -> Sequence[Row[Any]]:
+    """The webhook attempts for an event, oldest first."""
+    query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
+    return connection.execute(query).all()

@@ -1,0 +1,79 @@
+"""The one row that says where the log ends, and the totals that must add up.
+
+    accepted = matched + unmatched        events
+    matches  = delivered + pending + dead + discarded        pairs of event and subscription
+
+`commits` grows by one with each group: after a commit that failed half-way, it alone tells whether it happened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from server.errors import StoreUnreadable
+from server.store.tables import events, ledger, matches, subscriptions
+
+__all__ = ["LAYOUT", "Totals", "count", "open_ledger", "position", "read_totals"]
+
+LAYOUT = 1
+"""Of the tables. A server refuses a database of another layout rather than guess."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Since this database was made. `pending` is counted, the others are kept."""
+
+    sequence: int
+    accepted: int
+    duplicates: int
+    matched: int
+    matches: int
+    delivered: int
+    dead: int
+    discarded: int
+    pending: int
+
+
+def open_ledger(connection: Connection) -> None:
+    """Make the row if this database is new. Raises `StoreUnreadable` for another layout."""
+    layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
+    if layout is None:
+        zeros = {column.name: 0 for column in ledger.columns}
+        connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
+    elif layout != LAYOUT:
+        raise StoreUnreadable(f"the database has layout {layout}, this version reads layout {LAYOUT}")
+
+
+def position(connection: Connection) -> tuple[int, int, float]:
+    """How many groups were committed, the last sequence, and when its event was accepted (0.0 if it is gone)."""
+    commits, sequence = connection.execute(select(ledger.c.commits, ledger.c.sequence)).one()
+    last = select(events.c.accepted_at).order_by(events.c.sequence.desc()).limit(1)
+    return commits, sequence, connection.execute(last).scalar_one_or_none() or 0.0
+
+
+def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> None:
+    """Close a group: one commit more, the last sequence, and each total larger by what `more` says."""
+    values = {name: ledger.c[name] + number for name, number in more.items() if number}
+    connection.execute(update(ledger).values(commits=ledger.c.commits + 1, sequence=sequence, **values))
+
+
+def read_totals(connection: Connection) -> Totals:
+    """The totals. Counting what is pending costs one walk over the pending matches."""
+    waiting = (
+        select(func.count())
+        .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
+        .where(matches.c.sequence > subscriptions.c.acked)
+    )
+    row = connection.execute(select(ledger)).one()
+    return Totals(
+        sequence=row.sequence,
+        accepted=row.accepted,
+        duplicates=row.duplicates,
+        matched=row.matched,
+        matches=row.matches,
+        delivered=row.delivered,
+        dead=row.dead,
+        discarded=row.discarded,
+        pending=connection.execute(waiting).scalar_one(),
+    )

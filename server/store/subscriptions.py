@@ -1,0 +1,101 @@
+"""Subscriptions as rows. The row is the truth about a subscription; the matcher only holds what must match now."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from server.store.deliveries import discarded
+from server.store.tables import attempts, matches, subscriptions
+
+__all__ = [
+    "change",
+    "count_by_status",
+    "count_pending",
+    "delete_subscription",
+    "expire",
+    "find_subscription",
+    "insert_subscription",
+    "list_subscriptions",
+    "renewable",
+    "trees",
+]
+
+NUMBERS_PER_QUERY = 500
+"""Numbers in one IN list: far below every database's limit on parameters."""
+
+
+def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
+    """Store a new one; returns its number."""
+    result = connection.execute(insert(subscriptions).values(values).returning(subscriptions.c.number))
+    number: int = result.scalar_one()
+    return number
+
+
+def change(connection: Connection, number: int, **values: Any) -> None:
+    """Set columns of one subscription."""
+    connection.execute(update(subscriptions).where(subscriptions.c.number == number).values(values))
+
+
+def delete_subscription(connection: Connection, number: int) -> int:
+    """Forget one with all that waits for it; returns how many matches were pending."""
+    pending = count_pending(connection, number)
+    connection.execute(delete(matches).where(matches.c.subscription == number))
+    connection.execute(delete(attempts).where(attempts.c.subscription == number))
+    connection.execute(delete(discarded).where(discarded.c.subscription == number))
+    connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
+    return pending
+
+
+def expire(connection: Connection, numbers: Sequence[int]) -> None:
+    """Mark those that have reached the end of their time."""
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        those = subscriptions.c.number.in_(numbers[start : start + NUMBERS_PER_QUERY])
+        connection.execute(
+            update(subscriptions).where(those).values(status="expired", status_reason="not renewed in time")
+        )
+
+
+def find_subscription(connection: Connection, id: str) -> Row[Any] | None:
+    """One, by its id."""
+    return connection.execute(select(subscriptions).where(subscriptions.c.id == id)).one_or_none()
+
+
+def list_subscriptions(
+    connection: Connection, *, after: int, limit: int, status: str | None = None, now: float = 0.0
+) -> Sequence[Row[Any]]:
+    """A page in the order in which they were made. One whose time is over counts as expired, swept or not."""
+    query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
+    if status == "expired":
+        query = query.where((subscriptions.c.status == status) | (subscriptions.c.expires_at <= now))
+    elif status is not None:
+        query = query.where(subscriptions.c.status == status, subscriptions.c.expires_at > now)
+    return connection.execute(query).all()
+
+
+def renewable(connection: Connection) -> Iterable[Row[Any]]:
+    """(number, id, status, expires_at) of all that are not purged."""
+    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)
+    return connection.execute(select(*columns).order_by(subscriptions.c.number))
+
+
+def trees(connection: Connection, *, matching_only: bool) -> Iterable[Row[Any]]:
+    """(number, id, tree, notes) of all, or of those that match now (neither paused nor expired)."""
+    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.tree, subscriptions.c.notes)
+    query = select(*columns).order_by(subscriptions.c.number)
+    if matching_only:
+        query = query.where(subscriptions.c.status.not_in(("paused", "expired")))
+    return connection.execute(query)
+
+
+def count_pending(connection: Connection, number: int) -> int:
+    """How many matches of one wait after its cursor."""
+    acked = select(subscriptions.c.acked).where(subscriptions.c.number == number).scalar_subquery()
+    query = select(func.count()).where(matches.c.subscription == number, matches.c.sequence > acked)
+    return connection.execute(query).scalar_one()
+
+
+def count_by_status(connection: Connection) -> dict[str, int]:
+    """How many there are of each status."""
+    query = select(subscriptions.c.status, func.count()).group_by(subscriptions.c.status)
+    return {status: number for status, number in connection.execute(query)}

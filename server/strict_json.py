@@ -1,0 +1,52 @@
+"""JSON as we take it: RFC 8259 and nothing else. No NaN, no Infinity, no lone surrogates, no bottomless nesting.
+
+A name that stands twice in one object counts as its last value, as nearly every reader of JSON has it. What is stored
+is written anew from what was read, so nobody behind us can read such a text otherwise than we did.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+__all__ = ["MalformedJson", "decode", "depth_within"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class MalformedJson(ValueError):
+    """This is no JSON; the text says what is wrong and at which byte."""
+
+
+def decode(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8. Raises `MalformedJson`."""
+    try:
+        return msgspec.json.decode(data.removeprefix(_BOM))
+    except msgspec.ValidationError as error:  # "Number out of range"
+        raise MalformedJson(f"a number is too large for a double ({error})") from None
+    except msgspec.DecodeError as error:
+        if not data.removeprefix(_BOM).strip():
+            raise MalformedJson("there is no JSON here: the text is empty") from None
+        raise MalformedJson(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None
+    except RecursionError:
+        raise MalformedJson("the JSON is nested too deeply") from None
+
+
+def depth_within(value: Any, limit: int) -> bool:
+    """Whether no object or array lies deeper than `limit` levels. Linear, without recursion.
+
+    >>> depth_within([[1]], 2), depth_within([[1]], 1)
+    (True, False)
+    """
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        if not level:
+            return True
+        level = [inner for each in level for inner in _items(each) if isinstance(inner, dict | list)]
+    return not level
+
+
+def _items(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container

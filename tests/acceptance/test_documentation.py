@@ -1,0 +1,151 @@
+"""The documentation tells the truth: its links lead somewhere, its commands and examples run and show what it says."""
+
+import doctest
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.client import Client, ProblemError
+from tests.documentation import Command, commands, matches, pages, targets
+
+SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md")
+ADDRESS = "127.0.0.1:8080"
+"""What the pages say; each test has a port of its own."""
+COMMAND_SECONDS = 120
+DONE = "<<done>>"
+"""Printed behind each command, with its exit status."""
+
+
+def headings(page: Path) -> set[str]:
+    """The fragments of a page's headings, as they are made of them on the web."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", each.strip().lower()).replace(" ", "-") for each in found}
+
+
+def test_links_inside_the_project_lead_somewhere(repository: Path) -> None:
+    """A page, a folder or a heading that a link names is there."""
+    broken = []
+    for page in pages(repository):
+        for path, fragment in targets(page):
+            target = (page.parent / path) if path else page
+            if not target.exists() or (fragment and target.suffix == ".md" and fragment not in headings(target)):
+                broken.append(f"{page.relative_to(repository)}: {path}#{fragment}")
+    assert broken == []
+
+
+def test_decisions_are_all_in_their_list(repository: Path) -> None:
+    """A decision that nobody finds was not taken."""
+    listed = {path for path, _ in targets(repository / "docs" / "decisions" / "README.md")}
+    assert {path.name for path in (repository / "docs" / "decisions").glob("2*.md")} <= listed
+
+
+@pytest.mark.parametrize("page", ["README.md"])
+def test_python_examples_give_what_they_show(repository: Path, page: str) -> None:
+    """Examples with `>>>` are doctests."""
+    assert doctest.testfile(str(repository / page), module_relative=False, encoding="utf-8").failed == 0
+
+
+class Session:
+    """A bash in a folder of its own, with the console script on its path. Servers in the background are waited for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KINDCAST_")} | {
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
+            "KINDCAST_PORT": self.address.rpartition(":")[2],
+            "KINDCAST_SERVER": f"http://{self.address}",
+            "PYTHONUTF8": "1",
+        }
+        self._bash = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+
+    def run(self, command: Command) -> str:
+        """What is seen after `command`, which must succeed unless the page shows an error."""
+        text = command.text.replace(ADDRESS, self.address)
+        if command.runs_in_background:
+            self._type(f"{text.rstrip().removesuffix('&')} >>server.log 2>&1 </dev/null &")
+            wait_until_ready(f"http://{self.address}")
+            return self._type("cat server.log")[1]
+        status, seen = self._type(text)
+        failed = any(line.startswith("error: ") for line in command.expected)
+        assert (status != 0) == failed, f"line {command.line}: {command.text}\nexit status {status}\n{seen}"
+        return seen
+
+    def close(self) -> None:
+        """Stops what still runs in the background, then the shell."""
+        assert self._bash.stdin is not None
+        assert self._bash.stdout is not None
+        self._bash.stdin.write("kill $(jobs -p) 2>/dev/null; wait\nexit\n")
+        self._bash.stdin.close()
+        self._bash.wait(COMMAND_SECONDS)
+        self._bash.stdout.close()
+
+    def _type(self, text: str) -> tuple[int, str]:
+        """Exit status and output of `text`."""
+        assert self._bash.stdin is not None
+        assert self._bash.stdout is not None
+        # The braces keep what the command reads apart from what we type next.
+        self._bash.stdin.write(f"{{ {text}\n}} </dev/null\nprintf '\\n%s %s\\n' {DONE} $?\n")
+        self._bash.stdin.flush()
+        seen: list[str] = []
+        for line in self._bash.stdout:
+            if line.startswith(DONE):
+                return int(line.split()[1]), "".join(seen)
+            seen.append(line)
+        raise AssertionError(f"the shell ended after {text!r}:\n{''.join(seen)}")
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(server: str) -> None:
+    """Returns when `server` takes requests."""
+    deadline = time.monotonic() + COMMAND_SECONDS
+    with Client(server) as client:
+        while True:
+            try:
+                return client.ready()
+            except (httpx.TransportError, ProblemError):
+                assert time.monotonic() < deadline, f"no server on {server}"
+                time.sleep(0.05)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    """A shell, whose servers are stopped in the end."""
+    opened = Session(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SESSIONS)
+def test_commands_of_a_page_show_what_it_says(repository: Path, session: Session, name: str) -> None:
+    """Somebody who types the page from top to bottom sees what it shows."""
+    typed = commands(repository / name)
+    assert typed, f"{name} has no commands"
+    if any("curl " in command.text for command in typed) and shutil.which("curl") is None:
+        pytest.skip("this page uses curl, which is not installed here")
+    for command in typed:
+        seen = session.run(command)
+        assert matches(command.expected, seen), f"{name} line {command.line}: {command.text}\nshows\n{seen}"

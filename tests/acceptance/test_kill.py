@@ -1,0 +1,47 @@
+"""SIGKILL in the middle of publishing, many times, with a real process: nothing that was promised is lost.
+
+KINDCAST_KILL_ROUNDS sets the number of kills (12 by default), KINDCAST_KILL_SEED repeats the choices of a run; on a
+failure the history is left in KINDCAST_KILL_HISTORY, or in the test's folder, as JSON lines.
+"""
+
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from tests.harness.crash_history import broken_promises
+from tests.harness.crash_run import CrashRun
+from tests.harness.receiver import running_receiver
+from tests.harness.server_process import running_server
+
+ROUNDS = int(os.environ.get("KINDCAST_KILL_ROUNDS", "12"))
+SEED = int(os.environ.get("KINDCAST_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+
+ENVIRONMENT = {
+    "KINDCAST_ALLOW_PRIVATE_SINKS": "true",
+    "KINDCAST_WEBHOOK_DELAYS_SECONDS": "[0.1, 0.1, 0.1, 0.5, 0.5, 0.5]",
+}
+
+
+def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> None:
+    """Events answered with 202, subscriptions answered with 201, acknowledgements, order, and webhooks at least
+    once."""
+    with running_receiver() as receiver, running_server(tmp_path / "data", ENVIRONMENT, start=False) as server:
+        run = CrashRun(server, receiver, random.Random(SEED))
+        run.prepare()
+        for number in range(ROUNDS):
+            run.round(number)
+        server.start()
+        run.settle_doubts()
+        pulled = run.pulled()
+        run.wait_for_webhooks(pulled)
+        arrived: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        for request in receiver.requests():
+            arrived[request.path].append((request.headers["webhook-id"], request.message))
+        broken = broken_promises(run.history, run.stored(), pulled, arrived)
+    folder = Path(os.environ.get("KINDCAST_KILL_HISTORY", tmp_path))
+    where = "" if not broken else run.history.write(folder / f"kill-{SEED}.ndjson")
+    assert broken == [], f"seed {SEED}, history in {where}"
+    assert run.history.in_doubt() == {}
+    assert len(run.history.sent) > ROUNDS, "the rounds were too short to publish anything"

@@ -1,0 +1,52 @@
+"""The known answers over HTTP: publish as NDJSON, then count what is delivered."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from server.client import Client
+from tests.acceptance.known_answers import ANSWERS, readings
+from tests.harness.server_process import running_server
+
+LINES = 5_000
+"""Events a request."""
+PAGE = 1_000
+"""Messages a pull; the server's default limit."""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with running_server(tmp_path / "data") as process, Client(process.url) as client:
+        yield client
+
+
+@pytest.mark.slow
+def test_known_answers_over_http_are_exact(shared_data: Path, client: Client) -> None:
+    """Every reading is accepted once, and each subscription is delivered exactly its own."""
+    document = (shared_data / "ontologies" / "Brick-1.5.ttl").read_bytes()
+    client.put_ontology("brick", document, content_type="text/turtle")
+    ids = {name: client.subscribe(text)["id"] for name, (text, _) in ANSWERS.items()}
+    stream = readings(shared_data)
+    accepted = 0
+    while lines := list(islice(stream, LINES)):
+        accepted += client.publish(lines)["accepted"]
+    assert accepted == 285_954
+    assert {name: _delivered(client, id) for name, id in ids.items()} == {
+        name: count for name, (_, count) in ANSWERS.items()
+    }
+
+
+def _delivered(client: Client, id: str) -> int:
+    """How many messages a subscriber pulls and acknowledges until there are no more, each once and in order."""
+    count, last = 0, -1
+    while True:
+        page = client.pull(id, limit=PAGE)
+        cursors = [int(message["cursor"]) for message in page["events"]]
+        if not cursors:
+            return count
+        assert cursors == sorted(set(cursors))
+        assert cursors[0] > last
+        count, last = count + len(cursors), cursors[-1]
+        client.ack(id, page["cursor"])

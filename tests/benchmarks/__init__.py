@@ -1,0 +1,1 @@
+"""Measurements, never checks. `make bench` runs them; see README.md."""

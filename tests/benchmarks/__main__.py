@@ -1,0 +1,67 @@
+"""`python -m tests.benchmarks`: measures and prints JSON on standard output."""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from importlib.metadata import version
+from typing import Any
+
+from index.engines import ENGINES
+from semantic import Matcher
+from tests.benchmarks.measuring import repeated
+from tests.benchmarks.workload_kinds import Kinds, kinds
+
+SIZES = (1_000, 10_000)
+EVENTS = 200
+"""Few enough that the full scan ends today; the rate of an engine does not depend on it."""
+
+
+def measure(workload: Kinds, engine: str) -> dict[str, Any]:
+    """One engine on one workload: seconds to add, seconds to match, and what follows."""
+    matcher = Matcher(workload.vocabulary, engine=engine)
+    began = time.perf_counter()
+    matcher.add_many(workload.subscriptions)
+    added = time.perf_counter() - began
+
+    def match() -> int:
+        return sum(len(found) for found in matcher.match_batch(workload.events))
+
+    matches = match()
+    seconds = repeated(match)
+    return {
+        "engine": engine,
+        **workload.description,
+        "matches": matches,
+        "add_seconds": round(added, 4),
+        "match_seconds": {name: round(value, 5) for name, value in seconds.items()},
+        "events_per_second": round(len(workload.events) / seconds["median"]),
+    }
+
+
+def main() -> int:
+    """Runs the sweep. Returns 1 when engines disagree about the number of matches."""
+    options = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    options.add_argument("--subscriptions", type=int, nargs="+", default=SIZES, help="sizes to sweep")
+    options.add_argument("--events", type=int, default=EVENTS, help="events of one batch")
+    options.add_argument("--engines", nargs="+", choices=sorted(ENGINES), default=sorted(ENGINES))
+    options.add_argument("--seed", type=int, default=1)
+    given = options.parse_args()
+    results: list[dict[str, Any]] = []
+    for size in given.subscriptions:
+        workload = kinds(subscriptions=size, events=given.events, seed=given.seed)
+        for engine in given.engines:
+            print(f"{size:,} subscriptions, engine {engine} …", file=sys.stderr)  # noqa: T201 - a command
+            results.append(measure(workload, engine))
+        if len({result["matches"] for result in results if result["subscriptions"] == size}) > 1:
+            print("the engines disagree; no figure of this run means anything", file=sys.stderr)  # noqa: T201
+            return 1
+    machine = {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()}
+    report = {"kindcast": version("kindcast"), "machine": machine, "results": results}
+    print(json.dumps(report, indent=2))  # noqa: T201 - the result of the command
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

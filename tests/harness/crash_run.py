@@ -1,0 +1,210 @@
+"""Rounds of load on a real server process, each ended by SIGKILL at a random moment, and the reading back at the end.
+
+A round: start (sometimes killed while it starts), send again what is in doubt, then publishers, a subscriber and a
+consumer at full speed, then SIGKILL in the middle of whatever they do. The data folder and the webhook receiver live
+through all rounds. What is promised and what becomes of it is in `crash_history`.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx
+
+from server.client import Client, ProblemError
+from tests.harness.crash_history import COMPUTERS, ONTOLOGY, History, Key, Made
+from tests.harness.receiver import Receiver
+from tests.harness.server_process import ServerProcess
+
+__all__ = ["CrashRun"]
+
+LOTS = 40
+"""Events are spread over so many lots, and a subscription wants one of them: else every one would get everything."""
+
+PUBLISHERS = 3
+LONGEST_ROUND_SECONDS = 1.2
+PAGE = 1_000
+NO_ANSWER = (httpx.TransportError,)
+"""The server was killed: what we asked is in doubt."""
+
+
+@dataclass(slots=True)
+class CrashRun:
+    """One data folder, one receiver, one history. `chance` decides everything that is random but the threads'
+    timing."""
+
+    server: ServerProcess
+    receiver: Receiver
+    chance: random.Random
+    history: History = field(default_factory=History)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, tuple[Key, dict[str, Any]]] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """The first start: the ontology, and for each kind of delivery one subscription that sees all rounds."""
+        self.server.start()
+        with Client(self.server.url) as client:
+            client.put_ontology("crash", ONTOLOGY, content_type="text/turtle")
+            for lot, webhook in ((0, False), (1, True)):
+                self._subscribe(client, lot, webhook=webhook)
+        self.server.kill()
+
+    def round(self, number: int) -> None:
+        """One round, from start to SIGKILL."""
+        self.history.note("round", number=number)
+        while self.chance.random() < 0.2:
+            self.server.start(wait=False)
+            time.sleep(self.chance.uniform(0.1, 3.0))
+            self.server.kill()
+            self.history.note("killed while starting")
+        self.server.start()
+        self.check_acknowledged()
+        self.settle_doubts(self.chance.randrange(2) == 0)
+        workers = [
+            *(self._worker(self._publish, f"urn:publisher:{n}") for n in range(PUBLISHERS)),
+            self._worker(self._make_subscriptions, "subscriber"),
+            self._worker(self._consume, "consumer"),
+        ]
+        for worker in workers:
+            worker.start()
+        time.sleep(self.chance.uniform(0.0, LONGEST_ROUND_SECONDS))
+        self.server.kill()
+        self.history.note("killed")
+        for worker in workers:
+            worker.join()
+
+    def settle_doubts(self, everything: bool = True) -> None:
+        """Sends again what is in doubt (or half of it), and with it something that was answered, which must be called a
+        duplicate."""
+        doubts = [(key, dict(sent.data)) for key, sent in self.history.in_doubt().items()]
+        doubts = doubts if everything else doubts[::2]
+        answered = [(key, sent) for key, sent in self.history.sent.items() if sent.sequence is not None][-50:]
+        with Client(self.server.url) as client:
+            for start in range(0, len(doubts), PAGE):
+                self._send(client, doubts[start : start + PAGE])
+            if answered:
+                again = client.publish([_event(key, sent.data) for key, sent in answered])
+                if again["accepted"] or again["duplicates"] != len(answered):
+                    self.history.fault(f"events that were answered are accepted again: {again}")
+                self.history.promised(again)
+
+    def check_acknowledged(self) -> None:
+        """No cursor may have gone back behind what was acknowledged."""
+        with Client(self.server.url) as client:
+            for id, acked in self.history.acked.items():
+                cursor = int(client.pull(id, limit=1)["cursor"])
+                if cursor < acked:
+                    self.history.fault(f"subscription {id} acknowledged {acked} and stands before {cursor}")
+
+    def stored(self) -> list[dict[str, Any]]:
+        """All events, read back."""
+        with Client(self.server.url) as client:
+            return list(_pages(lambda after: client.events(after=after, limit=PAGE)["events"], "sequence"))
+
+    def pulled(self) -> dict[str, list[dict[str, Any]]]:
+        """All messages of every subscription that is there, from its beginning."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        with Client(self.server.url) as client:
+            for id in self.history.made:
+                try:
+                    found[id] = list(_pages(partial(_messages, client, id), "cursor"))
+                except ProblemError as problem:
+                    if problem.status != httpx.codes.NOT_FOUND:
+                        raise
+        return found
+
+    def wait_for_webhooks(self, pulled: dict[str, list[dict[str, Any]]]) -> None:
+        """Waits until every message that waits for a webhook has arrived there once."""
+        for id, made in self.history.made.items():
+            if made.path is not None and pulled.get(id):
+                last = int(pulled[id][-1]["cursor"])
+                self.receiver.wait_until(partial(self._has_arrived, made.path, last), f"message {last} at {made.path}")
+
+    # ── what goes on in a round ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _worker(self, work: Callable[[Client, str, random.Random], None], name: str) -> threading.Thread:
+        """A thread that does its work again and again until the server is gone."""
+        chance = random.Random(self.chance.random())
+
+        def run() -> None:
+            with Client(self.server.url) as client, self._until_killed(name):
+                while True:
+                    work(client, name, chance)
+
+        return threading.Thread(target=run, name=name)
+
+    @contextmanager
+    def _until_killed(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except NO_ANSWER as error:
+            self.history.note("no answer", to=name, error=type(error).__name__)
+        except Exception as error:
+            self.history.fault(f"{name} failed: {error!r}")
+
+    def _publish(self, client: Client, source: str, chance: random.Random) -> None:
+        """One event, or some as NDJSON; now and then the last one again."""
+        batch = []
+        for _ in range(chance.choice((1, 1, 5, 20))):
+            number = self._numbers[source] = self._numbers.get(source, 0) + 1
+            data = {"target": chance.choice((*COMPUTERS, "printer")), "lot": chance.randrange(LOTS), "number": number}
+            batch.append(((source, f"{source[-1]}-{number}"), data))
+        if source in self._last and chance.random() < 0.1:
+            batch.append(self._last[source])
+        self._last[source] = batch[0]
+        self._send(client, batch)
+
+    def _send(self, client: Client, batch: list[tuple[Key, dict[str, Any]]]) -> None:
+        self.history.begin(batch)
+        events = [_event(key, data) for key, data in batch]
+        answer = client.publish(events[0] if len(events) == 1 else events)
+        if answer["rejected"] or len(answer["events"]) != len(batch):
+            self.history.fault(f"of {len(batch)} events not all were accepted: {answer}")
+        self.history.promised(answer)
+
+    def _has_arrived(self, path: str, cursor: int) -> bool:
+        return self.receiver.last_cursor(path) >= cursor
+
+    def _make_subscriptions(self, client: Client, _: str, chance: random.Random) -> None:
+        self._subscribe(client, chance.randrange(LOTS), webhook=chance.random() < 0.3)
+        time.sleep(chance.uniform(0.0, 0.1))
+
+    def _subscribe(self, client: Client, lot: int, *, webhook: bool) -> None:
+        number = self.history.note("subscribe", lot=lot)
+        path = f"/hook/{number}" if webhook else None
+        sink = None if path is None else self.receiver.url + path
+        made = client.subscribe(f"target isa computer and lot = {lot}", sink=sink)
+        ended = self.history.note("subscribed", id=made["id"], path=path)
+        self.history.made[made["id"]] = Made(made["id"], made["ticket"], lot, path, ended)
+
+    def _consume(self, client: Client, _: str, chance: random.Random) -> None:
+        """Pulls from the first subscription and acknowledges."""
+        made = next(iter(self.history.made.values()))
+        page = client.pull(made.id, limit=chance.randrange(1, 20), wait=0.2)
+        if page["events"]:
+            stands = int(client.ack(made.id, page["cursor"], ticket=made.ticket)["cursor"])
+            self.history.note("acknowledged", id=made.id, cursor=stands)
+            self.history.acked[made.id] = stands
+
+
+def _event(key: Key, data: Any) -> dict[str, Any]:
+    source, id = key
+    return {"specversion": "1.0", "type": "crash.test", "source": source, "id": id, "data": data}
+
+
+def _pages(read: Callable[[str], list[dict[str, Any]]], cursor: str) -> Iterator[dict[str, Any]]:
+    """Page after page from the beginning."""
+    after = "0"
+    while page := read(after):
+        yield from page
+        after = str(page[-1][cursor])
+
+
+def _messages(client: Client, id: str, after: str) -> list[dict[str, Any]]:
+    page: list[dict[str, Any]] = client.pull(id, after=after, limit=PAGE)["events"]
+    return page

@@ -1,0 +1,204 @@
+"""Does an event match an expression? Asked of one expression and one event at a time, as the rules say it.
+
+`expression` is made of `semantic.model` values whose terms have their `iri`; the event is raw JSON. There are no
+clauses: negation travels inwards as a flag (rule 8), and everything else is evaluated where it stands.
+
+Where the rules leave a choice, the oracle states it: a quoted string that names a date-time is compared as one by `<`,
+`between` and so on (with other strings it has no order), and `some` needs an array with an object in it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
+    Between,
+    Comparison,
+    Constant,
+    Event,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    Presence,
+    Quantity,
+    SomeOf,
+    Term,
+    TextTest,
+)
+from tests.oracle.reading import Reading, attributes_of, elements_of, instant, measure
+from tests.oracle.world import World
+
+__all__ = ["holds", "matching"]
+
+
+def matching(subscriptions: Mapping[str, Expression], event: Mapping[str, Any] | Event, world: World) -> set[str]:
+    """The ids of the subscriptions that `event` matches; a bare mapping is the event's data."""
+    return {name for name, expression in subscriptions.items() if holds(expression, event, world)}
+
+
+def holds(expression: Expression, event: Mapping[str, Any] | Event, world: World) -> bool:
+    """Whether `event` satisfies `expression`."""
+    event = event if isinstance(event, Event) else Event(event)
+    return _Evaluation(world, event.data, event.context).holds(expression, negated=False)
+
+
+class _Evaluation:
+    """One event, or one element of an array in it, and the questions put to it."""
+
+    def __init__(self, world: World, data: Any, context: Mapping[str, Any]) -> None:
+        self.world = world
+        self.data = data
+        self.attributes = attributes_of(data, context, world)
+
+    def holds(self, node: Expression, *, negated: bool) -> bool:
+        """Whether `node`, or its negation in the sense of rule 8, holds."""
+        match node:
+            case Not(item):
+                return self.holds(item, negated=not negated)
+            case All(items):
+                return (any if negated else all)(self.holds(item, negated=negated) for item in items)
+            case AnyOf(items):
+                return (all if negated else any)(self.holds(item, negated=negated) for item in items)
+            case Presence(attribute, present):
+                return bool(self.values(attribute)) is (present is not negated)
+            case Comparison(order="!="):
+                return self.holds(replace(node, order="="), negated=not negated)
+            case SomeOf(attribute, item):
+                elements = elements_of(self.data, self.world.attribute(attribute), self.world)
+                inner = [_Evaluation(self.world, each, {}).holds(item, negated=False) for each in elements]
+                return bool(inner) and any(inner) is not negated
+            case Comparison(attribute, order, AttributeRef(other)):
+                left, right = self.values(attribute), self.values(other)
+                if not left or not right:
+                    return False
+                return any(self.compares(attribute, order, a, b) for a in left for b in right) is not negated
+            case _:
+                values = self.values(node.attribute)  # type: ignore[union-attr]
+                if not values or self.is_gone(node):
+                    return False
+                return any(self.satisfies(value, node) for value in values) is not negated
+
+    def values(self, attribute: str) -> list[Reading]:
+        return self.attributes.get(self.world.attribute(attribute), [])
+
+    def is_gone(self, node: Any) -> bool:
+        """Rule 14: all that it asks for are names that the vocabulary does not have."""
+        match node:
+            case KindTest(terms=asked):
+                terms: Iterable[Any] = asked
+            case Membership(constants=constants):
+                terms = [constant.value for constant in constants]
+            case Comparison(operand=Constant(value)):
+                terms = [value]
+            case _:
+                return False
+        return all(isinstance(term, Term) and term.iri not in self.world.concepts() for term in terms)
+
+    def satisfies(self, value: Reading, node: Any) -> bool:
+        """Whether one value satisfies a positive predicate."""
+        match node:
+            case KindTest(test=test, terms=terms):
+                pairs = [(concept, term.iri) for concept in value.concepts for term in terms]
+                return any(self.is_kind(concept, test, iri) for concept, iri in pairs)
+            case Comparison(attribute, "=", Constant(constant)):
+                return self.equals(attribute, value, constant)
+            case Comparison(attribute, order, Constant(constant)):
+                return self.is_ordered(attribute, value, order, constant)
+            case Membership(attribute, constants):
+                return any(self.equals(attribute, value, constant.value) for constant in constants)
+            case Between(attribute, low, high, closed):
+                above, under = ">=" if closed[0] == "[" else ">", "<=" if closed[1] == "]" else "<"
+                return self.is_ordered(attribute, value, above, low.value) and self.is_ordered(
+                    attribute, value, under, high.value
+                )
+            case TextTest():
+                return value.text is not None and _text_test(value.text, node)
+            case _:
+                raise NotImplementedError(f"the oracle does not know {node!r}")
+
+    def is_kind(self, concept: str, test: str, iri: str) -> bool:
+        """Rule 10: C or beneath, properly beneath, or C itself under any of its names."""
+        if test == "is":
+            return self.world.same(concept, iri)
+        return self.world.isa(concept, iri) and not (test == "below" and self.world.same(concept, iri))
+
+    def equals(self, attribute: str, value: Reading, constant: Any) -> bool:
+        """Rule 9 for `=` and `in`."""
+        match constant:
+            case Term(iri=str(iri)):
+                return any(self.world.same(concept, iri) for concept in value.concepts)
+            case bool():
+                return value.boolean is constant
+            case str():
+                return value.text == self.world.root_word(constant)
+            case _:
+                return self.is_ordered(attribute, value, "=", constant)
+
+    def is_ordered(self, attribute: str, value: Reading, order: str, constant: Any) -> bool:
+        """Rules 9 and 15: numbers with numbers, quantities of one dimension, date-times, strings by code point."""
+        match constant:
+            case Instant(text):
+                return _ordered(order, value.instant, instant(text))
+            case str() if instant(constant) is not None:
+                return _ordered(order, value.instant, instant(constant))
+            case str():
+                return _ordered(order, value.text, unicodedata.normalize("NFC", constant))
+            case Quantity(number, unit):
+                return _amounts(order, value.amount, measure(number, unit))
+            case _:
+                unit = self.world.declaration(self.world.attribute(attribute)).unit
+                if unit is not None:
+                    return _amounts(order, value.amount, measure(constant, unit))
+                return _ordered(order, value.number, constant)
+
+    def compares(self, attribute: str, order: str, left: Reading, right: Reading) -> bool:
+        """Two published values: of one kind, and in that order (rule 5)."""
+        if left.amount and right.amount and left.amount[0] == right.amount[0]:
+            return _amounts(order, left.amount, right.amount)
+        if left.number is not None and right.number is not None and not left.amount and not right.amount:
+            return _ordered(order, left.number, right.number)
+        if order == "=":
+            if self.world.declaration(self.world.attribute(attribute)).kind == "concept" and any(
+                self.world.same(one, other) for one in left.concepts for other in right.concepts
+            ):
+                return True
+            return _ordered("=", left.boolean, right.boolean) or _ordered("=", left.text, right.text)
+        if left.instant is not None or right.instant is not None:
+            return _ordered(order, left.instant, right.instant)
+        return _ordered(order, left.text, right.text)
+
+
+def _amounts(order: str, left: tuple[str, float] | None, right: tuple[str, float] | None) -> bool:
+    return left is not None and right is not None and left[0] == right[0] and _ordered(order, left[1], right[1])
+
+
+def _ordered(order: str, left: Any, right: Any) -> bool:
+    """Values of another kind (here: None) satisfy nothing."""
+    if left is None or right is None:
+        return False
+    tests: dict[str, Callable[[Any, Any], bool]] = {
+        "=": lambda a, b: a == b,
+        "<": lambda a, b: a < b,
+        "<=": lambda a, b: a <= b,
+        ">": lambda a, b: a > b,
+        ">=": lambda a, b: a >= b,
+    }
+    return bool(tests[order](left, right))
+
+
+def _text_test(text: str, node: TextTest) -> bool:
+    wanted = unicodedata.normalize("NFC", node.text)
+    if node.test == "matches":  # the tests keep to patterns that mean the same here and in RE2
+        return re.search(wanted, text, re.IGNORECASE if node.nocase else 0) is not None
+    if node.nocase:
+        text, wanted = (unicodedata.normalize("NFC", each.casefold()) for each in (text, wanted))
+    if node.test == "contains":
+        return wanted in text
+    return text.startswith(wanted) if node.test == "startswith" else text.endswith(wanted)

@@ -1,0 +1,176 @@
+"""What the oracle knows: plain lists of pairs, and the naive answers that follow from them (rules 2, 10, 12 to 14).
+
+Nothing is numbered, merged or indexed. Two names are one concept when each is beneath the other; equivalent names are
+beneath each other by definition, and so are names in a cycle. Every question walks the lists again.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+__all__ = ["Declaration", "World"]
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of an attribute."""
+
+    kind: str | None = None
+    range: tuple[str, ...] = ()
+    unit: str | None = None
+    unit_from: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class World:
+    """One version of a vocabulary, as lists.
+
+    `labels` are (iri, label, language, level) with the levels `preferred`, `synonym` and `hidden`; `replaced` are
+    (deprecated iri, its replacement); `subproperties` are (narrower, broader) names of attributes.
+    """
+
+    narrower: Pairs = ()
+    individuals: Pairs = ()
+    equivalent: Pairs = ()
+    labels: tuple[tuple[str, str, str | None, str], ...] = ()
+    names: tuple[str, ...] = ()
+    prefixes: Pairs = ()
+    replaced: Pairs = ()
+    subproperties: Pairs = ()
+    declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+
+    # ── concepts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def concepts(self) -> set[str]:
+        """Every name of a concept, and what is equivalent to one."""
+        known = set(self.names) | {iri for iri, *_ in self.labels}
+        known |= {name for pair in (*self.narrower, *self.individuals, *self.replaced) for name in pair}
+        pairs = [pair for one, other in self.equivalent for pair in ((one, other), (other, one))]
+        return _closed(known, pairs)
+
+    def above(self, iri: str) -> set[str]:
+        """`iri` and every class or broader concept above it; equivalent names are above each other."""
+        pairs = [*self.narrower, *self.equivalent, *((other, one) for one, other in self.equivalent)]
+        return _closed({iri}, pairs)
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two names are one concept."""
+        return other in self.above(one) and one in self.above(other)
+
+    def isa(self, value: str, concept: str) -> bool:
+        """Rule 10: upwards any number of steps, entered by at most one step from an individual to its class."""
+        classes = {cls for individual, cls in self.individuals if self.same(individual, value)}
+        return any(concept in self.above(start) for start in {value, *classes})
+
+    # ── terms (rules 12, 13) ────────────────────────────────────────────────────────────────────────────────────
+
+    def readings(self, text: str, within: Iterable[str] = ()) -> set[str]:
+        """The concepts that a published string may mean, one name each; `within` decides where it leaves one."""
+        found = self._distinct(self._current(self._named(text)))
+        if len(found) > 1:
+            kept = {iri for iri in found if any(self.isa(iri, upper) for upper in within)}
+            if len(kept) == 1:
+                return kept
+        return found
+
+    def _named(self, text: str) -> set[str]:
+        concepts = self.concepts()
+        if text in concepts:
+            return {text}
+        prefix, colon, rest = text.partition(":")
+        curies = {space + rest for name, space in self.prefixes if colon and name == prefix} & concepts
+        if curies:
+            return curies
+        short = f"{prefix}_{rest}" if colon else text
+        local = {iri for iri in concepts if local_name(iri) == short} if short else set()
+        if len(self._distinct(local)) == 1:
+            return local
+        for level, shape in (("preferred", _nfc), ("preferred", folded), ("synonym", folded)):
+            hits = {iri for iri, label, _, its in self.labels if its == level and shape(label) == shape(text) != ""}
+            if hits:
+                return hits
+        return set()
+
+    def _current(self, iris: set[str]) -> set[str]:
+        """Deprecated names give way to what replaces them (rule 12)."""
+        current = set()
+        for iri in iris:
+            later = {new for old, new in self.replaced if old == iri}
+            current |= self._current(later - {iri}) if later else {iri}
+        return current
+
+    def _distinct(self, iris: set[str]) -> set[str]:
+        """One name of each concept among `iris`."""
+        distinct: set[str] = set()
+        for iri in sorted(iris):
+            if not any(self.same(iri, other) for other in distinct):
+                distinct.add(iri)
+        return distinct
+
+    def root_word(self, text: str) -> str:
+        """The user's root word for `text`, in NFC."""
+        text, seen = _nfc(text), set()
+        while text in self.synonyms and text not in seen:
+            seen.add(text)
+            text = self.synonyms[text]
+        return text
+
+    # ── attributes (rule 2) ─────────────────────────────────────────────────────────────────────────────────────
+
+    def attribute(self, raw: str) -> str:
+        """The name that a published or written attribute name means, segment by segment."""
+        return raw if raw in self._declared() else ".".join(map(self._segment, raw.split(".")))
+
+    def broader(self, name: str) -> set[str]:
+        """`name` and every name above it, on any segment."""
+        choices = [_closed({segment}, self.subproperties) for segment in name.split(".")]
+        return {".".join(each) for each in product(*choices)} | _closed({name}, self.subproperties)
+
+    def declaration(self, name: str) -> Declaration:
+        """What is declared of the whole name, else of its last segment."""
+        last = name.rpartition(".")[2]
+        return self.declarations.get(name) or self.declarations.get(last) or Declaration()
+
+    def _segment(self, segment: str) -> str:
+        if segment in self._declared():
+            return segment
+        if segment in self.synonyms:
+            return self.root_word(segment)
+        labelled = {
+            name
+            for name, declaration in self.declarations.items()
+            if folded(segment) in map(folded, declaration.labels)
+        }
+        return labelled.pop() if len(labelled) == 1 else segment
+
+    def _declared(self) -> set[str]:
+        return {*self.declarations, *(name for pair in self.subproperties for name in pair)}
+
+
+def local_name(iri: str) -> str:
+    """What follows the last `#` or `/`."""
+    return iri.replace("#", "/").rpartition("/")[2]
+
+
+def folded(text: str) -> str:
+    """For comparisons that forgive case, width and white space (rule 12)."""
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _closed(start: Iterable[str], pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """`start` and all that pairs lead to, from left to right, in any number of steps."""
+    reached, pairs = set(start), list(pairs)
+    while True:
+        more = {right for left, right in pairs if left in reached} - reached
+        if not more:
+            return reached
+        reached |= more

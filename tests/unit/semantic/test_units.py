@@ -1,0 +1,455 @@
+"""Units: the same quantity under every name is one number; everything else is refused with a clear word."""
+
+import gzip
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from semantic.errors import InvalidDeclaration, InvalidQuantity, UnknownUnit
+from semantic.model import Quantity
+from semantic.units import Measure, Units
+from semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
+from semantic.units.registry import known_names
+
+QUDT = "http://qudt.org/vocab/unit/"
+OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"
+
+
+@pytest.fixture(scope="module")
+def units() -> Units:
+    return Units()
+
+
+# ── what a quantity measures ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_measure_86_fahrenheit_is_exactly_30_celsius(units: Units) -> None:
+    """The example of rule 15, which doubles alone get wrong."""
+    assert units.measure(86, "degF") == units.measure(30, "degC") == units.measure(303.15, "K")
+    assert Measure("temperature", 303.15) == units.measure(86.0, "degF")
+    assert (86 + 459.67) * 5 / 9 != 303.15, "if this holds, the example no longer shows anything"
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "other", "other_unit"),
+    [
+        (1, "mile", 1609.344, "m"),
+        (0.1, "km", 100, "m"),
+        (1, "kWh", 3.6, "MJ"),
+        (1.1, "kWh", 3960000, "J"),
+        (100, "km/h", "27.77777777777777777777777777777777", "m/s"),
+        (55, "%", 0.55, "dimensionless"),
+        (400, "ppm", 0.04, "percent"),
+        (1013.25, "hPa", 1, "atm"),
+        (760, "mmHg", 101.3250144354, "kPa"),
+        (12, "inch", 1, "foot"),
+        (1, "lb", 453.59237, "g"),
+        (35, "ug/m3", 0.000035, "g/m^3"),
+        (-40, "degF", -40, "degC"),
+        (0, "K", -273.15, "degC"),
+        (360, "degree", 1, "turn"),
+        (60, "arcmin", 1, "degree"),
+        (1, "byte", 8, "bit"),
+        (1, "KiB", 1024, "byte"),
+        (20, "MHz", 20000, "kHz"),
+        (3, "L/min", 0.05, "L/s"),
+        (2, "W/m2/degC", 2, "W/(m2.K)"),
+        (5, "degC/min", 9, "degF/min"),
+        (1, "nautical_mile/hour", 1, "knot"),
+    ],
+)
+def test_measure_same_value_in_two_units_gives_the_same_double(
+    units: Units, number: float, unit: str, other: float | str, other_unit: str
+) -> None:
+    """Conversion is exact and rounded once, so equal quantities are equal doubles."""
+    assert units.measure(number, unit) == units.measure(other, other_unit)
+
+
+@pytest.mark.parametrize(
+    ("names", "dimension"),
+    [
+        (["degC", "Cel", "CEL", "DEG_C", QUDT + "DEG_C", "unit:DEG_C", OM + "degreeCelsius", "°C", "℃", "degrees Celsius",
+          "Celsius", "celsius", "degree_Celsius", " degC "], "temperature"),
+        (["degF", "[degF]", "FAH", "DEG_F", QUDT + "DEG_F", OM + "degreeFahrenheit", "°F", "Fahrenheit"], "temperature"),
+        (["m/s^2", "m/s2", "m/s²", "m.s-2", "m s⁻²", "M-PER-SEC2", QUDT + "M-PER-SEC2", OM + "metrePerSecond-TimeSquared",
+          "MSK", "metre per second squared", "meter/second**2"], "length/time^2"),
+        (["kWh", "KWH", "KiloW-HR", "kW.h", "kW h", "kW·h", "kW-h", OM + "kilowattHour", "kilowatt-hours"],
+         "length^2*mass/time^2"),
+        (["ug/m3", "µg/m³", "μg/m³", "GQ", "MicroGM-PER-M3", "microgram per cubic metre"], "mass/length^3"),
+        (["%", "percent", "P1", "PERCENT", QUDT + "PERCENT", OM + "percent"], "dimensionless"),
+        (["lx", "lux", "LUX", QUDT + "LUX", OM + "lux"], "angle^2*luminosity/length^2"),
+        (["mmHg", "mm[Hg]", "MilliM_HG", "HN"], "mass/length/time^2"),
+        (["L/min", "l/min", "L2", "L-PER-MIN", "litre per minute", "liters per minute"], "length^3/time"),
+        (["m", "MTR", QUDT + "M", "metre", "meters", "Metre"], "length"),
+        (["mA.h", "mAh", "MilliA-HR", "E09"], "current*time"),
+        (["/min", "min-1", "{beats}/min", "1/min", "PER-MIN"], "1/time"),
+        (["10*3/uL", "10^3/uL", "10³/µL"], "1/length^3"),
+        (["Ohm", "ohm", "Ω", "OHM", QUDT + "OHM"], "length^2*mass/current^2/time^3"),
+        (["kNm", "kN.m", "KiloN-M"], "length^2*mass/time^2"),
+        (["mcd", "MilliCD"], "luminosity"),
+        (["Mbit/s", "Mbps", "MegaBIT-PER-SEC", "E20"], "information/time"),
+    ],
+)  # fmt: skip
+def test_measure_every_name_of_a_unit_means_the_same(units: Units, names: list[str], dimension: str) -> None:
+    """Names, symbols, UCUM, UN/CEFACT, QUDT, OM and type-setting agree."""
+    assert {units.measure(12.5, name) for name in names} == {units.measure(12.5, names[0])}
+    assert units.dimension(names[0]) == dimension
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Hz", "rpm"),
+        ("dB", "dBA"),
+        ("dB", "percent"),
+        ("pH", "dimensionless"),
+        ("USD", "EUR"),
+        ("bit", "dimensionless"),
+        ("radian", "dimensionless"),
+        ("lumen", "candela"),
+        ("gauss", "g"),
+    ],
+)
+def test_dimension_what_nobody_would_compare_differs(units: Units, one: str, other: str) -> None:
+    """Dimensions are finer than a physicist's where a comparison would be a mistake."""
+    assert units.dimension(one) != units.dimension(other)
+
+
+def test_measure_level_is_counted_on_its_own_scale(units: Units) -> None:
+    """A level is compared as it stands: no logarithm is taken."""
+    assert units.measure(85.5, "dB(A)") == Measure("level:dB(A)", 85.5)
+    assert units.measure(1, "bel") == units.measure(10, "dB")
+
+
+def test_measure_temperature_inside_another_unit_has_no_offset(units: Units) -> None:
+    """A degree in a rate is a difference; alone, thousandths of it too, it is a temperature."""
+    assert units.measure(1, "K/min") == units.measure(1, "degC/min") == units.measure(1, "Cel/min")
+    assert units.measure(20_000, "MilliDEG_C") == units.measure(20, "degC")
+
+
+def test_measure_short_codes_mean_the_code_not_a_rare_prefix(units: Units) -> None:
+    """`GP` is UN/CEFACT's mg/m³, not a giga-poise; QUDT's `GM` a gram, not a giga-molar."""
+    assert units.measure(1, "GP") == units.measure(1, "mg/m3")
+    assert units.measure(1, "GM") == units.measure(1, "g")
+    assert units.measure(1, "PA") == units.measure(1, "Pa")
+
+
+def test_measure_int_beyond_doubles_is_read_exactly(units: Units) -> None:
+    """An integer is not rounded before it is converted."""
+    assert units.measure(2**53 + 1, "mm").amount == (2**53 + 1) / 1000
+    assert units.measure(9007199254740993000, "um").amount == 9007199254740.992
+
+
+def test_measure_minus_zero_is_zero(units: Units) -> None:
+    """Both zeros are one key of an index."""
+    for unit in ("K", "km"):
+        assert math.copysign(1, units.measure(-0.0, unit).amount) == 1
+
+
+def test_measure_string_must_be_a_decimal(units: Units) -> None:
+    """A string is read as the decimal it is, and nothing else."""
+    assert units.measure("12.50", "USD") == units.measure(12.5, "USD")
+    for text in ("", "abc", "1/3", "0x10", "nan", "inf", "1e9999", "1_000", "١", "1e99999999999", "9" * 100):
+        with pytest.raises(InvalidQuantity):
+            units.measure(text, "USD")
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 10**400])
+@pytest.mark.parametrize("unit", ["K", "degF", "km"])
+def test_measure_not_finite_or_too_large_is_refused(units: Units, number: float, unit: str) -> None:
+    """No amount is ever infinite or no number."""
+    with pytest.raises(InvalidQuantity, match="no number within the range of a double"):
+        units.measure(number, unit)
+
+
+def test_measure_leaving_the_range_of_a_double_is_refused(units: Units) -> None:
+    """1e308 km is no double in metres."""
+    with pytest.raises(InvalidQuantity):
+        units.measure(1e308, "km")
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"), [(86, "degF"), (30, "degC"), (451.3, "degF"), (12.5, "kWh"), (0.1, "mile"), (60, "%"), (7, "pH")]
+)
+def test_bare_gives_back_the_number(units: Units, number: float, unit: str) -> None:
+    """A message shows the number that was written, without dust behind the point."""
+    assert units.bare(units.measure(number, unit).amount, unit) == number
+
+
+# ── quantities in strings ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "quantity"),
+    [
+        ("86 degF", Quantity(86, "degF")),
+        ("12.5kg", Quantity(12.5, "kg")),
+        (" -40 °C ", Quantity(-40, "°C")),
+        ("400 USD", Quantity(400, "USD")),
+        ("55%", Quantity(55, "%")),
+        ("1.5e3 W", Quantity(1500.0, "W")),
+        (".5 m/s", Quantity(0.5, "m/s")),
+        ("10 km per hour", Quantity(10, "km per hour")),
+    ],
+)
+def test_parse_number_with_unit_is_a_quantity(units: Units, text: str, quantity: Quantity) -> None:
+    """A number, perhaps a space, a unit; whole numbers stay whole."""
+    found = units.parse(text)
+    assert found == quantity
+    assert found is not None
+    assert type(found.value) is type(quantity.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "laptop", "86", "degF", "86 apples", "12 59", "2026-01-31T12:00:00Z", "10:30", "192.168.0.1", "5 2 m", "1,5 kg",
+     "1e999 m", "5 e", "5 k", "3 5", "-", "+", "1 m\n2 m", "9" * 50 + " m", "1 " + "m" * 500, "5 RM", "0x1F", "$5", "5 $"],
+)  # fmt: skip
+def test_parse_other_strings_are_no_quantities(units: Units, text: str) -> None:
+    """Names, times, codes and mere numbers do not turn into quantities."""
+    assert units.parse(text) is None
+
+
+# ── unknown units ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("unit", "near"), [("degg", "deg"), ("kilogran", "kilogram"), ("celcius", "celsius"), ("luxx", "lux"), ("farenheit", "fahrenheit")]
+)
+def test_unknown_unit_names_the_nearest(units: Units, unit: str, near: str) -> None:
+    """A slip is answered with what was meant."""
+    with pytest.raises(UnknownUnit, match="unknown unit") as raised:
+        units.measure(1, unit)
+    assert near in raised.value.suggestions
+
+
+@pytest.mark.parametrize("unit", sorted(AMBIGUOUS))
+def test_ambiguous_unit_is_refused_with_the_choices(units: Units, unit: str) -> None:
+    """What means one thing here and another there is not guessed; every choice that is offered is known."""
+    with pytest.raises(UnknownUnit, match="several units") as raised:
+        units.dimension(unit)
+    assert raised.value.suggestions == AMBIGUOUS[unit]
+    assert all(units.dimension(choice) for choice in AMBIGUOUS[unit])
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["", " ", "-", "/", "m/", "m//s", "*m", "m..s", "(m", "m)", "()", "m**99999999", "m^999", "9**9**9", "((((((m))))))",
+     "m" * 200, "m/" * 100, "(9999999999)12.(9999999999)12^99", "2 3", "5", "10*99", "__import__('os')", "m;s", "m\x00",
+     "lambda: 0", "e", "c", "k", "pi", "mm°C", "gal{UK}", "Btu (59 °F)", "\ud800", "http://example.org/m", QUDT + "NOPE",
+     QUDT + "M-PER-PER-SEC", "m" + "²" * 3, "kk", "°C°C", "m99", "mdegC"],
+)  # fmt: skip
+def test_unknown_unit_strange_text_is_refused(units: Units, unit: str) -> None:
+    """Whatever a publisher sends, it is refused at once: nothing is evaluated."""
+    with pytest.raises(UnknownUnit) as raised:
+        units.measure(1, unit)
+    assert len(str(raised.value).encode()) < 1_000
+
+
+def test_units_cache_of_names_is_bounded(units: Units, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of invented units does not fill the memory."""
+    monkeypatch.setattr("semantic.units.measure.CACHED", 100)
+    mine = Units()
+    for number in range(1_000):
+        assert mine.parse(f"1 nonsense{number}x") is None
+    assert len(mine._scales) <= 100
+
+
+def test_importing_semantic_units_does_not_import_pint() -> None:
+    """pint costs a third of a second: only the first quantity pays it."""
+    code = "import sys, semantic.units; sys.exit('pint' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ── currencies ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_currency_without_rates_is_a_dimension_of_its_own(units: Units) -> None:
+    """No rate is ever assumed."""
+    assert units.measure(12.5, "EUR") == Measure("currency:EUR", 12.5)
+    assert units.measure(12.5, "€") == Measure("currency:EUR", 12.5)
+    assert units.dimension("cur:USD") == units.dimension(QUDT + "CCY_USD") == "currency:USD"
+
+
+def test_currency_price_of_something_is_a_unit(units: Units) -> None:
+    """Prices a kilogram or a kilowatt-hour compare with each other."""
+    assert units.measure(1000, "EUR/t") == units.measure(1, "EUR/kg")
+    assert units.dimension("USD/kWh") == "currency:USD*time^2/length^2/mass"
+
+
+def test_rates_connect_currencies_exactly() -> None:
+    """One euro is 1.08 dollars; what a rate does not mention stays apart."""
+    units = Units({"EUR": {"USD": "1.08", "GBP": "0.85"}})
+    assert units.measure(108, "USD") == units.measure(100, "EUR") == units.measure(85, "GBP")
+    assert units.measure(1.08, "USD/kg") == units.measure(1, "EUR/kg")
+    assert units.dimension("JPY") == "currency:JPY"
+
+
+def test_rates_of_two_groups_make_two_dimensions() -> None:
+    """A chain of rates connects; groups that nothing connects do not compare."""
+    units = Units({"USD": {"EUR": "0.5"}, "EUR": {"CHF": 2}, "JPY": {"KRW": 9.5}})
+    assert units.measure(1, "CHF") == units.measure(1, "USD")
+    assert units.dimension("CHF") == "currency:CHF"
+    assert units.dimension("JPY") == units.dimension("KRW") == "currency:JPY"
+
+
+@pytest.mark.parametrize(
+    ("rates", "complaint"),
+    [
+        ({"EUR": {"USD": "0"}}, "positive decimal"),
+        ({"EUR": {"USD": "-1"}}, "positive decimal"),
+        ({"EUR": {"USD": "1e3"}}, "positive decimal"),
+        ({"EUR": {"USD": math.nan}}, "positive decimal"),
+        ({"EUR": {"USD": True}}, "positive decimal"),
+        ({"EUR": {"USD": None}}, "positive decimal"),
+        ({"EUR": {"EUR": "2"}}, "two different rates"),
+        ({"EUR": {"XYZ": "1"}}, "no currency"),
+        ({"euro": {"USD": "1"}}, "no currency"),
+        ({"EUR": "1.08"}, "look like"),
+        ({"EUR": {"USD": "2"}, "USD": {"EUR": "2"}}, "two different rates"),
+        ({"EUR": {"USD": "2", "GBP": "3"}, "USD": {"GBP": "2"}}, "contradict"),
+    ],
+)
+def test_rates_that_make_no_sense_are_refused(rates: dict[str, dict[str, object]], complaint: str) -> None:
+    """The message says which rate, and how one looks."""
+    with pytest.raises(InvalidDeclaration, match=complaint):
+        Units(rates)
+
+
+def test_rates_round_trip_that_agrees_is_accepted() -> None:
+    """A table may say both directions if they agree exactly."""
+    units = Units({"EUR": {"USD": "2"}, "USD": {"EUR": "0.5"}})
+    assert units.measure(2, "USD") == units.measure(1, "EUR")
+
+
+# ── the tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", sorted({*SYMBOLS, *CODES_REC20, *(set(QUDT_ATOMS) - set(AMBIGUOUS)), *LEVELS, *CURRENCIES}))
+def test_every_name_of_our_tables_is_known(units: Units, name: str) -> None:
+    """No entry has a definition that nobody can read."""
+    if name not in AMBIGUOUS:
+        assert units.dimension(name)
+
+
+def test_tables_no_code_has_two_meanings(units: Units) -> None:
+    """Where code systems overlap they agree, but for what `AMBIGUOUS` lists and the two known cases."""
+    qudt = {name: units.measure(1, QUDT + name) for name in QUDT_ATOMS}
+    overlap = (set(CODES_REC20) | set(SYMBOLS)) & set(qudt) - {"G"}  # gauss as a symbol, gravity in QUDT
+    assert [name for name in sorted(overlap) if units.measure(1, name) != qudt[name]] == []
+    assert set(CURRENCIES) & (set(CODES_REC20) | set(SYMBOLS) | set(QUDT_ATOMS)) == set()
+
+
+def test_tables_constants_of_pint_are_no_units() -> None:
+    """Whatever pint calls a constant stays out, unless people do measure in it."""
+    spec = find_spec("pint")
+    assert spec is not None
+    assert spec.origin is not None
+    text = (Path(spec.origin).parent / "constants_en.txt").read_text(encoding="utf-8")
+    constants = set(re.findall(r"^(\w+) *=", text, re.M))
+    assert constants - NOT_UNITS == {"standard_gravity", "standard_atmosphere", "atomic_mass_constant"}
+    assert not NOT_UNITS & known_names()
+
+
+# ── against the figures of QUDT ─────────────────────────────────────────────────────────────────────────────────────
+
+RELATIVE = 2e-6
+"""QUDT prints some factors with seven digits."""
+AXES = {
+    **{"A": "substance", "E": "current", "L": "length", "I": "luminosity"},
+    **{"M": "mass", "H": "temperature", "T": "time"},
+}
+NOT_COUNTED = {"1", "dimensionless", "angle", "information"}
+"""Dimensions of ours that are numbers for QUDT."""
+BIT_OF_QUDT = math.log(2)
+"""QUDT measures information in nats."""
+
+OTHER_OPINIONS = {
+    "month": "the mean month here, the synodic one there, as in everything with `mo` below",
+    "BAUD KiloBAUD MegaBAUD": "per second here, as in UCUM; a bare number there",
+    "C26": "UN/CEFACT says millisecond; QUDT gives the code to the decisecond too",
+    "TNE": "UN/CEFACT says metric ton; QUDT gives the code to the short ton too",
+    "K43": "UN/CEFACT says electric horsepower; QUDT gives the mechanical one",
+    "acreFoot chain rod": "the survey foot in pint",
+    "gray sievert percent": "QUDT maps several units to one name of OM",
+    "EV PA kt kt.a-1 Gb": "bare names that UCUM would read otherwise; their IRIs are right",
+    "k[ft_i]3": "UCUM's power takes the prefix along",
+    "GS": "QUDT gives the code to another unit too",
+    "[oz_tr]{Ag} [oz_tr]{Au} [oz_tr]{Pd} [oz_tr]{Pt}": "QUDT counts precious metals in pieces",
+    "{#}.min-1 {#}.min-1.s-1 {#}.s-2": "QUDT writes revolutions as a count",
+}
+"""Names where QUDT and we differ, and why. Everything else agrees."""
+
+
+def test_tables_agree_with_qudt(units: Units, shared_data: Path) -> None:
+    """Factor, offset and dimension of every unit of QUDT that we read, under its IRI, its UN/CEFACT, UCUM and OM names."""
+    disputed = {word for names in OTHER_OPINIONS for word in names.split()}
+    wrong: list[str] = []
+    read = 0
+    for name, multiplier, offset, vector in _units_of_qudt(shared_data / "ontologies" / "qudt-unit.ttl.gz"):
+        short = name.rpartition("/")[2] if name.startswith("http") else name
+        try:
+            dimension = units.dimension(name)
+        except UnknownUnit:
+            continue
+        if dimension.startswith(("level:", "currency:")) or not multiplier or short in disputed:
+            continue
+        if "mo" in re.split(r"[^a-z]+", short):
+            continue
+        read += 1
+        powers = _powers(dimension)
+        factor = multiplier / BIT_OF_QUDT ** powers.get("information", 0)
+        zero, one = units.measure(0, name).amount, _slope(units, name)
+        ours = {axis: power for axis, power in powers.items() if axis not in NOT_COUNTED}
+        if not (
+            math.isclose(one, factor, rel_tol=RELATIVE)
+            and math.isclose(zero, offset * factor, rel_tol=1e-12, abs_tol=1e-12)
+            and ours == vector
+        ):
+            wrong.append(f"{name}: {one} + {zero} {ours} here, {factor} + {offset * factor} {vector} in QUDT")
+    assert wrong == [], "\n".join(wrong)
+    assert read > 4_000, "most names of QUDT are read"
+
+
+def _units_of_qudt(path: Path) -> Iterator[tuple[str, float, float, dict[str, int]]]:
+    """(name, multiplier, offset, dimensions) for every name of every unit that is not deprecated. A line reader: the
+    file is regular, and the test must not depend on our own loader."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    for block in re.split(r"\n(?=unit:)", text):
+        iri = re.match(r"unit:(\S+)\n", block)
+        multiplier = re.search(r"qudt:conversionMultiplier ([-+\d.eE]+) ;", block)
+        vector = re.search(r"qudt:hasDimensionVector qkdv:(\S+) ;", block)
+        if not iri or not multiplier or not vector or "qudt:deprecated true" in block:
+            continue
+        offset = re.search(r"qudt:conversionOffset ([-+\d.eE]+) ;", block)
+        powers = {AXES[axis]: int(power) for axis, power in re.findall(r"([AELIMHT])(-?\d+)", vector[1]) if int(power)}
+        figures = float(multiplier[1]), float(offset[1]) if offset else 0.0, powers
+        yield QUDT + iri[1], *figures
+        for code in re.findall(r'qudt:uneceCommonCode "([^"]+)"', block):
+            if code in CODES_REC20:
+                yield code, *figures
+        for code in re.findall(r'qudt:ucumCode "([^"]+)"', block):
+            yield code, *figures
+        for om in re.findall(rf"qudt:omUnit <({re.escape(OM)}[^>]+)>", block):
+            yield om, *figures
+
+
+def _powers(dimension: str) -> dict[str, int]:
+    above, *below = dimension.split("/")
+    powers: dict[str, int] = {}
+    for sign, factor in [*((1, each) for each in above.split("*")), *((-1, each) for each in below)]:
+        name, _, power = factor.partition("^")
+        powers[name] = powers.get(name, 0) + sign * int(power or 1)
+    return powers
+
+
+def _slope(units: Units, name: str) -> float:
+    """What one more of the unit adds, without the rounding of a large offset."""
+    step = 2.0**20
+    return (units.measure(step, name).amount - units.measure(0, name).amount) / step

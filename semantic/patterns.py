@@ -94,9 +94,9 @@ def _explained(cause: str, text: str) -> InvalidPattern:
     what, _, part = cause.partition(": ")
     position = text.find(part) if part else len(text) if what.startswith("trailing") else -1
     for syntax, name in UNSUPPORTED:
-        found = syntax.search(text)
-        if found and found.start() <= max(position, 0) < found.end():
-            return InvalidPattern(f"{name} not supported (RE2 syntax)", text, found.start())
+        for found in syntax.finditer(text):
+            if part and text.startswith(part, found.start()):
+                return InvalidPattern(f"{name} not supported (RE2 syntax)", text, found.start())
     if what == "unexpected )":
         return InvalidPattern("a parenthesis closes what was not opened", text)
     if what == "missing )":

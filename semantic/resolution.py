@@ -12,6 +12,7 @@ from semantic.attributes import AttributeDeclaration
 from semantic.canonicalise import range_of
 from semantic.errors import InvalidSubscription, Problem, SemanticError
 from semantic.instants import parse_instant
+from semantic.language import nearest_keyword
 from semantic.model import (
     All,
     AnyOf,
@@ -96,7 +97,8 @@ class _Resolver:
                 return self.text_test(node)
             case RelationTest(relation=relation):
                 detail = f"there is no relation named {relation!r}: this version knows isa, below and is"
-                self.problem("unknown-relation", detail, node.at)
+                near = nearest_keyword(relation)
+                self.problem("unknown-relation", detail, node.at, ({"label": near},) if near else ())
                 return node
             case OperatorCall(name):
                 self.problem("unknown-operator", f"no operator named {name!r} is registered here", node.at)

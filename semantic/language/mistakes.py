@@ -84,7 +84,7 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     token = getattr(error, "token", None)
     if isinstance(token, Token) and token.type == "$END":
         return _at_the_end(text, expected)
-    offset = min(error.pos_in_stream, max(len(text) - 1, 0))
+    offset = min(int(getattr(error, "pos_in_stream", None) or 0), max(len(text) - 1, 0))
     at = _position(text, offset)
     rest = text[offset:]
     for sign in sorted(_HABITS, key=len, reverse=True):

@@ -79,44 +79,52 @@ def _from_file(path: Path) -> Iterator[Line]:
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Line]:
-    """Lines of objects, as long as each line is JSON by itself; else the whole as one document."""
-    first = next((text for text in lines if text.strip()), None)
-    if first is None:
+    """Lines of objects, as long as the first is JSON by itself; else the whole as one document."""
+    numbered = ((number, text) for number, text in enumerate(lines, 1) if text.strip())
+    number, first = next(numbered, (0, ""))
+    if not first:
         return
     try:
-        value = json.loads(first)
-    except json.JSONDecodeError:
-        value = None
-    if not isinstance(value, dict):
-        yield from _document(first + "".join(lines))
+        begun = isinstance(_json(first), dict)
+    except ValueError:
+        begun = False
+    if not begun:
+        yield from _document(first + "".join(text for _, text in numbered))
         return
-    yield Line(1, value)
-    for number, text in enumerate(lines, 2):
-        if text.strip():
-            yield _line(number, text)
-
-
-def _line(number: int, text: str) -> Line:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        return Line(number, None, f"not JSON: {error.msg} at column {error.colno}")
-    return _item(number, value)
+    yield _line(number, first)
+    for number, text in numbered:
+        yield _line(number, text)
 
 
 def _document(text: str) -> Iterator[Line]:
+    """An object or an array over any number of lines. What is neither is lines after all, the first of them bad."""
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        if "\n" in text.strip():
-            # Not one document either: then it is lines, and the first is the bad one.
-            yield from (_line(number, each) for number, each in enumerate(text.splitlines(), 1) if each.strip())
-        else:
-            yield Line(1, None, f"not JSON: {error.msg} at column {error.colno}")
+        value = _json(text)
+    except ValueError:
+        yield from (_line(number, each) for number, each in enumerate(text.splitlines(), 1))
         return
     for number, item in enumerate(value if isinstance(value, list) else [value], 1):
         yield _item(number, item)
 
 
+def _line(number: int, text: str) -> Line:
+    try:
+        return _item(number, _json(text))
+    except ValueError as error:
+        return Line(number, None, str(error))
+
+
 def _item(number: int, value: Any) -> Line:
     return Line(number, value) if isinstance(value, dict) else Line(number, None, "an event is a JSON object")
+
+
+def _json(text: str) -> Any:
+    """Strict JSON. Raises ValueError, saying where, also for NaN and Infinity, which Python would let pass."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"not JSON: {constant} is no number there")

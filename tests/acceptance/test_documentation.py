@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from server.client import Client, ProblemError
+from server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 
 SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md")
@@ -46,6 +47,27 @@ def test_decisions_are_all_in_their_list(repository: Path) -> None:
     """A decision that nobody finds was not taken."""
     listed = {path for path, _ in targets(repository / "docs" / "decisions" / "README.md")}
     assert {path.name for path in (repository / "docs" / "decisions").glob("2*.md")} <= listed
+
+
+def told_default(value: object) -> str:
+    """A default as the table of settings writes it."""
+    match value:
+        case None | ():
+            return "none"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ", ".join(f"{each:.0f}" for each in value)
+        case float() | int():
+            return f"{value:,.0f}" if value > 9_999 else f"{value:g}"
+        case _:
+            return str(value)
+
+
+def test_settings_are_all_told_with_their_defaults(repository: Path) -> None:
+    """A setting that is added, renamed or changed is so in the page for those who run a server."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", (repository / "docs" / "operations.md").read_text("utf-8"), re.M)
+    assert dict(rows) == {name: told_default(field.default) for name, field in Settings.model_fields.items()}
 
 
 @pytest.mark.parametrize("page", ["README.md"])

@@ -70,7 +70,7 @@ def test_compile_pattern_mistake_is_named_with_its_place(pattern: str, position:
     assert position is None or f"at character {position + 1}" in str(raised.value)
 
 
-@pytest.mark.parametrize("pattern", ["a" * (LONGEST + 1), r"\pL{1000}", "(?:(?:a{30}){30}){30}", "(?:[a-z]{300}|[0-9]{300})" * 8])
+@pytest.mark.parametrize("pattern", ["a" * (LONGEST + 1), r"\pL{1000}", "(?:(?:a{30}){30}){30}", r"\pL{99}" * 8])
 def test_compile_pattern_too_large_is_refused(pattern: str) -> None:
     """Long patterns, and short ones that are long once repetitions are written out."""
     with pytest.raises(InvalidPattern, match="at most|too large|repetition"):
@@ -101,7 +101,9 @@ def test_fold_same_text_without_case_is_equal(one: str, other: str) -> None:
     assert fold(one) == fold(other)
 
 
-@pytest.mark.parametrize("text", ["HP 250", "Straße", "E\u0301", "ΐ", "İ", "\u1e9e", "\u0345", "ǰ", "\u1f80", "a\u0345\u0301"])
+@pytest.mark.parametrize(
+    "text", ["HP 250", "Straße", "E\u0301", "ΐ", "İ", "\u1e9e", "\u0345", "ǰ", "\u1f80", "a\u0345\u0301"]
+)
 def test_fold_is_stable(text: str) -> None:
     """Folding what is folded changes nothing."""
     assert fold(fold(text)) == fold(text)

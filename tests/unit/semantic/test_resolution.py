@@ -116,3 +116,10 @@ def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Voca
     successor = PREFIXES + b":Laptop owl:deprecated true ; dcterms:isReplacedBy :Tablet . :Tablet a owl:Class ."
     moved = resolve(stored.expression, Vocabulary.from_bytes(successor, format="turtle"), stored=True)
     assert "<http://example.org/Tablet>" in to_text(moved.expression)
+
+
+def test_resolve_misspelt_comparison_is_met_with_the_keyword(vocabulary: Vocabulary) -> None:
+    """`x issa laptop` reads as a relation; who meant isa is told so."""
+    (problem,) = problems("x issa laptop", vocabulary)
+    assert problem.code == "unknown-relation"
+    assert [each["label"] for each in problem.suggestions] == ["isa"]

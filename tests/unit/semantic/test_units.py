@@ -175,7 +175,8 @@ def test_measure_leaving_the_range_of_a_double_is_refused(units: Units) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "unit"), [(86, "degF"), (30, "degC"), (451.3, "degF"), (12.5, "kWh"), (0.1, "mile"), (60, "%"), (7, "pH")]
+    ("number", "unit"),
+    [(86, "degF"), (30, "degC"), (451.3, "degF"), (12.5, "kWh"), (0.1, "mile"), (60, "%"), (7, "pH")],
 )
 def test_bare_gives_back_the_number(units: Units, number: float, unit: str) -> None:
     """A message shows the number that was written, without dust behind the point."""
@@ -220,7 +221,8 @@ def test_parse_other_strings_are_no_quantities(units: Units, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "near"), [("degg", "deg"), ("kilogran", "kilogram"), ("celcius", "celsius"), ("luxx", "lux"), ("farenheit", "fahrenheit")]
+    ("unit", "near"),
+    [("degg", "deg"), ("kilogran", "kilogram"), ("celcius", "celsius"), ("luxx", "lux"), ("farenheit", "fahrenheit")],
 )
 def test_unknown_unit_names_the_nearest(units: Units, unit: str, near: str) -> None:
     """A slip is answered with what was meant."""
@@ -331,7 +333,9 @@ def test_rates_round_trip_that_agrees_is_accepted() -> None:
 # ── the tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", sorted({*SYMBOLS, *CODES_REC20, *(set(QUDT_ATOMS) - set(AMBIGUOUS)), *LEVELS, *CURRENCIES}))
+@pytest.mark.parametrize(
+    "name", sorted({*SYMBOLS, *CODES_REC20, *(set(QUDT_ATOMS) - set(AMBIGUOUS)), *LEVELS, *CURRENCIES})
+)
 def test_every_name_of_our_tables_is_known(units: Units, name: str) -> None:
     """No entry has a definition that nobody can read."""
     if name not in AMBIGUOUS:

@@ -20,11 +20,11 @@ class Names:
 
     @classmethod
     def of(cls, ontologies: Iterable[Ontology]) -> "Names":
-        """The union of what `ontologies` say; a name in several has the labels of all, and is deprecated if one says
-        so."""
+        """The union of what `ontologies` say: a name has the labels of all, and is deprecated if one says so."""
         records: dict[str, ConceptRecord] = {}
         origins: dict[str, str] = {}
-        for ontology in sorted(ontologies, key=lambda each: (each.name, each.sha256)):
+        ontologies = sorted(ontologies, key=lambda each: (each.name, each.sha256))
+        for ontology in ontologies:
             for record in ontology.concepts:
                 known = records.get(record.iri)
                 if known is None:
@@ -34,6 +34,10 @@ class Names:
                     if record.declared and not known.declared:
                         origins[record.iri] = ontology.name
                     records[record.iri] = _merged(known, record)
+        for ontology in ontologies:
+            for remark in ontology.remarks:
+                if remark.iri in records:
+                    records[remark.iri] = _merged(records[remark.iri], remark)
         return cls(records=records, origins=origins)
 
     def preference(self, iri: str) -> tuple[bool, bool, bool, bool]:

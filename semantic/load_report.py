@@ -28,9 +28,7 @@ def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy) -
     parents = Counter(low for low, _ in edges)
     records = names.records.values()
     kinds = Counter(record.kind for record in records)
-    languages: Counter[str] = Counter()
-    for each in ontologies:
-        languages.update(dict(each.languages))
+    languages = Counter(tag or "" for each in records for _, tag in (*each.preferred, *each.synonyms, *each.hidden))
     return {
         "name": ", ".join(each.name for each in ontologies),
         "sha256": ontologies[0].sha256 if len(ontologies) == 1 else _digest(ontologies),

@@ -19,7 +19,7 @@ from semantic.attributes import AttributeScheme
 from semantic.hierarchy import Hierarchy
 from semantic.labels import Names, all_labels, best_label
 from semantic.load_report import report
-from semantic.ontology import ConceptRecord, Limits, Ontology, read
+from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, read
 from semantic.suggestions import FoundLabel, LabelIndex
 from semantic.synonyms import root_words
 from semantic.terms import Resolution, TermIndex
@@ -71,8 +71,7 @@ class Vocabulary:
             {pair for each in self._ontologies for pair in each.prefixes},
             self._successors,
         )
-        properties = [record for each in self._ontologies for record in each.properties]
-        self._attributes = AttributeScheme.build(properties, attributes, self._roots)
+        self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots)
         self._version = _version(self._ontologies, attributes, synonyms, rates)
         self._report = report(self._ontologies, names, self._hierarchy)
         self._readings: dict[str, tuple[ConceptId, ...]] = {}
@@ -295,6 +294,18 @@ class Vocabulary:
             for iri, record in sorted(self._names.records.items())
             for text, language in all_labels(record)
         )
+
+
+def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
+    """All properties, and the labels that other documents give them."""
+    properties = [record for each in ontologies for record in each.properties]
+    known = {record.iri for record in properties}
+    return properties + [
+        PropertyRecord(iri=remark.iri, labels=(*remark.preferred, *remark.synonyms))
+        for each in ontologies
+        for remark in each.remarks
+        if remark.iri in known
+    ]
 
 
 def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:

@@ -1,26 +1,88 @@
 """The application factory: the broker, the delivery and the routes, put together.
 
-SKELETON - the seam to the delivery is fixed:
-
-    from server.delivery import router, running_delivery
-
-    running_delivery(broker: Broker, settings: Settings)    an async context manager: on entry it hooks into
-        `broker.listeners` and starts the outbox on the running loop, on exit it ends streams and webhooks. What it yields
-        is `request.app.state.delivery`; the broker is `request.app.state.broker`, the settings `request.app.state.settings`.
-    router: APIRouter    pull, acknowledge, stream; paths begin with /v1/subscriptions/{id}/…
-
-Errors: raise those of `server.errors` (UnknownSubscription, TicketMissing, TicketWrong …) or
-`server.error_responses.Problem(status, code, detail, title=…)`, which becomes application/problem+json.
-Tickets: `server.security.tickets.check_ticket(ticket: str | None, ticket_hash: str)` raises TicketMissing, TicketWrong.
+request ──▶ HostGuard ──▶ BodyLimit ──▶ route ──▶ broker, delivery        whatever goes wrong ──▶ error_responses
 """
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from server import error_responses
+from server.api import concepts, events, health, matching, ontologies, subscriptions
+from server.broker import Broker
+from server.cloudevents import EventReader
+from server.delivery import router as delivery_router
+from server.delivery import running_delivery
+from server.security.limits import BodyLimit, HostGuard
 from server.settings import Settings
 
 __all__ = ["create_app"]
 
+DESCRIPTION = """A publish/subscribe server that understands *kinds*: subscribe to a concept of an ontology, and receive
+every event about it or anything beneath it, whatever synonym, language or unit its publisher used.
+
+Errors are `application/problem+json` (RFC 9457)."""
+
+PROBLEM = {
+    "description": "An error",
+    "content": {
+        error_responses.MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "format": "uri"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "detail": {"type": "string"},
+                    "instance": {"type": "string"},
+                    "errors": {"type": "array", "items": {"type": "object"}},
+                },
+            }
+        }
+    },
+}
+
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; its lifespan starts and stops broker and delivery."""
-    raise AssertionError
+    """The application; its lifespan starts and stops broker and delivery.
+
+    Starting raises `StoreInUse`, `StoreUnreadable`, `index.errors.UnknownEngine`.
+    """
+    app = FastAPI(
+        title="kindcast",
+        version=version("kindcast"),
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        responses={"default": PROBLEM},
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
+    # The order matters: /v1/subscriptions/export is no id.
+    routers = (ontologies, concepts, subscriptions, events, matching, health)
+    for each in routers:
+        app.include_router(each.router)
+    app.include_router(delivery_router)
+    error_responses.install(app)
+    # The last one added is the first one met.
+    app.add_middleware(
+        BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
+    )
+    app.add_middleware(HostGuard, names=(settings.host, *settings.allowed_hosts))
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    broker = Broker(settings)
+    await broker.start()
+    try:
+        async with running_delivery(broker, settings) as delivery:
+            app.state.broker = broker
+            app.state.delivery = delivery
+            yield
+    finally:
+        await broker.stop()

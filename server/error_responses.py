@@ -77,9 +77,14 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
 """Errors that are one sentence: their own."""
 
 
+_OWN_WORDS = {"extra_forbidden": "unknown member", "missing": "this is missing"}
+"""What the framework's validation says, where we say it better."""
+
+
 def install(app: FastAPI) -> None:
     """Make every error of the application a problem document."""
-    for kind in (HTTPException, RequestValidationError, Exception):
+    broad: tuple[type[Exception], ...] = (HTTPException, RequestValidationError, Exception)
+    for kind in broad:
         app.add_exception_handler(kind, respond)
     for kind in (errors.ServerError, SemanticError, *(kind for kind, _, _ in _SIMPLE)):
         app.add_exception_handler(kind, respond)
@@ -172,7 +177,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         where, *path = [str(part) for part in each["loc"]]
         if each["type"] == "json_invalid":
             return Problem(400, "malformed-json", "the body is no JSON", errors=[{"detail": each["msg"]}])
-        fault: dict[str, Any] = {"detail": each["msg"]}
+        fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
         else:

@@ -5,13 +5,15 @@ No metric has a label for a subscription, a concept or an event type: their numb
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from server.store.ledger import Totals
 
 __all__ = ["Metrics"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would come twice, once with its birthday
 
 STATUSES = ("active", "paused", "failing", "disabled_by_failures", "expired")
 SHORT_SECONDS = (0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

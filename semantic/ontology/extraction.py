@@ -1,6 +1,7 @@
 """Statements to records: which names are concepts, what they are called, what they are beneath."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from semantic.errors import OntologyError
@@ -24,6 +25,7 @@ class Extracted:
     types: tuple[tuple[str, str], ...]
     equivalences: tuple[tuple[str, str], ...]
     properties: tuple[PropertyRecord, ...]
+    remarks: tuple[ConceptRecord, ...]
     languages: tuple[tuple[str, int], ...]
     warnings: list[str] = field(default_factory=list)
 
@@ -47,20 +49,8 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
     if len(kinds) > limits.concepts:
         raise OntologyError(f"the document has {len(kinds):,} concepts; at most {limits.concepts:,} are read")
     labels = _Labels(statements)
-    concepts = tuple(
-        ConceptRecord(
-            iri=iri,
-            kind=kind,
-            declared=declared,
-            preferred=labels.preferred(iri, kind),
-            synonyms=labels.synonyms(iri),
-            hidden=labels.hidden(iri),
-            deprecated=iri in statements.deprecated or ns.DEPRECATED_CLASS in statements.types.get(iri, ()),
-            replaced_by=tuple(sorted(statements.replaced.get(iri, ()))),
-            definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
-        )
-        for iri, (kind, declared) in sorted(kinds.items())
-    )
+    concepts = tuple(labels.record(iri, kind, declared) for iri, (kind, declared) in sorted(kinds.items()))
+    remarks = tuple(labels.record(iri, "retired", False) for iri in sorted(_remarked(statements, kinds, properties)))
     return Extracted(
         concepts=concepts,
         edges=tuple(sorted(edges)),
@@ -68,6 +58,7 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
         types=tuple(sorted(types)),
         equivalences=tuple(equivalences),
         properties=_properties(statements, properties, labels),
+        remarks=remarks,
         languages=_languages(concepts),
         warnings=_warnings(statements, concepts),
     )
@@ -140,11 +131,22 @@ def _kinds(
     return kinds
 
 
+def _remarked(statements: Statements, kinds: Mapping[str, object], properties: set[str]) -> set[str]:
+    """Names of which the document only tells labels, definition or deprecation, and not what they are."""
+    labelled = (statements.preferred, statements.alternative, statements.hidden, statements.definitions)
+    told = statements.deprecated.union(*labelled)
+    return {
+        node
+        for node in told
+        if node not in kinds and node not in properties and node not in statements.types and _name(node)
+    }
+
+
 # ── what they are called ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Labels:
-    """The labels of a name, with those of SKOS-XL put where they belong."""
+    """What is told of a name, with the labels of SKOS-XL put where they belong."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
@@ -155,6 +157,21 @@ class _Labels:
         }
         for node, predicate, resource in statements.xl:
             kept[predicate][node] |= statements.xl_forms.get(resource, set())
+
+    def record(self, iri: str, kind: ConceptKind, declared: bool) -> ConceptRecord:
+        """All that is told of a name."""
+        statements = self._statements
+        return ConceptRecord(
+            iri=iri,
+            kind=kind,
+            declared=declared,
+            preferred=self.preferred(iri, kind),
+            synonyms=self.synonyms(iri),
+            hidden=self.hidden(iri),
+            deprecated=iri in statements.deprecated or ns.DEPRECATED_CLASS in statements.types.get(iri, ()),
+            replaced_by=tuple(sorted(statements.replaced.get(iri, ()))),
+            definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
+        )
 
     def preferred(self, iri: str, kind: ConceptKind | None = None) -> tuple[Label, ...]:
         found = self._statements.preferred.get(iri)

@@ -57,6 +57,7 @@ def read(data: bytes, *, format: str | None = None, name: str = "ontology", limi
         types=found.types,
         equivalences=found.equivalences,
         properties=found.properties,
+        remarks=found.remarks,
         prefixes=tuple(sorted(document.prefixes.items())),
         imports=tuple(sorted(statements.imports)),
         declares=tuple(sorted(node for node, types in statements.types.items() if ns.ONTOLOGY in types)),

@@ -50,8 +50,10 @@ class Ontology:
 
     `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
     defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
-    are pairs of names for one thing. `declares` are the document's own names as an ontology,
-    by which others import it. `languages` counts the labels of concepts per language ("" = no tag).
+    are pairs of names for one thing. `remarks` are labels and the like of names that the document does not use
+    otherwise: they count where another ontology makes such a name a concept or an attribute (a translation, say).
+    `declares` are the document's own names as an ontology, by which others import it. `languages` counts the labels of
+    concepts per language ("" = no tag).
     """
 
     name: str
@@ -64,6 +66,7 @@ class Ontology:
     types: tuple[tuple[str, str], ...] = ()
     equivalences: tuple[tuple[str, str], ...] = ()
     properties: tuple[PropertyRecord, ...] = ()
+    remarks: tuple[ConceptRecord, ...] = ()
     prefixes: tuple[tuple[str, str], ...] = ()
     imports: tuple[str, ...] = ()
     declares: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ depth).
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 from xml.parsers import expat
 
 from semantic.errors import OntologyError
@@ -63,8 +62,6 @@ class _Guard:
         self._most = limits.expansion * len(found.data) + limits.entity_characters
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._entity
-        parser.UnparsedEntityDeclHandler = self._unparsed
-        parser.ExternalEntityRefHandler = self._external
         parser.AttlistDeclHandler = self._attribute_default
         parser.StartNamespaceDeclHandler = self._namespace
         parser.StartElementHandler = self._start
@@ -101,12 +98,6 @@ class _Guard:
             raise self._refuse(f"entity &{name}; has {len(value):,} characters; at most {ENTITY_LENGTH:,} are allowed")
         if self._entities > ENTITIES:
             raise self._refuse(f"more than {ENTITIES} entities are declared")
-
-    def _unparsed(self, name: str, *_: Any) -> None:
-        raise self._refuse(f"unparsed entity &{name}; is refused")
-
-    def _external(self, *_: Any) -> int:
-        raise self._refuse("a reference to an external entity is refused: nothing outside the document is read")
 
     def _attribute_default(self, element: str, attribute: str, kind: str, default: str | None, required: bool) -> None:
         if default is not None:

@@ -109,8 +109,8 @@ class Units:
         return self._known(unit).dimension
 
     def bare(self, amount: float, unit: str) -> float:
-        """The number that stands in front of `unit` in a quantity of this `amount`, the roundest that measures the same;
-        for messages. Raises `UnknownUnit`, `InvalidQuantity`.
+        """The number in front of `unit` in a quantity of this `amount`, the roundest that measures the same.
+        For messages. Raises `UnknownUnit`, `InvalidQuantity`.
         """
         scale = self._known(unit)
         try:

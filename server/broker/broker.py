@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row
 
 from semantic import Event, InvalidEvent, Vocabulary
 from semantic.ontology import Ontology, read
-from server.broker import subscribing, vocabularies
+from server.broker import heap, subscribing, vocabularies
 from server.broker.group import Group
 from server.broker.publishing import EventMatches, Outcome, match_events, publish
 from server.broker.restoring import document_limits, restore
@@ -67,6 +67,7 @@ class Broker:
             self._database.close()
             raise
         self._state = state
+        heap.settle(len(state.vocabulary) + len(state.live))
         self._thread = BrokerThread(
             self._database,
             connection,
@@ -202,6 +203,8 @@ class Broker:
             done = await self._submit(
                 lambda group: vocabularies.add_version(group, stored, whole if activate else None)
             )
+            if activate:
+                heap.settle(len(whole) + done.subscriptions)
             report = self._described(stored.report, name, done.version, activate)
             return report | {"subscriptions": as_json(done)}, True
 
@@ -215,7 +218,9 @@ class Broker:
         async with self._changing_ontologies:
             others = [each for each in self.vocabulary.ontologies if each.name != name]
             rest = await asyncio.to_thread(Vocabulary.from_ontologies, others)
-            return await self._submit(lambda group: vocabularies.remove_ontology(group, name, rest))
+            done = await self._submit(lambda group: vocabularies.remove_ontology(group, name, rest))
+            heap.settle(len(rest) + done.subscriptions)
+            return done
 
     async def _activate(self, name: str, version: int) -> Recompiled:
         row = await self.read(lambda connection: ontologies.find_version(connection, name, version))
@@ -224,7 +229,9 @@ class Broker:
         limits = document_limits(self.settings)
         ontology = await asyncio.to_thread(read, row.document, format=row.format, name=name, limits=limits)
         whole = await asyncio.to_thread(self._with, ontology)
-        return await self._submit(lambda group: vocabularies.activate_version(group, name, version, whole))
+        done = await self._submit(lambda group: vocabularies.activate_version(group, name, version, whole))
+        heap.settle(len(whole) + done.subscriptions)
+        return done
 
     def _with(self, ontology: Ontology) -> Vocabulary:
         """The vocabulary in force with this ontology in place of the one of its name."""

@@ -34,6 +34,7 @@ def restore(connection: Connection, settings: Settings, sweeper: Sweeper) -> Sta
     vocabulary = _vocabulary(connection, settings)
     new_matcher = partial(Matcher, engine=settings.engine, limits=EventLimits(depth=settings.max_json_depth))
     matcher = new_matcher(vocabulary)
+    matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on the first publisher's time
     for row, notes in fill(matcher, list(subscriptions.trees(connection, matching_only=True))):
         if notes != row.notes:
             subscriptions.change(connection, row.number, notes=notes)

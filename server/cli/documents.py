@@ -124,6 +124,8 @@ def _json(text: str) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON that anybody reads: it is nested too deeply") from error
 
 
 def _refuse(constant: str) -> None:

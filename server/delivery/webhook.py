@@ -95,6 +95,7 @@ class WebhookSender:
         self._timeout = timeout
         self._resolver = resolver if resolver is not None else SystemResolver()
         self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=httpcore.default_ssl_context(),  # made once: loading the authorities takes some 50 ms
             max_connections=None,
             max_keepalive_connections=64,
             keepalive_expiry=KEEPALIVE_SECONDS,

@@ -1,6 +1,7 @@
 """Tickets: what creating a subscription returns, and what every later change of it needs.
 
-256 random bits, shown once; the store keeps their SHA-256. A fast hash is enough: there is nothing to guess in 256 bits.
+256 random bits, shown once; the store keeps their SHA-256. A fast hash is enough: there is nothing to guess in 256
+bits.
 """
 
 import hashlib

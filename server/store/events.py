@@ -22,6 +22,7 @@ __all__ = [
     "find_known",
     "find_matches",
     "first_to_keep",
+    "has_match",
     "insert_events",
     "insert_matches",
     "list_events",
@@ -147,3 +148,9 @@ def find_attempts(connection: Connection, sequence: int) -> Sequence[Row[Any]]:
     """The webhook attempts for an event, oldest first."""
     query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
     return connection.execute(query).all()
+
+
+def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
+    """Whether a subscription got an event."""
+    wanted = (matches.c.subscription == subscription) & (matches.c.sequence == sequence)
+    return connection.execute(select(matches.c.sequence).where(wanted)).first() is not None

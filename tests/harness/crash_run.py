@@ -104,7 +104,8 @@ class CrashRun:
     def stored(self) -> list[dict[str, Any]]:
         """All events, read back."""
         with Client(self.server.url) as client:
-            return list(_pages(lambda after: client.events(after=after, limit=PAGE)["events"], "sequence"))
+            found = list(_pages(lambda after: client.events(after=after, limit=PAGE)["events"], "sequence"))
+        return [{**each["event"], "sequence": each["sequence"]} for each in found]
 
     def pulled(self) -> dict[str, list[dict[str, Any]]]:
         """All messages of every subscription that is there, from its beginning."""

@@ -1,5 +1,6 @@
 """A real kindcast process on a real socket and a real data folder, that a test may stop, kill and start again."""
 
+import http.client
 import os
 import signal
 import socket
@@ -9,8 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import httpx
 
 __all__ = ["ServerProcess", "running_server"]
 
@@ -77,13 +76,20 @@ class ServerProcess:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"the server ended with {self._process.returncode}:\n{self._log_tail()}")
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=5.0).is_success:
-                    return
-            except httpx.TransportError:
-                pass
+            if self._is_ready():
+                return
             time.sleep(POLL_SECONDS)
         raise AssertionError(f"the server was not ready in time:\n{self._log_tail()}")
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5.0)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except OSError:
+            return False  # nobody listens yet
+        finally:
+            connection.close()
 
     def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-4_000:]

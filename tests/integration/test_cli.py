@@ -160,12 +160,12 @@ def test_match_bad_line_is_named_and_the_others_are_matched(kindcast: Kindcast, 
 
 def test_match_unknown_concept_puts_a_caret_under_it_and_suggests(kindcast: Kindcast) -> None:
     """An error in the expression is shown in the expression, with the nearest known word."""
-    text = "price <= 400 and target isa Labtop"
+    text = "price <= 400 and target isa Lapptop"
     ran = kindcast("match", "--ontology", "shop", "--subscription", text, "--event", "{}")
     assert ran.status == 1
     lines = ran.err.splitlines()
     place = lines.index(f"  {text}")
-    assert lines[place + 1].index("^") == 2 + text.index("Labtop")
+    assert lines[place + 1].index("^") == 2 + text.index("Lapptop")
     assert any("did you mean Laptop" in line for line in lines[place:])
 
 
@@ -300,7 +300,7 @@ def test_concept_show_tells_what_is_above_and_beneath(kindcast: Kindcast, server
 
 def test_concept_show_unknown_term_suggests_and_fails(kindcast: Kindcast, server: str) -> None:
     """A term that nothing is called is an error with what is near."""
-    ran = kindcast("concept", "show", "Labtop", "--server", server)
+    ran = kindcast("concept", "show", "Lapptop", "--server", server)
     assert ran.status == 1
     assert "Laptop" in ran.err
 

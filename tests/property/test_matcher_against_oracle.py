@@ -1,15 +1,24 @@
 """The matcher, with every engine, decides as the oracle does: random vocabularies, expressions and events."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from index.engines import ENGINES
-from semantic import Matcher
+from semantic import InvalidSubscription, Matcher
 from semantic.language import to_tree
-from semantic.model import Event, Expression
+from semantic.model import Event, Expression, Match
 from tests.oracle import World, matching
-from tests.strategies import events, expressions, vocabulary_of, worlds
+from tests.strategies import CLASSES, events, expressions, vocabulary_of, worlds
+
+
+def names(matches: Iterable[Match]) -> list[str]:
+    """The ids of `matches`, sorted; a subscription reported twice stands there twice."""
+    return sorted(match.subscription for match in matches)
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
@@ -21,14 +30,84 @@ from tests.strategies import events, expressions, vocabulary_of, worlds
 def test_matcher_over_a_random_vocabulary_decides_as_the_oracle(
     engine: str, world: World, asked: list[Expression], published: list[Event]
 ) -> None:
-    """One by one and in a batch, each subscription is reported exactly if the rules say so, and once."""
+    """One by one, in a batch and from a table, each subscription is reported exactly if the rules say so, and once."""
     matcher = Matcher(vocabulary_of(world), engine=engine)
     subscriptions = {str(number): expression for number, expression in enumerate(asked)}
     for name, expression in subscriptions.items():
         matcher.add(name, to_tree(expression))
-    expected = [matching(subscriptions, event, world) for event in published]
-    found = [[match.subscription for match in matcher.match(event)] for event in published]
-    assert [sorted(names) for names in found] == [sorted(names) for names in expected]
-    batch = [[match.subscription for match in matches] for matches in matcher.match_batch(published)]
-    assert batch == found
+    expected = [sorted(matching(subscriptions, event, world)) for event in published]
+    assert [names(matcher.match(event)) for event in published] == expected
+    assert [names(matches) for matches in matcher.match_batch(published)] == expected
+    bare = [event.data for event in published if not event.context]
+    columns = {name: [data.get(name) for data in bare] for data in bare for name in data}
+    if columns:
+        table = matcher.match_table(columns)
+        found = [table.slots[low:high] for low, high in zip(table.offsets, table.offsets[1:], strict=False)]
+        assert [sorted(table.subscriptions(slots)) for slots in found] == [
+            wanted for event, wanted in zip(published, expected, strict=True) if not event.context
+        ]
     matcher.check_invariants()
+
+
+class MatchersFollowTheOracle(RuleBasedStateMachine):
+    """A matcher for each engine through additions, removals, events and changes of the vocabulary, in any order."""
+
+    subscribed: Bundle[str] = Bundle("subscribed")
+
+    @initialize(world=worlds(complete=False))
+    def begin(self, world: World) -> None:
+        """Empty matchers under one vocabulary."""
+        self.world = world
+        vocabulary = vocabulary_of(world)
+        self.matchers = [Matcher(vocabulary, engine=engine) for engine in sorted(ENGINES)]
+        self.expressions: dict[str, Expression] = {}
+        self.count = 0
+
+    @rule(target=subscribed, expression=expressions())
+    def add(self, expression: Expression) -> str:
+        """Each matcher takes what names known concepts only, and refuses the rest."""
+        self.count += 1
+        name = f"s{self.count}"
+        unknown = set(CLASSES) - self.world.concepts()
+        if any(f"iri={iri!r}" in repr(expression) for iri in unknown):
+            for matcher in self.matchers:
+                with pytest.raises(InvalidSubscription):
+                    matcher.add(name, to_tree(expression))
+                assert name not in matcher
+        else:
+            for matcher in self.matchers:
+                matcher.add(name, to_tree(expression))
+            self.expressions[name] = expression
+        return name
+
+    @rule(name=consumes(subscribed))
+    def remove(self, name: str) -> None:
+        """What is removed never matches again."""
+        if self.expressions.pop(name, None) is not None:
+            for matcher in self.matchers:
+                matcher.remove(name)
+
+    @rule(published=st.lists(events(), min_size=1, max_size=3))
+    def match(self, published: list[Event]) -> None:
+        """Every engine decides as the oracle, one by one and in a batch."""
+        expected = [sorted(matching(self.expressions, event, self.world)) for event in published]
+        for matcher in self.matchers:
+            assert [names(matcher.match(event)) for event in published] == expected
+            assert [names(matches) for matches in matcher.match_batch(published)] == expected
+
+    @rule(world=worlds(complete=False))
+    def change_vocabulary(self, world: World) -> None:
+        """Rule 14: subscriptions keep their IRIs; what is gone never holds, also under `not`, until it is back."""
+        self.world = world
+        vocabulary = vocabulary_of(world)
+        self.matchers = [matcher.rebuilt(vocabulary) for matcher in self.matchers]
+
+    @invariant()
+    def books_are_in_order(self) -> None:
+        """Each matcher holds the same subscriptions, with sound internals."""
+        for matcher in getattr(self, "matchers", ()):
+            assert set(matcher) == self.expressions.keys()
+            matcher.check_invariants()
+
+
+TestMatchersFollowTheOracle: Any = MatchersFollowTheOracle.TestCase

@@ -45,7 +45,7 @@ SCALES: dict[str, dict[str, tuple[Fraction, Fraction]]] = {
         "UNITLESS": (Fraction(1), Fraction(0)),
     },
 }
-"""What some units are worth by their definitions: amount = number · factor + offset. Written down here once more, so that
+"""What some units are worth by their definitions: amount = number · factor + offset. Written down here again, so that
 the test does not ask what it tests."""
 
 dimensions = st.sampled_from(sorted(SCALES))
@@ -98,7 +98,7 @@ def test_measure_keeps_order(dimension: str, low: float, high: float, data: st.D
 
 @given(dimensions, st.floats(-1e12, 1e12), st.data())
 def test_bare_measures_the_same_again(dimension: str, number: float, data: st.DataObject) -> None:
-    """A number shown in a message is close to the one that was written, and of the same amount to a few parts in 10^15."""
+    """A number shown in a message measures the same as the one that was written, to a few parts in 10^15."""
     unit = data.draw(st.sampled_from(sorted(SCALES[dimension])))
     amount = UNITS.measure(number, unit).amount
     shown = UNITS.bare(amount, unit)
@@ -122,8 +122,7 @@ def test_units_any_text_is_a_unit_or_refused(text: str) -> None:
     """Whatever stands for a unit, it has a dimension and a finite measure, or it is unknown: nothing else happens."""
     try:
         dimension = UNITS.dimension(text)
-    except UnknownUnit as error:
-        assert str(error).encode()
+    except UnknownUnit:
         return
     try:
         measured = UNITS.measure(1, text)

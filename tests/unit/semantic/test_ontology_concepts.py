@@ -141,6 +141,19 @@ def test_types_pair_an_individual_with_every_class_of_the_document() -> None:
     assert ontology.types == (("http://e/a", "http://e/B"), ("http://e/a", "http://e/C"))
 
 
+def test_statements_with_objects_of_the_wrong_kind_are_ignored() -> None:
+    """Texts where names belong and names where texts belong: sloppy documents have both."""
+    ontology = loaded(
+        """:A a owl:Class, "x" ; rdfs:subClassOf "B" ; skos:narrower 5 ; owl:equivalentClass "C" ;
+        skos:topConceptOf [] ;
+        rdfs:label :D ; skos:definition :E ; owl:deprecated :F ; skosxl:prefLabel "G" ; dcterms:isReplacedBy [] .
+        :p a rdf:Property ; rdfs:range "x" ; rdfs:subPropertyOf "y" ; qudt:unit [] . <http://e/> owl:imports [] ."""
+    )
+    assert [(each.iri, each.preferred, each.deprecated) for each in ontology.concepts] == [("http://e/A", (), False)]
+    assert (ontology.edges, ontology.equivalences, ontology.imports) == ((), (), ())
+    assert [(each.ranges, each.parents, each.unit) for each in ontology.properties] == [((), (), None)]
+
+
 def test_names_that_are_merely_referred_to_are_concepts_and_warned_about() -> None:
     """Something is beneath them, so they can be subscribed to; that nobody declares them may be a slip of the pen."""
     ontology = loaded(

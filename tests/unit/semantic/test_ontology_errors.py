@@ -158,7 +158,8 @@ def test_read_xml_in_other_encodings_is_understood(encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "data_encoding"), [("utf-8", "latin-1"), ("shift_jis", "shift_jis"), ("nonsense", "utf-8")]
+    ("declared", "data_encoding"),
+    [("utf-8", "latin-1"), ("shift_jis", "shift_jis"), ("nonsense", "utf-8"), ("iso-8859-99", "utf-8")],
 )
 def test_read_xml_in_a_wrong_or_unread_encoding_is_refused(declared: str, data_encoding: str) -> None:
     """Guessing would turn names into other names."""

@@ -73,7 +73,7 @@ def test_compile_pattern_mistake_is_named_with_its_place(pattern: str, position:
 @pytest.mark.parametrize("pattern", ["a" * (LONGEST + 1), r"\pL{1000}", "(?:(?:a{30}){30}){30}", r"\pL{99}" * 8])
 def test_compile_pattern_too_large_is_refused(pattern: str) -> None:
     """Long patterns, and short ones that are long once repetitions are written out."""
-    with pytest.raises(InvalidPattern, match="at most|too large|repetition"):
+    with pytest.raises(InvalidPattern, match=r"at most|too large|repetition"):
         compile_pattern(pattern)
 
 

@@ -170,15 +170,23 @@ def test_summary_shows_all_that_a_page_about_a_concept_needs() -> None:
 
 
 def test_names_in_several_ontologies_have_the_labels_of_all() -> None:
-    """A translation may be a file of its own; the ontology that declares the name is its origin."""
+    """A translation may be a file of its own, with nothing in it but labels; it declares nothing, here or elsewhere."""
     translation = read(
-        source(':Laptop rdfs:subClassOf :Ding . :Computer rdfs:label "ordinateur"@fr . :X rdfs:subClassOf :Computer .'),
+        source(
+            """:Computer rdfs:label "ordinateur"@fr . :price skos:altLabel "prix"@fr . :Nothing rdfs:label "rien"@fr .
+            :Laptop rdfs:subClassOf :Appareil . :X rdfs:subClassOf :Desktop . :mine owl:deprecated true ."""
+        ),
         name="fr",
     )
     vocabulary = Vocabulary.from_ontologies([translation, read(source(SHOP), name="shop")])
-    computer = concept(vocabulary, "Computer")
+    computer, mine = concept(vocabulary, "Computer"), concept(vocabulary, "mine")
     assert vocabulary.readings("ordinateur") == vocabulary.readings("Rechner") == (computer,)
-    assert vocabulary.summary(concept(vocabulary, "Laptop"))["parents"] == ["http://e/Computer", "http://e/Ding"]
+    assert vocabulary.attributes.resolve("prix") == vocabulary.attributes.resolve("Preis") == "price"
+    assert vocabulary.concept("http://e/Nothing") is None
+    assert vocabulary.summary(concept(vocabulary, "Laptop"))["parents"] == ["http://e/Appareil", "http://e/Computer"]
+    assert [vocabulary.summary(each)["ontology"] for each in (computer, concept(vocabulary, "Desktop"))] == ["shop"] * 2
+    assert vocabulary.summary(mine)["deprecated"]
+    assert vocabulary.report["languages"]["fr"] == 1
 
 
 def test_readings_are_the_candidates_and_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,144 @@
+"""Concepts: search, resolve, browse. All of it reads the vocabulary in force, in worker threads."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from index.clause import ConceptId
+from semantic import Vocabulary
+from server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
+from server.error_responses import Problem
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/concepts", tags=["concepts"])
+
+MAX_PAGE = 1_000
+MAX_TERM = 8_192  # characters: as long as the longest IRI that is read
+
+Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Concepts at most.")]
+Cursor = Annotated[str | None, Query(max_length=64, description="Where the page before ended.")]
+
+
+@router.get("", summary="Search concepts")
+async def search(
+    broker: AppBroker,
+    q: Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="Part of a label, in any language.")],
+    lang: Annotated[str | None, Query(max_length=35, description="Only labels of this language.")] = None,
+    limit: Limit = 20,
+) -> Response:
+    """Concepts with `q` in a label, best first; the nearest ones where there is none. `matched` is the label found."""
+    vocabulary = broker.vocabulary
+
+    def look() -> list[dict[str, Any]]:
+        found = []
+        for hit in vocabulary.search(q, lang=lang, limit=limit):
+            concept = vocabulary.concept(hit["iri"])
+            label = hit["label"] if concept is None else vocabulary.label(concept, lang or "en")
+            found.append({"iri": hit["iri"], "label": label, "matched": hit["label"], "lang": hit["lang"]})
+        return found
+
+    return answer({"concepts": await asyncio.to_thread(look), "vocabulary_version": vocabulary.version})
+
+
+@router.get("/resolve", summary="What a term means")
+async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
+    """Every concept that the term may mean, best level first hit: `iri`, `short`, `label`, `folded`, `synonym`. Several
+    are an ambiguous term, which a subscription must not use. 404 with the nearest names where there is none."""
+    vocabulary = broker.vocabulary
+
+    def look() -> dict[str, Any]:
+        found = vocabulary.resolve(_bare(term))
+        if not found.candidates:
+            raise _unknown(vocabulary, term)
+        return {
+            "term": term,
+            "level": found.level,
+            "ambiguous": len(found.candidates) > 1,
+            "candidates": [vocabulary.summary(concept, lang) for concept in found.candidates[:MAX_PAGE]],
+            "replaced": [{"iri": old, "by": new} for old, new in found.replaced],
+            "vocabulary_version": vocabulary.version,
+        }
+
+    return answer(await asyncio.to_thread(look))
+
+
+@router.get("/ancestors", summary="Everything above a concept")
+async def ancestors(
+    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
+    """Everything that the concept is a kind of, itself not included."""
+    return await _browse(broker.vocabulary, term, broker.vocabulary.ancestors, lang, limit, cursor)
+
+
+@router.get("/descendants", summary="Everything beneath a concept")
+async def descendants(
+    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
+    """Everything that is a kind of the concept, itself not included."""
+    return await _browse(broker.vocabulary, term, broker.vocabulary.descendants, lang, limit, cursor)
+
+
+@router.get("/children", summary="What is directly beneath a concept")
+async def children(
+    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
+    """The next level beneath the concept."""
+    return await _browse(broker.vocabulary, term, broker.vocabulary.children, lang, limit, cursor)
+
+
+async def _browse(
+    vocabulary: Vocabulary,
+    term: str,
+    walk: Callable[[ConceptId], tuple[ConceptId, ...]],
+    lang: str,
+    limit: int,
+    cursor: str | None,
+) -> Response:
+    """A page of a walk from the one concept that the term means."""
+    start = parse_page_cursor(cursor)
+
+    def look() -> dict[str, Any]:
+        concept = _the_one(vocabulary, term, lang)
+        found = walk(concept)
+        page = found[start : start + limit]
+        end = start + len(page)
+        return {
+            "concept": vocabulary.summary(concept, lang),
+            "concepts": [_short(vocabulary, each, lang) for each in page],
+            "count": len(found),
+            "cursor": page_cursor(end) if end < len(found) else None,
+            "vocabulary_version": vocabulary.version,
+        }
+
+    return answer(await asyncio.to_thread(look))
+
+
+def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
+    """Raises `Problem`: 404 with the nearest names, 409 with the candidates of an ambiguous term."""
+    candidates = vocabulary.resolve(_bare(term)).candidates
+    if not candidates:
+        raise _unknown(vocabulary, term)
+    if len(candidates) > 1:
+        listed = [_short(vocabulary, each, lang) for each in candidates[:20]]
+        detail = f"{term!r} may mean {len(candidates)} concepts: name one by its IRI"
+        raise Problem(409, "ambiguous-term", detail, candidates=listed)
+    return candidates[0]
+
+
+def _unknown(vocabulary: Vocabulary, term: str) -> Problem:
+    nearest = list(vocabulary.suggest(term))
+    near = f"; the nearest is {nearest[0]['label']!r}" if nearest else ""
+    return Problem(404, "unknown-concept", f"no concept is called {term[:200]!r}{near}", suggestions=nearest)
+
+
+def _short(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, str]:
+    return {"iri": vocabulary.iri(concept), "label": vocabulary.label(concept, lang)}
+
+
+def _bare(term: str) -> str:
+    """An IRI may stand in angle brackets, as in the language."""
+    return term[1:-1] if term.startswith("<") and term.endswith(">") else term

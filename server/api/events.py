@@ -1,0 +1,215 @@
+"""Events: publish, read back, and follow one on its way."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy import Connection, Row
+
+from semantic import InvalidEvent
+from semantic.compilation import restore_expression
+from semantic.explain import explain
+from server.api.requests import AppBroker, AppEventReader, answer, moment
+from server.broker.publishing import Outcome
+from server.cloudevents import Decoded, DecodedEvent, EventReader
+from server.error_responses import Problem, as_document, problem_of
+from server.errors import UnknownEvent, UnknownSubscription
+from server.store import events, subscriptions
+from server.strict_json import decode
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/events", tags=["events"])
+
+LARGE_BODY = 1 << 16
+"""Bytes from which a body is read in a worker thread: reading it would hold up the event loop for milliseconds."""
+
+MAX_PAGE = 1_000
+TRACED = 1_000
+"""Subscriptions that a trace lists."""
+
+MAX_SEQUENCE = 2**62
+
+EVENTS = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "object"}, "example": {"target": "laptop", "price": 350}},
+            "application/cloudevents+json": {"schema": {"type": "object"}},
+            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+class Rejected(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event that was not accepted: which one (from 0), its line if the request had lines (from 1), and why."""
+
+    index: int
+    problem: dict[str, Any]
+    line: int | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a publisher. `matched` is how many subscriptions got an accepted event, summed."""
+
+    accepted: int
+    duplicates: int
+    matched: int
+    rejected: list[Rejected]
+    events: list[Outcome] | None = None
+
+
+@router.post("", summary="Publish events", status_code=202, openapi_extra=EVENTS)
+async def publish(
+    request: Request,
+    broker: AppBroker,
+    reader: AppEventReader,
+    verbose: Annotated[bool, Query(description="Whether the answer lists every event.")] = True,
+) -> Response:
+    """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
+    and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
+    others of its request; when none can be read, the answer is an error."""
+    decoded = await _decoded(request, reader)
+    good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
+    results = iter(await broker.publish(good))
+    told: list[Outcome] = []
+    rejected: list[Rejected] = []
+    for index, each in enumerate(decoded.events):
+        result = each if isinstance(each, InvalidEvent) else next(results)
+        if isinstance(result, Outcome):
+            told.append(result)
+        elif decoded.single:
+            broker.metrics.events_rejected.inc()
+            raise result
+        else:
+            line = None if decoded.lines is None else decoded.lines[index]
+            rejected.append(Rejected(index, as_document(problem_of(result)), line))
+    broker.metrics.events_rejected.inc(len(rejected))
+    if rejected and not told:
+        detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
+        raise Problem(422, "no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))
+    duplicates = sum(each.duplicate for each in told)
+    content = Accepted(
+        accepted=len(told) - duplicates,
+        duplicates=duplicates,
+        matched=sum(each.matched for each in told if not each.duplicate),
+        rejected=rejected,
+        events=told if verbose else None,
+    )
+    return answer(content, 202)
+
+
+@router.get("", summary="Read back events")
+async def list_events(
+    broker: AppBroker,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the page before.")] = 0,
+    type: Annotated[str | None, Query(max_length=2_048, description="Only events of this CloudEvents type.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+) -> Response:
+    """What was accepted, oldest first, as far as the retention goes back."""
+    rows = await broker.read(lambda connection: events.list_events(connection, after=after, type=type, limit=limit))
+    cursor = rows[-1].sequence if rows else after
+    return answer({"events": [_shown(row) for row in rows], "cursor": str(cursor)})
+
+
+@router.get("/{sequence}/trace", summary="Follow an event")
+async def trace(
+    broker: AppBroker,
+    reader: AppEventReader,
+    sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
+    subscription: Annotated[
+        str | None, Query(max_length=100, description="Explain the verdict for this subscription as well.")
+    ] = None,
+) -> Response:
+    """Accepted when, matched by whom, and every delivery attempt. With `subscription`, why it did or did not match:
+    by its expression and the vocabulary of now, and by what it was then (made later, paused, expired)."""
+
+    def read(connection: Connection) -> tuple[Row[Any], list[dict[str, Any]], Row[Any] | None]:
+        event = events.find_event(connection, sequence)
+        if event is None:
+            raise UnknownEvent
+        asked = None
+        if subscription is not None:
+            asked = subscriptions.find_subscription(connection, subscription)
+            if asked is None:
+                raise UnknownSubscription(subscription)
+        return event, _deliveries(connection, sequence), asked
+
+    event, deliveries, asked = await broker.read(read)
+    content = _shown(event) | {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
+    if asked is not None:
+        got = await broker.read(lambda connection: events.has_match(connection, asked.number, sequence))
+        content["explanation"] = await asyncio.to_thread(_why, broker, reader, event, asked, got)
+    return answer(content)
+
+
+async def _decoded(request: Request, reader: EventReader) -> Decoded:
+    """The events of the request. Raises what `EventReader.read` does, and `Problem` for a compressed body."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise Problem(415, "unsupported-encoding", f"bodies are read as they are, not as {encoding}: send it plain")
+    body = await request.body()
+    content_type, headers = request.headers.get("content-type"), request.headers.items()
+    if len(body) < LARGE_BODY:
+        return reader.read(content_type, headers, body)
+    return await asyncio.to_thread(reader.read, content_type, headers, body)
+
+
+def _shown(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "sequence": row.sequence,
+        "event": msgspec.Raw(row.body.encode()),
+        "accepted_at": moment(row.accepted_at),
+        "vocabulary_version": row.vocabulary_version,
+        "matched": row.matched,
+        "notes": msgspec.Raw((row.notes or "[]").encode()),
+    }
+
+
+def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
+    """Who got the event, by which way, and how far that has come."""
+    attempts: dict[int, list[dict[str, Any]]] = {}
+    for row in events.find_attempts(connection, sequence):
+        attempt = {
+            "attempt": row.attempt,
+            "at": moment(row.at),
+            "outcome": row.outcome,
+            "status_code": row.status_code,
+            "detail": row.detail,
+        }
+        attempts.setdefault(row.subscription, []).append(attempt)
+    return [
+        {
+            "subscription": row.id,
+            "by": "webhook" if row.sink else "pull or stream",
+            "state": _state(row.acked >= sequence),
+            "bindings": msgspec.Raw((row.bindings or "[]").encode()),
+            "attempts": attempts.get(row.number, []),
+        }
+        for row in events.find_matches(connection, sequence, limit=TRACED)
+    ]
+
+
+def _state(acked: bool) -> Literal["delivered", "pending"]:
+    return "delivered" if acked else "pending"
+
+
+def _why(broker: AppBroker, reader: EventReader, event: Row[Any], asked: Row[Any], got: bool) -> dict[str, Any]:
+    vocabulary = broker.vocabulary
+    published = reader.from_object(decode(event.body.encode()))
+    said = explain(vocabulary, restore_expression(asked.tree, vocabulary), published.event)
+    circumstances = []
+    if asked.created_sequence >= event.sequence:
+        circumstances.append("the subscription was made after the event was accepted")
+    if asked.expires_at <= event.accepted_at:
+        circumstances.append("the subscription had expired when the event was accepted")
+    if said["matches"] and not got and not circumstances:
+        circumstances.append("the subscription was paused, or meant something else, when the event was accepted")
+    if vocabulary.version != event.vocabulary_version:
+        circumstances.append(
+            f"the event was matched under vocabulary {event.vocabulary_version}, this speaks of {vocabulary.version}"
+        )
+    return said | {"subscription": asked.id, "recorded": got, "circumstances": circumstances}

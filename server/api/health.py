@@ -1,0 +1,52 @@
+"""Is it alive, is it ready, and what does it count? Unauthenticated, and without detail that is nobody's business."""
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from sqlalchemy import Connection
+
+from server.api.requests import AppBroker
+from server.error_responses import Problem
+from server.errors import StoreUnavailable
+from server.store.ledger import Totals, read_totals
+from server.store.subscriptions import count_by_status
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Is the process alive?")
+async def healthz() -> dict[str, str]:
+    """Always `alive`; touches nothing."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", summary="Does it take requests?")
+async def readyz(broker: AppBroker) -> dict[str, str]:
+    """`ready`, or 503: the broker does not run, too much is queued, or the store did not take the last change (and does
+    not take one now)."""
+    if broker.trouble is not None:
+        try:
+            await broker.execute(_touch)
+        except StoreUnavailable:
+            raise Problem(503, "not-ready", "the store does not take changes") from None
+    if broker.trouble is not None:
+        raise Problem(503, "not-ready", broker.trouble)
+    return {"status": "ready"}
+
+
+@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+async def metrics(broker: AppBroker) -> Response:
+    """Counters, gauges and histograms in Prometheus' text format."""
+
+    def read(connection: Connection) -> tuple[Totals, dict[str, int]]:
+        return read_totals(connection), count_by_status(connection)
+
+    totals, subscriptions = await broker.read(read)
+    vocabulary = broker.vocabulary
+    text = broker.metrics.text(totals, subscriptions, vocabulary.version, len(vocabulary))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _touch(connection: Connection) -> None:
+    """Nothing: the ledger alone is written."""

@@ -1,0 +1,137 @@
+"""Match and explain without publishing: what would happen, and why. Nothing is stored."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from semantic import InvalidEvent, Note
+from semantic.compilation import restore_expression
+from semantic.explain import explain
+from server.api.requests import (
+    AppBroker,
+    AppEventReader,
+    AppSettings,
+    Language,
+    answer,
+    body_schema,
+    json_object,
+)
+from server.broker.publishing import EventMatches
+from server.cloudevents import DecodedEvent, EventReader
+from server.error_responses import Problem, as_document, problem_of
+from server.store.subscriptions import find_subscription
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["matching"])
+
+MATCH = {
+    "type": "object",
+    "properties": {
+        "event": {"type": "object", "description": "A CloudEvent (it has specversion), or the data of one."},
+        "events": {"type": "array", "items": {"type": "object"}},
+    },
+    "additionalProperties": False,
+    "example": {"event": {"target": "laptop", "price": 350}},
+}
+EXPLAIN = {
+    "type": "object",
+    "required": ["event", "subscription"],
+    "properties": {
+        "event": {"type": "object", "description": "A CloudEvent (it has specversion), or the data of one."},
+        "subscription": {"description": "The id of a subscription, or an expression as text or tree."},
+    },
+    "additionalProperties": False,
+    "example": {"event": {"target": "laptop", "price": 450}, "subscription": "target isa Computer and price <= 400"},
+}
+
+
+@router.post("/match", summary="Who would match?", openapi_extra=body_schema(MATCH))
+async def match(request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings) -> Response:
+    """The subscriptions that an event, or each of several, would match if it were published now, with their bindings."""
+    body = await json_object(request, settings)
+    _only(body, ("event", "events"))
+    if ("event" in body) == ("events" in body):
+        raise Problem(422, "invalid-request", "send one event as `event`, or a list of them as `events`")
+    if "event" in body:
+        found = await broker.match([reader.from_object(body["event"]).event])
+        if found[0].problem is not None:
+            raise found[0].problem
+        return answer(_result(found[0]) | {"vocabulary_version": broker.vocabulary.version})
+    items = body["events"]
+    if not isinstance(items, list):
+        raise Problem(
+            422, "invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}]
+        )
+    if len(items) > settings.max_events_per_request:
+        raise Problem(413, "too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
+    decoded = [_decoded(reader, item) for item in items]
+    results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
+    listed = [
+        _result(next(results)) if isinstance(each, DecodedEvent) else _result(EventMatches([], problem=each))
+        for each in decoded
+    ]
+    return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
+
+
+@router.post("/explain", summary="Why does it match, or not?", openapi_extra=body_schema(EXPLAIN))
+async def explain_verdict(
+    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
+) -> Response:
+    """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as published,
+    what it was read as, the path in the hierarchy, and whether it holds."""
+    body = await json_object(request, settings)
+    _only(body, ("event", "subscription"))
+    for name in ("event", "subscription"):
+        if name not in body:
+            raise Problem(422, "invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
+    event = reader.from_object(body["event"])
+    asked = body["subscription"]
+    if not isinstance(asked, str | dict):
+        detail = "`subscription` is the id of one, or an expression as text or tree"
+        raise Problem(422, "invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
+    row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
+    vocabulary = broker.vocabulary
+
+    def tell() -> dict[str, Any]:
+        expression = asked if row is None else restore_expression(row.tree, vocabulary)
+        return explain(vocabulary, expression, event.event, language=lang)
+
+    said = await asyncio.to_thread(tell)
+    if row is not None:
+        said |= {"subscription": row.id, "status": row.status}
+    return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+def _decoded(reader: EventReader, item: Any) -> DecodedEvent | InvalidEvent:
+    try:
+        return reader.from_object(item)
+    except InvalidEvent as error:
+        return error
+
+
+def _result(found: EventMatches) -> dict[str, Any]:
+    if found.problem is not None:
+        return {"matches": [], "problem": as_document(problem_of(found.problem))}
+    listed = []
+    for each in found.matches:
+        one: dict[str, Any] = {
+            "subscription": each.subscription,
+            "bindings": [dict(binding) for binding in each.bindings],
+        }
+        if each.bindings_truncated:
+            one["bindings_truncated"] = True
+        listed.append(one)
+    return {"matches": listed, "notes": [_note(note) for note in found.notes]}
+
+
+def _note(note: Note) -> dict[str, str]:
+    return {"code": note.code, "attribute": note.attribute, "detail": note.detail}
+
+
+def _only(body: dict[str, Any], names: tuple[str, ...]) -> None:
+    unknown = [name for name in body if name not in names]
+    if unknown:
+        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
+        raise Problem(422, "invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)

@@ -1,0 +1,124 @@
+"""What every route needs: the parts of the application, strict JSON in, JSON out, times and cursors as text."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Header, Query, Request, Response
+
+from server.broker import Broker
+from server.cloudevents import EventReader
+from server.error_responses import Problem
+from server.security.tickets import TICKET_HEADER
+from server.settings import Settings
+from server.strict_json import decode, depth_within
+
+__all__ = [
+    "AppBroker",
+    "AppEventReader",
+    "AppSettings",
+    "Language",
+    "Ticket",
+    "answer",
+    "body_schema",
+    "json_object",
+    "moment",
+    "not_yet",
+    "page_cursor",
+    "parse_page_cursor",
+]
+
+JSON = "application/json"
+
+
+async def _broker(request: Request) -> Broker:
+    broker: Broker = request.app.state.broker
+    return broker
+
+
+async def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+async def _event_reader(request: Request) -> EventReader:
+    reader: EventReader = request.app.state.event_reader
+    return reader
+
+
+AppBroker = Annotated[Broker, Depends(_broker)]
+AppSettings = Annotated[Settings, Depends(_settings)]
+AppEventReader = Annotated[EventReader, Depends(_event_reader)]
+Ticket = Annotated[str | None, Header(alias=TICKET_HEADER, description="What creating the subscription returned.")]
+Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
+
+
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON out."""
+    return Response(msgspec.json.encode(content), status, headers, JSON)
+
+
+async def json_object(request: Request, settings: Settings, *, optional: bool = False) -> dict[str, Any]:
+    """The body of a request, which must be a JSON object; `optional` lets an empty body stand for `{}`.
+
+    Raises `Problem` (415, 400), `MalformedJson`.
+    """
+    body = await request.body()
+    if optional and not body:
+        return {}
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != JSON and not media_type.endswith("+json"):
+        raise Problem(415, "unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
+    value = decode(body)
+    if not isinstance(value, dict):
+        raise Problem(400, "malformed-request", "the body must be a JSON object")
+    if not depth_within(value, settings.max_json_depth):
+        raise Problem(400, "too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
+    return value
+
+
+def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str, Any]:
+    """How OpenAPI describes a JSON body that the route reads by itself."""
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": dict(schema)}}}}
+
+
+def not_yet(what: str, pointer: str | None = None) -> Problem:
+    """The honest answer to what the contract has and this version does not."""
+    errors = [] if pointer is None else [{"pointer": pointer, "detail": f"{what} is not in this version"}]
+    return Problem(501, "not-in-this-version", f"{what} is not in this version: leave it out", errors=errors)
+
+
+def moment(seconds: float | None) -> str | None:
+    """RFC 3339, in UTC, to the millisecond.
+
+    >>> moment(0.5)
+    '1970-01-01T00:00:00.500Z'
+    """
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def page_cursor(number: int) -> str:
+    """An opaque cursor for lists.
+
+    >>> parse_page_cursor(page_cursor(7))
+    7
+    """
+    return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+
+
+def parse_page_cursor(cursor: str | None) -> int:
+    """Raises `Problem` (400) for what is no cursor of ours."""
+    if cursor is None:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        if text.isdigit() and len(text) <= 18:
+            return int(text)
+    except (ValueError, binascii.Error):
+        pass
+    raise Problem(400, "invalid-cursor", "this is no cursor of this list: leave it out to begin anew")

@@ -1,16 +1,16 @@
 """What can go wrong with meaning.
 
-    SemanticError
-    ├── OntologyError           a document that cannot be read (where, why, what to do)
-    │   └── UnsupportedFormat   a syntax that nobody here reads
-    ├── InvalidEvent            an event that cannot be understood; `problems` has all of them
-    ├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
-    ├── InvalidDeclaration      an attribute, synonym or unit declared wrongly
-    ├── InvalidPattern          a regular expression that RE2 does not read; says where
-    ├── UnknownUnit             no unit has this name; has the nearest ones
-    ├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
-    ├── DuplicateSubscription   this id is taken
-    └── UnknownSubscription     no subscription has this id
+SemanticError
+├── OntologyError           a document that cannot be read (where, why, what to do)
+│   └── UnsupportedFormat   a syntax that nobody here reads
+├── InvalidEvent            an event that cannot be understood; `problems` has all of them
+├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
+├── InvalidDeclaration      an attribute, synonym or unit declared wrongly
+├── InvalidPattern          a regular expression that RE2 does not read; says where
+├── UnknownUnit             no unit has this name; has the nearest ones
+├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
+├── DuplicateSubscription   this id is taken
+└── UnknownSubscription     no subscription has this id
 """
 
 from dataclasses import dataclass, field
@@ -36,8 +36,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a stable `code` (`syntax`, `unknown-concept`, `ambiguous-term`, …), what it is and what to
-    do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
+    """One thing that is wrong: a stable `code` (`syntax`, `unknown-concept`, `ambiguous-term`, …), what it is and what
+    to do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
 
     Each suggestion is a dict with at least `label` and, for concepts, `iri`.
     """

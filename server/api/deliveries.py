@@ -62,7 +62,13 @@ async def acknowledge_messages(
     return Acknowledgement(cursor=str(acked))
 
 
-@router.get("/stream", summary="Stream messages", response_class=EventSourceResponse)
+# Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.
+@router.get(
+    "/stream",
+    summary="Stream messages",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "The stream"}, 204: {"description": "Over"}},
+)
 async def stream_messages(
     request: Request,
     id: SubscriptionId,

@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from server.client import Client
 from tests.harness.crash_history import broken_promises
 from tests.harness.crash_run import CrashRun
 from tests.harness.receiver import running_receiver
@@ -27,8 +28,12 @@ ENVIRONMENT = {
 def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> None:
     """Events answered with 202, subscriptions answered with 201, acknowledgements, order, and webhooks at least
     once."""
-    with running_receiver() as receiver, running_server(tmp_path / "data", ENVIRONMENT, start=False) as server:
-        run = CrashRun(server, receiver, random.Random(SEED))
+    with (
+        running_receiver() as receiver,
+        running_server(tmp_path / "data", ENVIRONMENT, start=False) as server,
+        Client(server.url) as client,
+    ):
+        run = CrashRun(server, client, receiver, random.Random(SEED))
         run.prepare()
         for number in range(ROUNDS):
             run.round(number)

@@ -28,6 +28,10 @@ LOTS = 40
 
 PUBLISHERS = 3
 LONGEST_ROUND_SECONDS = 1.2
+KILLED_WHILE_STARTING = 0.15
+"""The share of starts that do not get to the end."""
+
+LONGEST_START_SECONDS = 2.5
 PAGE = 1_000
 NO_ANSWER = (httpx.TransportError,)
 """The server was killed: what we asked is in doubt."""
@@ -35,10 +39,11 @@ NO_ANSWER = (httpx.TransportError,)
 
 @dataclass(slots=True)
 class CrashRun:
-    """One data folder, one receiver, one history. `chance` decides everything that is random but the threads'
-    timing."""
+    """One data folder, one receiver, one history. `chance` decides everything that is random but the threads' timing.
+    The client is shared by all threads, and outlives the server."""
 
     server: ServerProcess
+    client: Client
     receiver: Receiver
     chance: random.Random
     history: History = field(default_factory=History)
@@ -48,18 +53,17 @@ class CrashRun:
     def prepare(self) -> None:
         """The first start: the ontology, and for each kind of delivery one subscription that sees all rounds."""
         self.server.start()
-        with Client(self.server.url) as client:
-            client.put_ontology("crash", ONTOLOGY, content_type="text/turtle")
-            for lot, webhook in ((0, False), (1, True)):
-                self._subscribe(client, lot, webhook=webhook)
+        self.client.put_ontology("crash", ONTOLOGY, content_type="text/turtle")
+        for lot, webhook in ((0, False), (1, True)):
+            self._subscribe(lot, webhook=webhook)
         self.server.kill()
 
     def round(self, number: int) -> None:
         """One round, from start to SIGKILL."""
         self.history.note("round", number=number)
-        while self.chance.random() < 0.2:
+        while self.chance.random() < KILLED_WHILE_STARTING:
             self.server.start(wait=False)
-            time.sleep(self.chance.uniform(0.1, 3.0))
+            time.sleep(self.chance.uniform(0.1, LONGEST_START_SECONDS))
             self.server.kill()
             self.history.note("killed while starting")
         self.server.start()
@@ -84,39 +88,35 @@ class CrashRun:
         doubts = [(key, dict(sent.data)) for key, sent in self.history.in_doubt().items()]
         doubts = doubts if everything else doubts[::2]
         answered = [(key, sent) for key, sent in self.history.sent.items() if sent.sequence is not None][-50:]
-        with Client(self.server.url) as client:
-            for start in range(0, len(doubts), PAGE):
-                self._send(client, doubts[start : start + PAGE])
-            if answered:
-                again = client.publish([_event(key, sent.data) for key, sent in answered])
-                if again["accepted"] or again["duplicates"] != len(answered):
-                    self.history.fault(f"events that were answered are accepted again: {again}")
-                self.history.promised(again)
+        for start in range(0, len(doubts), PAGE):
+            self._send(doubts[start : start + PAGE])
+        if answered:
+            again = self.client.publish([_event(key, sent.data) for key, sent in answered])
+            if again["accepted"] or again["duplicates"] != len(answered):
+                self.history.fault(f"events that were answered are accepted again: {again}")
+            self.history.promised(again)
 
     def check_acknowledged(self) -> None:
         """No cursor may have gone back behind what was acknowledged."""
-        with Client(self.server.url) as client:
-            for id, acked in self.history.acked.items():
-                cursor = int(client.pull(id, limit=1)["cursor"])
-                if cursor < acked:
-                    self.history.fault(f"subscription {id} acknowledged {acked} and stands before {cursor}")
+        for id, acked in self.history.acked.items():
+            cursor = int(self.client.pull(id, limit=1)["cursor"])
+            if cursor < acked:
+                self.history.fault(f"subscription {id} acknowledged {acked} and stands before {cursor}")
 
     def stored(self) -> list[dict[str, Any]]:
         """All events, read back."""
-        with Client(self.server.url) as client:
-            found = list(_pages(lambda after: client.events(after=after, limit=PAGE)["events"], "sequence"))
+        found = _pages(lambda after: self.client.events(after=after, limit=PAGE)["events"], "sequence")
         return [{**each["event"], "sequence": each["sequence"]} for each in found]
 
     def pulled(self) -> dict[str, list[dict[str, Any]]]:
         """All messages of every subscription that is there, from its beginning."""
         found: dict[str, list[dict[str, Any]]] = {}
-        with Client(self.server.url) as client:
-            for id in self.history.made:
-                try:
-                    found[id] = list(_pages(partial(_messages, client, id), "cursor"))
-                except ProblemError as problem:
-                    if problem.status != httpx.codes.NOT_FOUND:
-                        raise
+        for id in self.history.made:
+            try:
+                found[id] = list(_pages(partial(_messages, self.client, id), "cursor"))
+            except ProblemError as problem:
+                if problem.status != httpx.codes.NOT_FOUND:
+                    raise
         return found
 
     def wait_for_webhooks(self, pulled: dict[str, list[dict[str, Any]]]) -> None:
@@ -128,14 +128,14 @@ class CrashRun:
 
     # ── what goes on in a round ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _worker(self, work: Callable[[Client, str, random.Random], None], name: str) -> threading.Thread:
+    def _worker(self, work: Callable[[str, random.Random], None], name: str) -> threading.Thread:
         """A thread that does its work again and again until the server is gone."""
         chance = random.Random(self.chance.random())
 
         def run() -> None:
-            with Client(self.server.url) as client, self._until_killed(name):
+            with self._until_killed(name):
                 while True:
-                    work(client, name, chance)
+                    work(name, chance)
 
         return threading.Thread(target=run, name=name)
 
@@ -148,7 +148,7 @@ class CrashRun:
         except Exception as error:
             self.history.fault(f"{name} failed: {error!r}")
 
-    def _publish(self, client: Client, source: str, chance: random.Random) -> None:
+    def _publish(self, source: str, chance: random.Random) -> None:
         """One event, or some as NDJSON; now and then the last one again."""
         batch = []
         for _ in range(chance.choice((1, 1, 5, 20))):
@@ -158,12 +158,12 @@ class CrashRun:
         if source in self._last and chance.random() < 0.1:
             batch.append(self._last[source])
         self._last[source] = batch[0]
-        self._send(client, batch)
+        self._send(batch)
 
-    def _send(self, client: Client, batch: list[tuple[Key, dict[str, Any]]]) -> None:
+    def _send(self, batch: list[tuple[Key, dict[str, Any]]]) -> None:
         self.history.begin(batch)
         events = [_event(key, data) for key, data in batch]
-        answer = client.publish(events[0] if len(events) == 1 else events)
+        answer = self.client.publish(events[0] if len(events) == 1 else events)
         if answer["rejected"] or len(answer["events"]) != len(batch):
             self.history.fault(f"of {len(batch)} events not all were accepted: {answer}")
         self.history.promised(answer)
@@ -171,24 +171,24 @@ class CrashRun:
     def _has_arrived(self, path: str, cursor: int) -> bool:
         return self.receiver.last_cursor(path) >= cursor
 
-    def _make_subscriptions(self, client: Client, _: str, chance: random.Random) -> None:
-        self._subscribe(client, chance.randrange(LOTS), webhook=chance.random() < 0.3)
+    def _make_subscriptions(self, _: str, chance: random.Random) -> None:
+        self._subscribe(chance.randrange(LOTS), webhook=chance.random() < 0.3)
         time.sleep(chance.uniform(0.0, 0.1))
 
-    def _subscribe(self, client: Client, lot: int, *, webhook: bool) -> None:
+    def _subscribe(self, lot: int, *, webhook: bool) -> None:
         number = self.history.note("subscribe", lot=lot)
         path = f"/hook/{number}" if webhook else None
         sink = None if path is None else self.receiver.url + path
-        made = client.subscribe(f"target isa computer and lot = {lot}", sink=sink)
+        made = self.client.subscribe(f"target isa computer and lot = {lot}", sink=sink)
         ended = self.history.note("subscribed", id=made["id"], path=path)
         self.history.made[made["id"]] = Made(made["id"], made["ticket"], lot, path, ended)
 
-    def _consume(self, client: Client, _: str, chance: random.Random) -> None:
+    def _consume(self, _: str, chance: random.Random) -> None:
         """Pulls from the first subscription and acknowledges."""
         made = next(iter(self.history.made.values()))
-        page = client.pull(made.id, limit=chance.randrange(1, 20), wait=0.2)
+        page = self.client.pull(made.id, limit=chance.randrange(1, 20), wait=0.2)
         if page["events"]:
-            stands = int(client.ack(made.id, page["cursor"], ticket=made.ticket)["cursor"])
+            stands = int(self.client.ack(made.id, page["cursor"], ticket=made.ticket)["cursor"])
             self.history.note("acknowledged", id=made.id, cursor=stands)
             self.history.acked[made.id] = stands
 

@@ -112,7 +112,11 @@ def running_receiver() -> Iterator[Receiver]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:
+                self.close_connection = True
+                return  # the sender was killed half-way: nothing was received
             headers = {name.lower(): value for name, value in self.headers.items()}
             answer = receiver.answer(self.path, headers, body)
             try:

@@ -23,10 +23,11 @@ UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """Bounds on one event: nesting of `data`, and how many scalars it may hold (each is read, matched and kept)."""
+    """Bounds on one event: nesting of `data`, and how many JSON values it may hold, empty ones and containers too (each
+    is looked at before anybody else's event is)."""
 
     depth: int = 64
-    scalars: int = 10_000
+    values: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,17 @@ def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
     """
     flat = Flat()
     problems: list[Problem] = []
-    count = 0
+    left = limits.values
     stack: list[tuple[str, Any, tuple[Any, ...], Mapping[str, Any] | None]] = [("", data, (), None)]
     while stack:
         name, node, path, around = stack.pop()
         if len(path) > limits.depth:
             raise InvalidEvent([problem_at(path, "too-deep", f"nested deeper than {limits.depth} levels")])
+        if isinstance(node, Mapping | list | tuple):
+            left -= len(node)
+            if left < 0:
+                detail = f"more than {limits.values} values in one event: split it"
+                raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
             quantity = _as_quantity(node) if path else None
             if quantity is not None:
@@ -90,10 +96,6 @@ def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
                 flat.elements.setdefault(name, []).extend(objects)
             stack.extend((name, node[index], (*path, index), around) for index in range(len(node) - 1, -1, -1))
         elif node is not None:
-            count += 1
-            if count > limits.scalars:
-                detail = f"more than {limits.scalars} values in one event: split it"
-                raise InvalidEvent([problem_at(path, "too-many-values", detail)])
             problem = _scalar_problem(node)
             if problem:
                 problems.append(problem_at(path, *problem))

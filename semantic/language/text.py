@@ -226,7 +226,7 @@ class _Builder(Transformer[Token, Any]):
 
     def instant(self, token: Token) -> Constant:
         if parse_instant(str(token)) is None:
-            raise refuse("bad-date-time", f"{token} is no date-time of RFC 3339", _at(token))
+            raise refuse("bad-date-time", f"{token} is no date-time of RFC 3339 between 1684 and 2255", _at(token))
         return Constant(Instant(str(token)), _at(token))
 
     def term_constant(self, token: Token) -> Constant:

@@ -283,7 +283,7 @@ class _Reader:
                     return Constant(Quantity(self._number(number, pointer), unit), at)
             case {"instant": str(text)} if len(operand) == 1:
                 if not _WRITTEN.fullmatch(text) or parse_instant(text) is None:
-                    self.problem("bad-date-time", f"{text!r} is no date-time of RFC 3339", pointer)
+                    self.problem("bad-date-time", f"{text!r} is no date-time of RFC 3339 between 1684 and 2255", pointer)
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:
                 return Constant(Term(text, at=at), at)

@@ -17,7 +17,14 @@ from semantic.ontology.records import Limits
 
 __all__ = ["Document"]
 
-_REMOTE: Final = "LoadDocumentCallback"
+_CLEARER: Final = {  # what the parser says → what it means for the writer of the document
+    "LoadDocumentCallback": (
+        "the JSON-LD names a remote @context, which is never fetched: write the context into the document"
+    ),
+    "Unexpected text event": (
+        "a text goes on after a comment, a CDATA section or a processing instruction: write it in one piece"
+    ),
+}
 _NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
 
 
@@ -52,8 +59,7 @@ class Document:
 
     def _placed(self, error: SyntaxError, lenient: bool) -> OntologyError:
         detail = _NOISE.sub("", _NOISE.sub("", str(error)))
-        if _REMOTE in detail:
-            detail = "the JSON-LD names a remote @context, which is never fetched: write the context into the document"
+        detail = next((clearer for word, clearer in _CLEARER.items() if word in detail), detail)
         line, column = error.lineno, error.offset
         if line is None:
             line = self._line_reached(lenient)

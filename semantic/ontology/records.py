@@ -86,7 +86,7 @@ class Limits:
     triples: int = 20_000_000
     concepts: int = 2_000_000
     edges: int = 10_000_000
-    iri: int = 8_192  # characters of an IRI or prefix: short names must not stand for megabytes
+    iri: int = 4_096  # characters of an IRI or prefix: short names must not stand for megabytes
     label: int = 4_096  # characters; longer ones are texts, not labels
     depth: int = 256  # nesting of XML elements, JSON values and triple terms: the parsers slow down or crash above it
     expansion: int = 16  # times its own size that an RDF/XML document may grow by entities; `&owl;` grows six times

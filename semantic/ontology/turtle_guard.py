@@ -1,17 +1,23 @@
-"""Turtle and its family are looked through once before they are read: triple terms in triple terms, and long IRIs.
+"""Turtle and its family are looked through once before they are read: triple terms in triple terms, long IRIs.
 
-A triple term nested a hundred thousand deep overflows the stack of the process, and three bytes of a prefix can stand
-for an IRI of a megabyte, again and again; both are bounded here, by two searches over the bytes.
+A triple term nested a hundred thousand deep overflows the stack of the process; three bytes of a prefix can stand for
+an IRI of a megabyte, again and again; and every relative `@base` makes the next one longer. All are bounded here, by
+three searches over the bytes.
 """
 
 import re
+from typing import Final
 
 from semantic.errors import OntologyError
 from semantic.ontology.records import Limits
 
 __all__ = ["inspect"]
 
+RELATIVE_BASES: Final = 1_000
+"""Directives `@base` with a relative IRI (or a comment before it) in one document; real ones have none or one."""
+
 _TERMS = re.compile(rb"<<|>>")
+_RELATIVE_BASE = re.compile(rb"(?i)(?:@|\A|(?<=\s))base\s*+#|(?:@|\A|(?<=[\s.]))base\s*+<(?!\w+:)")
 
 
 def inspect(data: bytes, limits: Limits) -> None:
@@ -26,6 +32,9 @@ def inspect(data: bytes, limits: Limits) -> None:
     found = re.search(rb"<[^<>\"\s]{%d}" % limits.iri, data)
     if found:
         raise _refused(data, found.start(), f"an IRI has more than {limits.iri:,} characters")
+    for count, base in enumerate(_RELATIVE_BASE.finditer(data), 1):
+        if count > RELATIVE_BASES:
+            raise _refused(data, base.start(), f"more than {RELATIVE_BASES:,} relative bases, each added to the last")
 
 
 def _refused(data: bytes, at: int, detail: str) -> OntologyError:

@@ -17,6 +17,10 @@ __all__ = ["Inspected", "inspect"]
 
 ENTITIES = 256  # declared in one document; Protégé writes one per prefix
 ENTITY_LENGTH = 1_024  # characters; they hold namespaces
+NAMESPACES = 1_000  # in force at once; the RDF parser goes through them all for every name
+ATTRIBUTES = 1_000  # of one element; the RDF parser compares each with each
+RELATIVE_BASE = 256  # characters of a relative xml:base, which is added to that of the element around, at every level
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BASE = "http://www.w3.org/XML/1998/namespace base"
 _PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 
@@ -58,12 +62,13 @@ class _Guard:
         self._parser = parser
         self._found = found
         self._limits = limits
-        self._entities = self._depth = self._run = self._total = 0
+        self._entities = self._in_scope = self._depth = self._run = self._total = 0
         self._most = limits.expansion * len(found.data) + limits.entity_characters
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._entity
         parser.AttlistDeclHandler = self._attribute_default
         parser.StartNamespaceDeclHandler = self._namespace
+        parser.EndNamespaceDeclHandler = self._namespace_ends
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
@@ -104,10 +109,21 @@ class _Guard:
             raise self._refuse(f"a default for attribute {attribute} in the DTD is refused: write it where it is meant")
 
     def _namespace(self, prefix: str | None, iri: str | None) -> None:
+        self._in_scope += 1
+        if self._in_scope > NAMESPACES:
+            raise self._refuse(f"more than {NAMESPACES:,} namespaces are in force")
         if iri:
             if len(iri) > self._limits.iri:
                 raise self._refuse(f"a namespace has more than {self._limits.iri:,} characters")
             self._found.prefixes.setdefault(prefix or "", iri)
+
+    def _namespace_ends(self, prefix: str | None) -> None:
+        self._in_scope -= 1
+
+    def _base(self, iri: str) -> None:
+        most = self._limits.iri if _ABSOLUTE.match(iri) else RELATIVE_BASE
+        if len(iri) > most:
+            raise self._refuse(f"xml:base has more than {most:,} characters")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:  # the hottest lines, with the two below
         self._run = 0
@@ -115,8 +131,10 @@ class _Guard:
         if self._depth > self._limits.depth:
             raise self._refuse(f"elements are nested more than {self._limits.depth} deep")
         if attributes:
-            if len(attributes.get(_BASE, "")) > self._limits.iri:
-                raise self._refuse(f"xml:base has more than {self._limits.iri:,} characters")
+            if len(attributes) > ATTRIBUTES:
+                raise self._refuse(f"an element has more than {ATTRIBUTES:,} attributes")
+            if _BASE in attributes:
+                self._base(attributes[_BASE])
             self._count(sum(map(len, attributes.values())))
 
     def _end(self, name: str) -> None:

@@ -33,7 +33,7 @@ class Client(Calls):
     def __init__(self, server: str = DEFAULT_SERVER, *, http: httpx.Client | None = None) -> None:
         """`http`: an `httpx.Client` of your own (certificates, proxies); it is closed with this one."""
         self.tickets = {}
-        self._server = server.rstrip("/")
+        self.server = server.rstrip("/")
         self._http = http or httpx.Client()
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Client(Calls):
 
     def send(self, call: Call[T]) -> T:
         """Sends a call. Raises `ProblemError`, and httpx's errors when there is no answer."""
-        return read_answer(call, self._http.request(call.method, self._server + call.path, **call.arguments()))
+        return read_answer(call, self._http.request(call.method, self.server + call.path, **call.arguments()))
 
     def listen(self, id: str, *, after: str | int | None = None) -> Iterator[Json]:
         """Messages as they come, for ever: a connection that breaks is opened again where it broke off.
@@ -57,7 +57,7 @@ class Client(Calls):
         reader = StreamReader(after)
         while not reader.ended:
             try:
-                with self._http.stream("GET", self._server + _path(id), **_arguments(reader)) as answer:
+                with self._http.stream("GET", self.server + _path(id), **_arguments(reader)) as answer:
                     if answer.is_error:
                         answer.read()
                     if _accepted(answer, reader):
@@ -75,7 +75,7 @@ class AsyncClient(Calls):
     def __init__(self, server: str = DEFAULT_SERVER, *, http: httpx.AsyncClient | None = None) -> None:
         """`http`: an `httpx.AsyncClient` of your own; it is closed with this one."""
         self.tickets = {}
-        self._server = server.rstrip("/")
+        self.server = server.rstrip("/")
         self._http = http or httpx.AsyncClient()
 
     async def __aenter__(self) -> Self:
@@ -89,14 +89,14 @@ class AsyncClient(Calls):
 
     async def send(self, call: Call[T]) -> T:
         """As `Client.send`."""
-        return read_answer(call, await self._http.request(call.method, self._server + call.path, **call.arguments()))
+        return read_answer(call, await self._http.request(call.method, self.server + call.path, **call.arguments()))
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncIterator[Json]:
         """As `Client.listen`."""
         reader = StreamReader(after)
         while not reader.ended:
             try:
-                async with self._http.stream("GET", self._server + _path(id), **_arguments(reader)) as answer:
+                async with self._http.stream("GET", self.server + _path(id), **_arguments(reader)) as answer:
                     if answer.is_error:
                         await answer.aread()
                     if _accepted(answer, reader):

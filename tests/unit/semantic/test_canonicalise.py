@@ -167,4 +167,5 @@ def test_canonicalise_nesting_beyond_the_limit_is_refused(vocabulary: Vocabulary
     for _ in range(100_000):
         data = {"a": data}
     assert problems(vocabulary, data, depth=4) == [("too-deep", "/a/a/a/a/a")]
-    assert problems(vocabulary, {"a": [1, 2, 3]}, scalars=2) == [("too-many-values", "/a/2")]
+    assert problems(vocabulary, {"a": [1, 2, 3]}, values=3) == [("too-many-values", "/a")]
+    assert problems(vocabulary, {"a": [[]] * 1_000_000}) == [("too-many-values", "/a")]

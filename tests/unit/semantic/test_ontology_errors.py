@@ -45,6 +45,16 @@ def test_read_malformed_names_the_line(format: str, data: bytes, line: int, colu
     assert str(caught.value).startswith(f"line {line}")
 
 
+@pytest.mark.parametrize("middle", ["<!-- c -->", "<![CDATA[b]]>", "<?c?>"])
+def test_read_xml_text_in_pieces_is_refused_in_plain_words(middle: str) -> None:
+    """The parser cannot join them; it says so in words of its own, we in the writer's."""
+    body = f'<owl:Class rdf:about="http://e/a">\n<rdfs:label>a{middle}c</rdfs:label></owl:Class>'
+    with pytest.raises(OntologyError, match="in one piece") as caught:
+        read(HEAD + body.encode() + END)
+    assert caught.value.line == 4
+    assert read(HEAD + body.replace("a" + middle, middle).replace(">c<", "><").encode() + END).triples in (1, 2)
+
+
 def test_read_json_ld_of_wrong_shape_names_a_line() -> None:
     """Well-formed JSON that is no JSON-LD: the parser does not say where, we find out."""
     data = b'{"@context": {"name": "http://e/name"},\n "@id": "http://e/a",\n "name": {"@value": 1, "@id": "x"}\n}'

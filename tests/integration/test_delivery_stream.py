@@ -1,0 +1,195 @@
+"""Server-sent events, over HTTP."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.client import Client
+from tests.harness.server_process import running_server
+from tests.harness.server_thread import running_app
+
+SILENCE_SECONDS = 30.0
+"""Longest silence that a test bears; only a failing one waits so long."""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with running_app(tmp_path, stream_ping_seconds=0.1) as url, Client(url) as client:
+        yield client
+
+
+def publish(client: Client, *numbers: int) -> list[str]:
+    """Publishes an event for each number; returns their cursors."""
+    return [str(client.publish({"number": number})["events"][0]["sequence"]) for number in numbers]
+
+
+@contextmanager
+def stream(client: Client, id: str, **request: object) -> Iterator[httpx.Response]:
+    """The raw answer."""
+    url = f"{client.server}/v1/subscriptions/{id}/stream"
+    with httpx.stream("GET", url, timeout=SILENCE_SECONDS, **request) as answer:  # type: ignore[arg-type]
+        yield answer
+
+
+def lines_until(lines: Iterator[str], wanted: str) -> list[str]:
+    """The lines up to the first that begins so."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if line.startswith(wanted):
+            return found
+    raise AssertionError(f"the stream ended without {wanted!r}: {found}")
+
+
+def ids_in(lines: list[str]) -> list[str]:
+    return [line.removeprefix("id: ") for line in lines if line.startswith("id: ")]
+
+
+def test_stream_brings_what_waits_and_what_comes(client: Client) -> None:
+    """First the messages that waited, then each new one; id is the cursor, data the message of a pull."""
+    id = client.subscribe("number exists")["id"]
+    waited = publish(client, 1, 2)
+    with stream(client, id) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = answer.iter_lines()
+        begun = lines_until(lines, f"id: {waited[1]}")
+        assert begun[0] == "retry: 1000"
+        assert begun.count("event: match") == 2
+        came = publish(client, 3)
+        assert ids_in(lines_until(lines, f"id: {came[0]}")) == came
+    assert [int(message["event"]["data"]["number"]) for message in client.pull(id)["events"]] == [1, 2, 3]
+
+
+def test_stream_data_is_the_message_of_a_pull(client: Client) -> None:
+    """One message, whichever way it is read."""
+    id = client.subscribe("number exists")["id"]
+    publish(client, 1)
+    assert next(client.listen(id)) == client.pull(id)["events"][0]
+
+
+def test_stream_starts_after_what_was_acknowledged(client: Client) -> None:
+    """Without a cursor the stream begins where a pull would."""
+    id = client.subscribe("number exists")["id"]
+    cursors = publish(client, 1, 2, 3)
+    client.ack(id, cursors[1])
+    with stream(client, id) as answer:
+        assert ids_in(lines_until(answer.iter_lines(), "id: ")) == [cursors[2]]
+
+
+def test_stream_goes_on_after_last_event_id(client: Client) -> None:
+    """The header of a reconnecting browser wins over the query, which wins over the acknowledged cursor."""
+    id = client.subscribe("number exists")["id"]
+    cursors = publish(client, 1, 2, 3)
+    with stream(client, id, headers={"Last-Event-ID": cursors[1]}, params={"after": "0"}) as answer:
+        assert ids_in(lines_until(answer.iter_lines(), "id: ")) == [cursors[2]]
+    with stream(client, id, params={"after": cursors[0]}) as answer:
+        assert ids_in(lines_until(answer.iter_lines(), "id: ")) == [cursors[1]]
+
+
+def test_stream_silence_is_filled_with_comments(client: Client) -> None:
+    """Between matches a comment shows that the connection lives."""
+    id = client.subscribe("number exists")["id"]
+    with stream(client, id) as answer:
+        lines = answer.iter_lines()
+        lines_until(lines, ":")
+        lines_until(lines, ":")
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "999999999"])
+def test_stream_cursor_that_is_none_of_ours_is_refused(client: Client, cursor: str) -> None:
+    """What cannot be a cursor is a problem, not an empty stream."""
+    id = client.subscribe("number exists")["id"]
+    with stream(client, id, headers={"Last-Event-ID": cursor}) as answer:
+        assert answer.status_code == 400
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_stream_of_nobody_is_not_found(client: Client) -> None:
+    """An unknown subscription is a problem before the stream begins."""
+    with stream(client, "nobody") as answer:
+        assert answer.status_code == 404
+
+
+def test_stream_ends_when_the_subscription_is_deleted(client: Client) -> None:
+    """The last event says why; `listen` ends too."""
+    id = client.subscribe("number exists")["id"]
+    publish(client, 1)
+    with stream(client, id) as answer:
+        lines = answer.iter_lines()
+        lines_until(lines, "id: ")
+        client.unsubscribe(id)
+        assert 'data: {"reason":"deleted"}' in lines_until(lines, 'data: {"reason"')
+        assert list(lines) == [""]
+
+
+def test_stream_ends_when_the_subscription_expires(client: Client) -> None:
+    """A stream ends with its subscription's time; afterwards there is nothing to connect to, until it is renewed."""
+    id = client.subscribe("number exists", ttl_seconds=1.0)["id"]
+    publish(client, 1)
+    messages = client.listen(id)
+    first = next(messages)
+    assert list(messages) == []
+    with stream(client, id, params={"after": first["cursor"]}) as answer:
+        assert answer.status_code == 204
+    client.renew(id)
+    [cursor] = publish(client, 2)
+    with stream(client, id, params={"after": first["cursor"]}) as answer:
+        assert ids_in(lines_until(answer.iter_lines(), "id: ")) == [cursor]
+
+
+def test_stream_reader_that_does_not_read_holds_up_nobody(client: Client) -> None:
+    """While one reader leaves megabytes unread, publishing, pulling and another stream go on."""
+    id = client.subscribe("number exists")["id"]
+    with stream(client, id) as unread:
+        assert unread.status_code == 200
+        for number in range(40):
+            client.publish({"number": number, "filling": "x" * 500_000})
+        messages = client.listen(id)
+        assert [next(messages)["event"]["data"]["number"] for _ in range(40)] == list(range(40))
+        assert len(client.pull(id, limit=10)["events"]) == 10
+        assert len(ids_in(lines_until(unread.iter_lines(), f"id: {client.pull(id, limit=40)['cursor']}"))) > 10
+
+
+def test_stream_many_readers_get_everything(client: Client) -> None:
+    """Several streams of one subscription while it is published to: each gets every match once, in order."""
+    id = client.subscribe("number exists")["id"]
+    found: list[list[int]] = [[] for _ in range(4)]
+
+    def read(into: list[int]) -> None:
+        for message in client.listen(id):
+            into.append(message["event"]["data"]["number"])
+            if len(into) == 60:
+                return
+
+    readers = [threading.Thread(target=read, args=(into,)) for into in found]
+    for reader in readers:
+        reader.start()
+    publish(client, *range(30))
+    client.publish([{"number": number} for number in range(30, 60)])
+    for reader in readers:
+        reader.join(60)
+    assert found == [list(range(60))] * 4
+
+
+def test_stream_ends_cleanly_when_the_server_stops(tmp_path: Path) -> None:
+    """SIGTERM ends an open stream with the word to come back, and the process ends with status 0."""
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        id = client.subscribe("number exists")["id"]
+        publish(client, 1)
+        with stream(client, id) as answer:
+            lines = answer.iter_lines()
+            lines_until(lines, "id: ")
+            stopping = threading.Thread(target=lambda: statuses.append(server.stop()))
+            statuses: list[int] = []
+            started = time.monotonic()
+            stopping.start()
+            assert 'data: {"reason":"shutdown"}' in lines_until(lines, 'data: {"reason"')
+            stopping.join(60)
+        assert statuses == [0], server.log.read_text()
+        assert time.monotonic() - started < 60

@@ -125,7 +125,9 @@ class _Resolver:
         for old, new in found.replaced:
             self.notes.append(Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead"))
         if len(found.candidates) == 1:
-            return replace(term, iri=vocabulary.iri(found.candidates[0]))
+            # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
+            # equivalence back, the subscription stays with what its author named (rule 14).
+            return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
         if found.candidates:
             detail = f"{term.text!r} may mean several concepts: write one of them as <IRI>"
             candidates = tuple(vocabulary.summary(concept) for concept in found.candidates[:20])

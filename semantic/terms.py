@@ -11,7 +11,7 @@ Levels, best first; the first with a hit decides:
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from index.clause import ConceptId
@@ -28,11 +28,13 @@ LONGEST = 4_096  # characters of a term that is looked up: no label is longer, a
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a term may mean: nothing, one concept, or several (ambiguous). `level` says how it was found; `replaced`
-    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place."""
+    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are the
+    names that were hit: equivalent names are one concept today, but perhaps not under the next version."""
 
     candidates: tuple[ConceptId, ...] = ()
     level: Level | None = None
     replaced: tuple[tuple[str, str], ...] = ()
+    iris: tuple[str, ...] = field(default=(), compare=False)
 
 
 class TermIndex:
@@ -101,13 +103,14 @@ class TermIndex:
         return found if len({self._concept_of[iri] for iri in found}) == 1 else ()
 
     def _resolution(self, iris: tuple[str, ...], level: Level) -> Resolution:
-        candidates: set[ConceptId] = set()
+        named: dict[str, None] = {}
         replaced: list[tuple[str, str]] = []
         for iri in iris:
             successors = self._replacement(iri)
             replaced.extend((iri, successor) for successor in successors)
-            candidates.update(self._concept_of[each] for each in successors or (iri,))
-        return Resolution(tuple(sorted(candidates)), level, tuple(replaced))
+            named.update(dict.fromkeys(successors or (iri,)))
+        candidates = {self._concept_of[iri] for iri in named}
+        return Resolution(tuple(sorted(candidates)), level, tuple(replaced), tuple(named))
 
 
 class _Table:

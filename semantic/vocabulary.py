@@ -175,13 +175,17 @@ class Vocabulary:
 
     def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
         """What `term` may mean, by the levels of `semantic.terms`; deprecated names are replaced already. `within` (the
-        declared range of an attribute) keeps the candidates at or beneath one of it, if that leaves exactly one."""
+        declared range of an attribute) keeps the candidates at or beneath one of it, if that leaves exactly one. A term
+        that means nothing is tried again as its root word."""
         found = self._terms.resolve(term, is_iri=is_iri)
+        if not found.candidates and not is_iri and self._roots:
+            found = self._terms.resolve(self.root_word(term))
         if len(found.candidates) > 1 and within:
             kept = tuple(each for each in found.candidates if any(self.isa(each, upper) for upper in within))
             if len(kept) == 1:
                 iri = self.iri(kept[0])
-                return Resolution(kept, found.level, tuple(pair for pair in found.replaced if pair[1] == iri))
+                names = tuple(name for name in found.iris if self.concept(name) == kept[0])
+                return Resolution(kept, found.level, tuple(pair for pair in found.replaced if pair[1] == iri), names)
         return found
 
     def readings(self, text: str) -> tuple[ConceptId, ...]:

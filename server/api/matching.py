@@ -49,7 +49,7 @@ EXPLAIN = {
 
 @router.post("/match", summary="Who would match?", openapi_extra=body_schema(MATCH))
 async def match(request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings) -> Response:
-    """The subscriptions that an event, or each of several, would match if it were published now, with their bindings."""
+    """The subscriptions that an event, or each of several, would match if it were published now, with bindings."""
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
@@ -79,8 +79,8 @@ async def match(request: Request, broker: AppBroker, reader: AppEventReader, set
 async def explain_verdict(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
 ) -> Response:
-    """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as published,
-    what it was read as, the path in the hierarchy, and whether it holds."""
+    """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
+    published, what it was read as, the path in the hierarchy, and whether it holds."""
     body = await json_object(request, settings)
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):

@@ -75,7 +75,8 @@ class RenewBody(_Ending):
 
 
 def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
-    """Raises `Problem` (501) for members of the contract that this version lacks, `RequestValidationError` for others."""
+    """Raises `Problem` (501) for members of the contract that this version lacks, `RequestValidationError` for
+    others."""
     for name, what in NOT_YET.items():
         if body.get(name):
             raise not_yet(what, f"/{name}")
@@ -129,9 +130,9 @@ def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if asked.expires_at is not None or asked.ttl_seconds is not None:
         values["expires_at"] = ending(asked, settings)
     if asked.sink is not None:
-        check_sink(asked.sink, allow_private=settings.allow_private_sinks)
+        _check_url(asked.sink, settings)
     if "sink" in values:
-        values["protocol"] = None if asked.sink is None else "HTTP"
+        values |= {"protocol": "HTTP", "secret": _new_secret()} if asked.sink is not None else {"protocol": None}
     check_protocol(asked.protocolsettings or {}, asked.sinkcredential or {})
     _check_settings(asked.protocolsettings)
     return values
@@ -186,13 +187,17 @@ def _check_sink(
             if value is not None:
                 raise _invalid(f"{name} is for webhooks: give a sink as well, or leave it out", f"/{name}")
         return
+    _check_url(sink, settings)
+    _check_settings(protocolsettings)
+    check_protocol(protocolsettings or {}, sinkcredential or {})
+
+
+def _check_url(sink: str, settings: Settings) -> None:
     try:
         check_sink(sink, allow_private=settings.allow_private_sinks)
     except SinkRefused as error:
         detail = str(error)
         raise Problem(422, "sink-refused", detail, errors=[{"pointer": "/sink", "detail": detail}]) from None
-    _check_settings(protocolsettings)
-    check_protocol(protocolsettings or {}, sinkcredential or {})
 
 
 def _check_settings(protocolsettings: Mapping[str, Any] | None) -> None:

@@ -55,8 +55,8 @@ Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired
 
 @router.post("", summary="Subscribe", status_code=201, openapi_extra=body_schema(SubscriptionBody.model_json_schema()))
 async def subscribe(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
-    """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown again.
-    Every event that is accepted after this answer is matched against it."""
+    """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
+    again. Every event that is accepted after this answer is matched against it."""
     created = await _create(await json_object(request, settings), broker, settings)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
 
@@ -132,9 +132,14 @@ async def get_one(id: Id, broker: AppBroker) -> Response:
     "/{id}", summary="Change a subscription", openapi_extra=body_schema(SubscriptionChange.model_json_schema())
 )
 async def change(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
-    """Changes where and how it is delivered, its metadata, or when it ends. What it asks is fixed: make another one."""
+    """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
+    `secret`. What it asks is fixed: make another one."""
     values = read_change(await json_object(request, settings), settings)
-    return _current(await broker.update_subscription(id, ticket, values), broker)
+    row = await broker.update_subscription(id, ticket, values)
+    told = _shown(row, broker.vocabulary.version, time.time())
+    if row.secret is not None and row.secret == values.get("secret"):
+        told["secret"] = row.secret
+    return answer(told)
 
 
 @router.delete("/{id}", summary="Unsubscribe")
@@ -177,7 +182,7 @@ async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> d
 
 
 async def _import(line: bytes, broker: Broker, settings: Settings) -> dict[str, Any] | Exception:
-    """What was made of one line, or what is wrong with it. `StoreUnavailable` is the line's own: others may be stored."""
+    """What was made of one line, or what is wrong with it; also `StoreUnavailable`, for other lines may be stored."""
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):

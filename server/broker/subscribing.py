@@ -148,12 +148,18 @@ def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
 
 
 def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper) -> Row[Any]:
-    """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired).
+    """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
+    `secret` among the values is for a sink that is its first; the one that it has stays.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
     """
-    _, live = _owned(group, id, ticket)
+    row, live = _owned(group, id, ticket)
     _refuse_expired(group, live)
+    values = dict(values)
+    if row.secret is not None or values.get("sink") is None:
+        values.pop("secret", None)  # it has one, or needs none
+    if values.get("sink", row.sink) != row.sink:
+        values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were another's
     if "expires_at" in values:
         set_expiry(group, live, values["expires_at"])
         sweeper.watch(live)

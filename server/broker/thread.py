@@ -70,7 +70,7 @@ class BrokerThread:
         self._door = threading.Lock()
         self._closed = False
         self._doubtful: Group | None = None
-        self._thread = threading.Thread(target=self._run, name="kindcast-broker")
+        self._thread = threading.Thread(target=self._run, name="kindcast-broker", daemon=True)
         self.trouble: str | None = None
         """Why the last group was lost, until one is committed again."""
 

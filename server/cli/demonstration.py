@@ -1,5 +1,7 @@
 """`kindcast demo`: everything at once, on a server of its own that is gone afterwards."""
 
+import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -23,6 +25,7 @@ def demo(
     from server.demo.performance import DeliveryMissing
     from server.demo.stage import StageFailed
 
+    signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()
     if not screen.is_terminal:
         screen.width = 110  # rules and trees, not rows of data: a page is what reads best in a log
@@ -30,3 +33,8 @@ def demo(
         perform(screen, pace=pace)
     except (StageFailed, DeliveryMissing) as error:
         raise CommandFailed(str(error)) from error
+
+
+def _leave(number: int, _: object) -> None:
+    """Ends like an exception, so that the server and its folder go as well."""
+    sys.exit(128 + number)

@@ -39,12 +39,13 @@ def _value(value: dict[str, Any]) -> Text:
     published = value["published"]
     said = published if isinstance(published, str) else json.dumps(published, ensure_ascii=False)
     text = Text(f"published {said}")
-    if len(value.get("path") or ()) > 1:
-        text.append("  is a kind of  ", style="dim")
-        text.append(" → ".join(value["path"]), style="cyan")
-    elif value.get("path") and value["path"][0] != published:
+    meant, *above = value.get("path") or [published]
+    if meant != published:
         text.append("  means  ", style="dim")
-        text.append(value["path"][0], style="cyan")
+        text.append(meant, style="cyan")
+    if above:
+        text.append("  a kind of  ", style="dim")
+        text.append(" → ".join(above), style="cyan")
     return text
 
 

@@ -150,6 +150,11 @@ class Calls:
         return get(path_of("events"), after=after, type=type, limit=limit)
 
     @described
+    def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[Json]:
+        """What became of an event: who got it, every delivery attempt; with a subscription, why it did or did not."""
+        return get(path_of("events", str(sequence), "trace"), subscription=subscription)
+
+    @described
     def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[Json]:
         """Who would match, with which bindings; nothing is stored."""
         one = isinstance(events, Mapping)

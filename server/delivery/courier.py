@@ -62,21 +62,22 @@ class Courier:
             if not page:
                 return None
             errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
+            if (due := self._due(subscriber, errors)) > time.time():
+                return due
             written: asyncio.Future[None] | None = None
             for match in page:
-                if announced.is_set() or self.stopping:
-                    announced.clear()
-                    subscriber = await self._called(number)
-                if subscriber is None:
-                    return None
-                if match.sequence <= subscriber.start:
-                    continue  # acknowledged by hand meanwhile
-                sink = subscriber.sink or ""
-                planned = subscriber.next_attempt_at if errors else None
-                if (due := max(planned or 0.0, self.endpoints.rests_until(_endpoint(sink)))) > time.time():
-                    return due
-                async with self.endpoints.slot(_endpoint(sink), failing=errors > 0):
+                async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
+                    # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
+                    if announced.is_set() or self.stopping:
+                        announced.clear()
+                        if (subscriber := await self._called(number)) is None:
+                            return None
+                    if match.sequence <= subscriber.start:
+                        continue
+                    if (due := self._due(subscriber, errors)) > time.time():
+                        return due
                     outcome = await self.sender.send(_delivery(subscriber, match))
+                self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None)
                 step = self._step(subscriber, match, outcome, errors)
                 written = self.progress.add(step)
                 if outcome.kind != "delivered":
@@ -85,6 +86,11 @@ class Courier:
                 after, errors = match.sequence, 0
             if written is not None:
                 await written
+
+    def _due(self, subscriber: Subscriber, errors: int) -> float:
+        """When the next attempt may begin, in seconds since 1970: the schedule's time, or the end of a pause."""
+        planned = subscriber.next_attempt_at if errors else None
+        return max(planned or 0.0, self.endpoints.rests_until(_endpoint(subscriber)))
 
     async def _called(self, number: int) -> Subscriber | None:
         """The subscription, if its sink is to be called at all."""
@@ -109,7 +115,7 @@ class Courier:
             delay = self.schedule.delay(errors, outcome.retry_after)
             if outcome.slow_down:
                 pause = LONGEST_SHARED_PAUSE_SECONDS if delay is None else delay
-                self.endpoints.pause(_endpoint(subscriber.sink or ""), min(pause, LONGEST_SHARED_PAUSE_SECONDS))
+                self.endpoints.pause(_endpoint(subscriber), min(pause, LONGEST_SHARED_PAUSE_SECONDS))
             if outcome.kind == "gone" or delay is None:
                 status = "disabled_by_failures"
                 reason = outcome.detail if outcome.kind == "gone" else f"{errors} failures in a row: {outcome.detail}"
@@ -140,9 +146,10 @@ def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
     )
 
 
-def _endpoint(sink: str) -> str:
-    """What a sink shares with others. A sink that is refused today (it was not when it was stored) stands for
+def _endpoint(subscriber: Subscriber) -> str:
+    """What its sink shares with others. A sink that is refused today (it was not when it was stored) stands for
     itself."""
+    sink = subscriber.sink or ""
     try:
         return check_sink(sink, allow_private=True).endpoint
     except SinkRefused:

@@ -1,7 +1,6 @@
 """Server-sent events, over HTTP."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,18 +177,17 @@ def test_stream_many_readers_get_everything(client: Client) -> None:
 
 
 def test_stream_ends_cleanly_when_the_server_stops(tmp_path: Path) -> None:
-    """SIGTERM ends an open stream with the word to come back, and the process ends with status 0."""
+    """SIGTERM ends an open stream with the word to come back, at once and without complaint."""
     with running_server(tmp_path) as server, Client(server.url) as client:
         id = client.subscribe("number exists")["id"]
         publish(client, 1)
         with stream(client, id) as answer:
             lines = answer.iter_lines()
             lines_until(lines, "id: ")
-            stopping = threading.Thread(target=lambda: statuses.append(server.stop()))
-            statuses: list[int] = []
-            started = time.monotonic()
+            stopping = threading.Thread(target=server.stop)
             stopping.start()
             assert 'data: {"reason":"shutdown"}' in lines_until(lines, 'data: {"reason"')
-            stopping.join(60)
-        assert statuses == [0], server.log.read_text()
-        assert time.monotonic() - started < 60
+            assert list(lines) == [""]
+            stopping.join()
+        assert "Traceback" not in server.log.read_text()
+        assert "Cancel" not in server.log.read_text()  # what the HTTP server says of answers it had to break off

@@ -94,7 +94,7 @@ def closure(
 ) -> set[tuple[str, str]]:
     """(lower, upper) by reachability over the raw pairs; equivalence is a pair both ways; a type step only comes first.
     A name has the classes of every name that means the same."""
-    upwards = nx.DiGraph()
+    upwards: nx.DiGraph[str] = nx.DiGraph()
     upwards.add_nodes_from(NAMES)
     upwards.add_edges_from(edges + same + [(other, one) for one, other in same])
     reach = {name: {name, *nx.descendants(upwards, name)} for name in NAMES}

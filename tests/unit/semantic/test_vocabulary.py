@@ -208,6 +208,14 @@ def test_root_word_follows_the_users_table(text: str, root: str) -> None:
     assert vocabulary.root_word(text) == root
 
 
+def test_resolve_tries_the_root_word_of_what_means_nothing() -> None:
+    """The user's table serves subscriptions as it serves events; it changes no term that means something already."""
+    vocabulary = Vocabulary.from_bytes(source(SHOP), synonyms={"Schleppi": "Notebook", "desktop computer": "laptop"})
+    assert vocabulary.readings("Schleppi") == (concept(vocabulary, "Laptop"),)
+    assert vocabulary.readings("desktop computer") == (concept(vocabulary, "Desktop"),)
+    assert vocabulary.resolve("Schleppi", is_iri=True).candidates == ()
+
+
 @pytest.mark.parametrize("table", [{"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}, {"a": 5}, {5: "a"}])
 def test_synonym_table_that_is_wrong_is_refused(table: dict[object, object]) -> None:
     """Circles lead nowhere; words are strings."""

@@ -1,0 +1,211 @@
+"""The client against a real server: both senders, every call, problems, and streams that survive a restart."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.client import AsyncClient, Client, ProblemError
+from server.client.call import described
+from server.client.calls import Calls
+from tests.harness.server_process import running_server
+from tests.harness.server_thread import running_app
+
+SHOP = b"""
+@prefix : <http://example.org/shop#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Computer a owl:Class ; rdfs:label "computer"@en .
+:Laptop a owl:Class ; rdfs:subClassOf :Computer ; rdfs:label "laptop"@en, "Klapprechner"@de .
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with running_app(tmp_path, stream_ping_seconds=0.1) as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as client:
+        yield client
+
+
+def test_client_whole_road(client: Client) -> None:
+    """Ontology, concepts, subscription, event, delivery, acknowledgement and explanation, each call once."""
+    client.ready()
+    report = client.put_ontology("shop", SHOP, content_type="text/turtle")
+    assert (report["name"], report["concepts"]) == ("shop", 2)
+    assert client.ontologies()["ontologies"][0]["name"] == "shop"
+    assert client.ontology("shop")["sha256"] == report["sha256"]
+    assert "laptop" in str(client.concepts("lap"))
+    assert "Laptop" in str(client.resolve("Klapprechner"))
+    assert "Computer" in str(client.ancestors("laptop"))
+    assert "Laptop" in str(client.descendants("computer"))
+    assert "Laptop" in str(client.children("computer"))
+
+    made = client.subscribe("target isa computer and price <= 400", metadata={"team": "blue"})
+    assert client.tickets[made["id"]] == made["ticket"]
+    assert [each["id"] for each in client.subscriptions()["subscriptions"]] == [made["id"]]
+    assert client.subscription(made["id"])["metadata"] == {"team": "blue"}
+
+    event = {"target": "Klapprechner", "price": 350}
+    published = client.publish(event, type="shop.offer", source="urn:shop")
+    assert (published["accepted"], published["matched"]) == (1, 1)
+    sequence = published["events"][0]["sequence"]
+    assert client.events(type="shop.offer")["events"][0]["event"]["data"] == event
+    assert client.trace(sequence)["deliveries"][0]["subscription"] == made["id"]
+    assert made["id"] in str(client.match(event))
+    assert client.explain(event, made["id"])["matches"] is True
+
+    [message] = client.pull(made["id"])["events"]
+    assert message["event"]["source"] == "urn:shop"
+    assert next(client.listen(made["id"])) == message
+    assert client.ack(made["id"], message["cursor"]) == {"cursor": message["cursor"]}
+    assert client.pause(made["id"])["status"] == "paused"
+    assert client.resume(made["id"])["status"] == "active"
+    assert client.renew(made["id"], ttl_seconds=60)["id"] == made["id"]
+    client.unsubscribe(made["id"])
+    client.delete_ontology("shop")
+    assert client.subscriptions()["subscriptions"] == []
+
+
+def test_async_client_same_road(url: str) -> None:
+    """The asynchronous sender does the same with the same calls."""
+
+    async def road() -> tuple[dict[str, Any], dict[str, Any], int]:
+        async with AsyncClient(url) as client:
+            await client.put_ontology("shop", SHOP, content_type="text/turtle")
+            made = await client.subscribe(where={"isa": ["target", "computer"]})
+            published = await client.publish({"target": "laptop"})
+            async for streamed in client.listen(made["id"]):
+                break
+            [pulled] = (await client.pull(made["id"]))["events"]
+            await client.ack(made["id"], pulled["cursor"])
+            with pytest.raises(ProblemError) as problem:
+                await client.subscription("nobody")
+            await client.unsubscribe(made["id"])
+            assert published["matched"] == 1
+            return streamed, pulled, problem.value.status
+
+    streamed, pulled, status = asyncio.run(road())
+    assert streamed == pulled
+    assert status == 404
+
+
+def test_client_every_call_is_described_once_with_words() -> None:
+    """Both clients have the same calls, all of them from one description, each with its docstring."""
+    calls = {name: value for name, value in vars(Calls).items() if isinstance(value, described)}
+    assert len(calls) >= 20
+    for name in calls:
+        assert getattr(Client, name) is getattr(AsyncClient, name) is calls[name]
+        assert inspect.getdoc(calls[name])
+
+
+def test_publish_each_form_is_understood(client: Client) -> None:
+    """A CloudEvent, plain data, a mixture of both as lines, and attributes that need encoding in a header."""
+    cloud = {"specversion": "1.0", "id": "1", "source": "urn:a", "type": "t", "data": {"n": 1}}
+    assert client.publish(cloud)["events"][0]["id"] == "1"
+    assert client.publish(cloud)["duplicates"] == 1
+    assert client.publish({"n": 2}, subject="Köln – 50 %", source="urn:b")["accepted"] == 1
+    assert client.publish([cloud | {"id": "2"}, {"n": 3}], source="urn:c")["accepted"] == 2
+    found = [each["event"] for each in client.events()["events"]]
+    assert [event["source"] for event in found] == ["urn:a", "urn:b", "urn:a", "urn:c"]
+    assert found[1]["subject"] == "Köln – 50 %"
+
+
+def test_problem_has_everything_the_server_said(client: Client) -> None:
+    """Status, type, title, detail, and each single fault with its place; the text shows them all."""
+    with pytest.raises(ProblemError) as raised:
+        client.subscribe("price <")
+    problem = raised.value
+    assert (problem.status, problem.type) == (422, "https://kindcast.dev/problems/invalid-subscription")
+    assert problem.errors[0]["line"] == 1
+    assert problem.detail
+    assert f"line 1, column {problem.errors[0]['column']}" in str(problem)
+
+
+def test_problem_from_elsewhere_keeps_the_status() -> None:
+    """An answer that is no problem document, as a proxy may give, is one all the same."""
+    transport = httpx.MockTransport(lambda request: httpx.Response(502, text="<html>bad gateway</html>"))
+    with Client("http://elsewhere", http=httpx.Client(transport=transport)) as client:
+        with pytest.raises(ProblemError) as problem:
+            client.ontologies()
+        assert (problem.value.status, problem.value.type, problem.value.title) == (502, "about:blank", "Bad Gateway")
+
+
+def test_client_nobody_there_raises_the_transport_error() -> None:
+    """Without an answer there is no problem document to show: httpx's own error comes through."""
+    with Client("http://127.0.0.1:9") as client, pytest.raises(httpx.ConnectError):
+        client.ontologies()
+
+
+def test_listen_unknown_subscription_raises(client: Client) -> None:
+    """What can never succeed is not tried again."""
+    with pytest.raises(ProblemError) as problem:
+        next(client.listen("nobody"))
+    assert problem.value.status == 404
+
+
+def test_listen_server_that_starts_is_waited_for() -> None:
+    """503 while the server starts, and 429, count as a broken connection, not as a refusal."""
+    answers = iter([503, 429, 204])
+    transport = httpx.MockTransport(lambda request: httpx.Response(next(answers)))
+    with Client("http://elsewhere", http=httpx.Client(transport=transport)) as client:
+        client_pauses: list[float] = []
+        assert list(_without_pauses(client, client_pauses)) == []
+        assert len(client_pauses) == 2
+
+
+def _without_pauses(client: Client, pauses: list[float]) -> Iterator[Any]:
+    """`listen`, with the pauses noted in place of slept."""
+    import server.client.clients as clients
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients.time, "sleep", pauses.append)
+        yield from client.listen("s")
+
+
+def test_listen_killed_server_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+    """The server is killed under an open stream and comes back: every message arrives once, in order."""
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        id = client.subscribe("number exists")["id"]
+        found: list[int] = []
+        some = threading.Event()
+
+        def listen() -> None:
+            for message in client.listen(id):
+                found.append(message["event"]["data"]["number"])
+                some.set()
+                if found[-1] == 5:
+                    return
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        client.publish([{"number": number} for number in (1, 2, 3)])
+        assert some.wait(60)
+        server.kill()
+        server.start()
+        client.publish([{"number": number} for number in (4, 5)])
+        listening.join(60)
+    assert found == [1, 2, 3, 4, 5]
+
+
+def test_listen_stopped_server_goes_on_too(tmp_path: Path) -> None:
+    """An orderly stop ends the stream with a word to come back, and `listen` does."""
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        id = client.subscribe("number exists")["id"]
+        client.publish({"number": 1})
+        messages = client.listen(id)
+        first = next(messages)
+        server.stop()
+        server.start()
+        client.publish({"number": 2})
+        second = next(messages)
+    assert [message["event"]["data"]["number"] for message in (first, second)] == [1, 2]

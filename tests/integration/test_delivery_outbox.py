@@ -1,0 +1,286 @@
+"""Webhooks through the whole server: queue, order, retries, giving up, and going on after a restart."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from server.client import Client, ProblemError
+from tests.harness.receiver import Answer, Received, Receiver, running_receiver
+from tests.harness.server_process import running_server
+from tests.harness.server_thread import running_app
+
+QUICK = {"allow_private_sinks": True, "webhook_delays_seconds": (0.05,) * 5, "webhook_jitter": 0.0}
+NEVER_AGAIN_SOON = 3_600.0
+"""A delay that no test outlives: what is not tried at once is not tried."""
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with running_receiver() as running:
+        yield running
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with running_app(tmp_path, **QUICK) as url, Client(url) as client:
+        yield client
+
+
+def publish(client: Client, *numbers: int) -> list[str]:
+    """Publishes an event for each number; returns their cursors."""
+    return [str(client.publish({"number": number})["events"][0]["sequence"]) for number in numbers]
+
+
+def numbers_in(requests: list[Received], *, taken: bool = False) -> list[int]:
+    """The events that arrived; only those that were answered with success, if `taken`."""
+    return [each.message["event"]["data"]["number"] for each in requests if not taken or each.status == 200]
+
+
+def wait_for(client: Client, id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The subscription, once a claim about it holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if holds(shown := client.subscription(id)):
+            return shown
+        time.sleep(0.02)
+    raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {shown}")
+
+
+def test_outbox_match_arrives_signed(client: Client, receiver: Receiver) -> None:
+    """A match arrives as the message of a pull, signed with the secret that creating the subscription told."""
+    made = client.subscribe("number > 1", sink=f"{receiver.url}/hook")
+    cursors = publish(client, 1, 2)
+    [request] = receiver.wait_for("/hook", 1)
+    message = Webhook(made["secret"]).verify(request.body, request.headers)
+    assert message == client.pull(made["id"], after=0)["events"][0]
+    assert message["cursor"] == cursors[1]
+    assert request.headers["webhook-id"] == f"msg_{made['id']}_{cursors[1]}"
+
+
+def test_outbox_success_moves_cursor_and_counters(client: Client, receiver: Receiver) -> None:
+    """What was delivered is acknowledged; the subscription counts it."""
+    id = client.subscribe("number exists", sink=f"{receiver.url}/hook")["id"]
+    cursors = publish(client, 1, 2, 3)
+    shown = wait_for(client, id, lambda shown: shown["times_sent"] == 3)
+    assert (shown["status"], shown["cursor"], shown["pending"]) == ("active", cursors[-1], 0)
+    assert (shown["times_failed"], shown["last_failure"], shown["last_error"]) == (0, None, None)
+    assert shown["last_success"] is not None
+    assert client.pull(id)["events"] == []
+
+
+def test_outbox_failures_are_retried_with_the_same_id_in_order(client: Client, receiver: Receiver) -> None:
+    """After failures the same message comes again under the same id, and only then the next one."""
+    sink = receiver.script("/hook", 200, 500, 503, 404)
+    id = client.subscribe("number exists", sink=sink)["id"]
+    publish(client, 1, 2, 3)
+    requests = receiver.wait_for("/hook", 6)
+    assert numbers_in(requests) == [1, 2, 2, 2, 2, 3]
+    assert len({request.headers["webhook-id"] for request in requests}) == 3
+    shown = wait_for(client, id, lambda shown: shown["times_sent"] == 6)
+    assert (shown["status"], shown["times_failed"], shown["consecutive_errors"]) == ("active", 3, 0)
+    assert shown["last_error"] == "the sink answered 404"
+
+
+def test_outbox_failing_subscription_tells_why_and_when(tmp_path: Path, receiver: Receiver) -> None:
+    """Between the attempts the status is failing, with the last error and the next time; matching goes on."""
+    settings = QUICK | {"webhook_delays_seconds": (NEVER_AGAIN_SOON,)}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        id = client.subscribe("number exists", sink=receiver.script("/hook", 500))["id"]
+        publish(client, 1)
+        shown = wait_for(client, id, lambda shown: shown["status"] == "failing")
+        assert shown["status_reason"] == shown["last_error"] == "the sink answered 500"
+        assert shown["consecutive_errors"] == 1
+        assert shown["next_attempt_at"] > shown["last_failure"]
+        publish(client, 2)
+        assert client.subscription(id)["pending"] == 2
+        assert len(receiver.requests("/hook")) == 1
+
+
+def test_outbox_gives_up_after_the_last_delay_and_resumes(client: Client, receiver: Receiver) -> None:
+    """After the last try the subscription is disabled, by failures and not by a person; its matches are kept, more are
+    recorded, and resume delivers them all in order."""
+    id = client.subscribe("number exists", sink=receiver.script("/hook", *[500] * 6))["id"]
+    publish(client, 1)
+    shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    assert shown["status_reason"] == "6 failures in a row: the sink answered 500"
+    assert (shown["times_failed"], shown["next_attempt_at"]) == (6, None)
+    publish(client, 2)
+    assert client.subscription(id)["pending"] == 2
+    assert len(receiver.requests("/hook")) == 6
+    client.resume(id)
+    assert numbers_in(receiver.wait_for("/hook", 8), taken=True) == [1, 2]
+    assert wait_for(client, id, lambda shown: shown["pending"] == 0)["status"] == "active"
+
+
+def test_outbox_gone_disables_at_once(client: Client, receiver: Receiver) -> None:
+    """410 ends the deliveries without another try, and says so."""
+    id = client.subscribe("number exists", sink=receiver.script("/hook", 410))["id"]
+    publish(client, 1, 2)
+    shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    assert "410" in shown["status_reason"]
+    assert shown["pending"] == 2
+    assert len(receiver.requests("/hook")) == 1
+
+
+def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
+    """A sink that names a time is not asked before it, whatever the schedule says."""
+    busy = Answer(429, (("Retry-After", "1800"),))
+    id = client.subscribe("number exists", sink=receiver.script("/busy", busy))["id"]
+    publish(client, 1)
+    shown = wait_for(client, id, lambda shown: shown["status"] == "failing")
+    failed, again = (_seconds(shown[name]) for name in ("last_failure", "next_attempt_at"))
+    assert again - failed >= 1_800
+    assert len(receiver.requests("/busy")) == 1
+
+
+def test_outbox_busy_endpoint_rests_for_all_its_subscriptions(client: Client, receiver: Receiver) -> None:
+    """After a 503 the whole endpoint gets a pause: others there wait with it, and are not counted as failing."""
+    tired = client.subscribe("number = 1", sink=receiver.script("/tired", Answer(503, (("Retry-After", "600"),))))["id"]
+    other = client.subscribe("number = 2", sink=f"{receiver.url}/other")["id"]
+    publish(client, 1)
+    wait_for(client, tired, lambda shown: shown["status"] == "failing")
+    publish(client, 2)
+    assert client.subscription(other)["pending"] == 1
+    assert client.subscription(other)["status"] == "active"
+    assert receiver.requests("/other") == []
+
+
+def test_outbox_redirect_is_a_failure_unfollowed(client: Client, receiver: Receiver) -> None:
+    """A redirect is not followed, and the owner is told."""
+    sink = receiver.script("/old", *[Answer(302, (("Location", f"{receiver.url}/new"),))] * 6)
+    id = client.subscribe("number exists", sink=sink)["id"]
+    publish(client, 1)
+    shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    assert "redirects are not followed" in shown["last_error"]
+    assert receiver.requests("/new") == []
+
+
+def test_outbox_black_hole_delays_nobody_else(tmp_path: Path, receiver: Receiver) -> None:
+    """While sinks on another endpoint swallow every request, all others are served to the end."""
+    with (
+        running_receiver() as hole,
+        running_app(tmp_path, **QUICK, webhook_timeout_seconds=3_600, webhook_concurrency=8) as url,
+        Client(url) as client,
+    ):
+        for n in range(20):
+            client.subscribe("number exists", sink=hole.swallow(f"/hole{n}"))
+        for n in range(20):
+            client.subscribe("number exists", sink=f"{receiver.url}/good{n}")
+        publish(client, *range(10))
+        for n in range(20):
+            assert numbers_in(receiver.wait_for(f"/good{n}", 10)) == list(range(10))
+        assert all(each.status is None for each in hole.requests())  # still unanswered
+        assert len(hole.requests()) > 0
+        hole.release()
+
+
+def test_outbox_private_sink_is_refused(tmp_path: Path, receiver: Receiver) -> None:
+    """A sink on this machine is refused when subscribing; one that was allowed once is not called any more."""
+    with running_app(tmp_path, **QUICK) as url, Client(url) as client:
+        id = client.subscribe("number exists", sink=f"{receiver.url}/hook")["id"]
+    with running_app(tmp_path, **QUICK | {"allow_private_sinks": False}) as url, Client(url) as client:
+        with pytest.raises(ProblemError, match="sink"):
+            client.subscribe("number exists", sink=f"{receiver.url}/hook")
+        publish(client, 1)
+        shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+        assert shown["last_error"].startswith("not sent")
+        assert receiver.requests() == []
+
+
+def test_outbox_paused_and_deleted_subscriptions_get_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
+    """Pause holds back what waits, until resume; deleting ends it."""
+    settings = QUICK | {"webhook_delays_seconds": (NEVER_AGAIN_SOON,)}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        paused = client.subscribe("number exists", sink=receiver.script("/paused", 500))["id"]
+        deleted = client.subscribe("number exists", sink=receiver.script("/deleted", 500))["id"]
+        publish(client, 1)
+        for id in (paused, deleted):
+            wait_for(client, id, lambda shown: shown["status"] == "failing")
+        client.pause(paused)
+        client.unsubscribe(deleted)
+        publish(client, 2)
+        assert client.subscription(paused)["status"] == "paused"
+        client.resume(paused)
+        publish(client, 3)
+        assert numbers_in(receiver.wait_for("/paused", 3)) == [1, 1, 3]
+        assert numbers_in(receiver.requests("/deleted")) == [1]
+
+
+def test_outbox_acknowledged_by_hand_is_skipped(tmp_path: Path, receiver: Receiver) -> None:
+    """An owner may get past a message that its sink can never take."""
+    settings = QUICK | {"webhook_delays_seconds": (NEVER_AGAIN_SOON,)}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        id = client.subscribe("number exists", sink=receiver.script("/hook", 400))["id"]
+        cursors = publish(client, 1, 2)
+        wait_for(client, id, lambda shown: shown["status"] == "failing")
+        client.ack(id, cursors[0])
+        client.resume(id)
+        assert numbers_in(receiver.wait_for("/hook", 2)) == [1, 2]
+
+
+def test_outbox_restart_goes_on_from_what_was_delivered(tmp_path: Path, receiver: Receiver) -> None:
+    """Killed while a message was under way and more waited: after the restart that message comes again under its id,
+    the delivered one does not, and the rest follows in order."""
+    environment = {"KINDCAST_ALLOW_PRIVATE_SINKS": "true"}
+    with running_server(tmp_path, environment) as server, Client(server.url) as client:
+        id = client.subscribe("number = 1 or number > 1", sink=f"{receiver.url}/hook")["id"]
+        [first] = publish(client, 1)
+        wait_for(client, id, lambda shown: shown["cursor"] == first)
+        receiver.swallow("/hook")
+        publish(client, 2, 3)
+        receiver.wait_for("/hook", 2)
+        server.kill()
+        receiver.release()
+        server.start()
+        requests = receiver.wait_for("/hook", 4)
+    assert numbers_in(requests) == [1, 2, 2, 3]
+    assert requests[1].headers["webhook-id"] == requests[2].headers["webhook-id"]
+
+
+def test_outbox_restart_keeps_the_schedule(tmp_path: Path, receiver: Receiver) -> None:
+    """A restart is no reason to try a failing sink early, nor to forget it."""
+    slow = QUICK | {"webhook_delays_seconds": (NEVER_AGAIN_SOON,)}
+    with running_app(tmp_path, **slow) as url, Client(url) as client:
+        made = client.subscribe("number exists", sink=receiver.script("/hook", 500))
+        id = made["id"]
+        publish(client, 1)
+        before = wait_for(client, id, lambda shown: shown["status"] == "failing")
+    with running_app(tmp_path, **slow) as url, Client(url) as client:
+        publish(client, 2)
+        after = client.subscription(id)
+        assert (after["status"], after["next_attempt_at"]) == ("failing", before["next_attempt_at"])
+        assert len(receiver.requests("/hook")) == 1
+        client.resume(id, ticket=made["ticket"])
+        assert numbers_in(receiver.wait_for("/hook", 3)) == [1, 1, 2]
+
+
+def test_outbox_trace_lists_every_attempt(client: Client, receiver: Receiver) -> None:
+    """Each attempt for an event can be read back, numbered, with its outcome."""
+    id = client.subscribe("number exists", sink=receiver.script("/hook", 500))["id"]
+    [cursor] = publish(client, 1)
+    wait_for(client, id, lambda shown: shown["times_sent"] == 2)
+    [delivery] = client.trace(cursor)["deliveries"]
+    attempts = [(each["attempt"], each["outcome"], each["status_code"]) for each in delivery["attempts"]]
+    assert (delivery["subscription"], delivery["state"]) == (id, "delivered")
+    assert attempts == [(1, "failed", 500), (2, "delivered", 200)]
+
+
+def test_outbox_many_subscriptions_each_in_order(client: Client, receiver: Receiver) -> None:
+    """Batches for many subscriptions on one endpoint, some answers failing: each gets every event once, in order."""
+    for n in range(12):
+        client.subscribe("number exists", sink=receiver.script(f"/hook{n}", *([200] * n + [500])))
+    for start in range(0, 60, 20):
+        client.publish([{"number": number} for number in range(start, start + 20)])
+    for n in range(12):
+        assert numbers_in(receiver.wait_for(f"/hook{n}", 61), taken=True) == list(range(60))
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

@@ -1,0 +1,111 @@
+"""When a failed webhook is tried again, and how much goes out at a time."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.delivery.endpoints import Endpoints
+from server.delivery.schedule import LONGEST_WISH_SECONDS, STANDARD_DELAYS, RetrySchedule
+from server.settings import Settings
+
+
+def test_schedule_standard_ends_after_three_days() -> None:
+    """Ten attempts over 75 hours, 35 minutes and 5 seconds; the settings say the same."""
+    assert len(STANDARD_DELAYS) + 1 == 10
+    assert sum(STANDARD_DELAYS) == 75 * 3_600 + 35 * 60 + 5
+    assert Settings.model_fields["webhook_delays_seconds"].default == STANDARD_DELAYS
+
+
+@given(st.integers(1, 12), st.floats(0, 1), st.none() | st.floats(0, 1e9))
+def test_schedule_delay_is_between_plan_and_jitter_unless_the_sink_wants_more(
+    failures: int, jitter: float, wish: float | None
+) -> None:
+    """Never earlier than planned or wished for, at most the jitter later, None after the last; wishes have a bound."""
+    delay = RetrySchedule(STANDARD_DELAYS, jitter).delay(failures, wish)
+    if failures > len(STANDARD_DELAYS):
+        assert delay is None
+        return
+    assert delay is not None
+    planned, wished = STANDARD_DELAYS[failures - 1], min(wish or 0.0, LONGEST_WISH_SECONDS)
+    assert max(planned, wished) <= delay <= max(planned * (1 + jitter) + 1e-6, wished)
+
+
+async def waits(endpoints: Endpoints, endpoint: str, *, failing: bool = False) -> bool:
+    """Whether a slot is not to be had now."""
+    slot = endpoints.slot(endpoint, failing=failing)
+    task = asyncio.ensure_future(slot.__aenter__())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return True
+    await slot.__aexit__(None, None, None)
+    return False
+
+
+def test_endpoints_full_endpoint_lets_others_through() -> None:
+    """One endpoint has its slots and no more; who waits for it takes nothing from others."""
+
+    async def scenario() -> list[bool]:
+        endpoints = Endpoints(at_once=64, at_once_per_endpoint=2)
+        async with AsyncExitStack() as taken:
+            for _ in range(2):
+                await taken.enter_async_context(endpoints.slot("a", failing=False))
+            found = [await waits(endpoints, "a"), await waits(endpoints, "b")]
+        return [*found, await waits(endpoints, "a")]
+
+    assert asyncio.run(scenario()) == [True, False, False]
+
+
+def test_endpoints_full_lane_leaves_the_others_free() -> None:
+    """New endpoints that say nothing fill their own lane only: proven ones, and retries, still get slots."""
+
+    async def scenario() -> list[bool]:
+        endpoints = Endpoints(at_once=16, at_once_per_endpoint=1)
+        endpoints.note("proven", answered=True)
+        async with AsyncExitStack() as taken:
+            for n in range(4):
+                await taken.enter_async_context(endpoints.slot(f"silent{n}", failing=False))
+            return [
+                await waits(endpoints, "new"),
+                await waits(endpoints, "proven"),
+                await waits(endpoints, "retried", failing=True),
+            ]
+
+    assert asyncio.run(scenario()) == [True, False, False]
+
+
+def test_endpoints_silent_endpoint_is_not_proven_any_more() -> None:
+    """An endpoint that stopped answering goes back to the lane of the new ones."""
+
+    async def scenario() -> bool:
+        endpoints = Endpoints(at_once=16, at_once_per_endpoint=1)
+        endpoints.note("a", answered=True)
+        endpoints.note("a", answered=False)
+        async with AsyncExitStack() as taken:
+            for n in range(4):
+                await taken.enter_async_context(endpoints.slot(f"silent{n}", failing=False))
+            return await waits(endpoints, "a")
+
+    assert asyncio.run(scenario())
+
+
+def test_endpoints_pause_is_kept_until_it_is_over() -> None:
+    """A pause is told, never shortened, and outlives the slots."""
+
+    async def scenario() -> list[bool]:
+        endpoints = Endpoints(at_once=16, at_once_per_endpoint=1)
+        endpoints.pause("a", 3_600.0)
+        first = endpoints.rests_until("a")
+        endpoints.pause("a", 1.0)
+        async with endpoints.slot("a", failing=False):
+            pass
+        endpoints.pause("b", 0.0)
+        return [endpoints.rests_until("a") == first > 0.0, endpoints.rests_until("b") == 0.0]
+
+    assert asyncio.run(scenario()) == [True, True]

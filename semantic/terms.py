@@ -28,8 +28,8 @@ LONGEST = 4_096  # characters of a term that is looked up: no label is longer, a
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a term may mean: nothing, one concept, or several (ambiguous). `level` says how it was found; `replaced`
-    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are the
-    names that were hit: equivalent names are one concept today, but perhaps not under the next version."""
+    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are
+    the names that were hit: equivalent names are one concept today, but perhaps not under the next version."""
 
     candidates: tuple[ConceptId, ...] = ()
     level: Level | None = None

@@ -65,6 +65,7 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.TicketMissing, 401, "ticket-missing"),
     (errors.TicketWrong, 403, "ticket-wrong"),
     (errors.SubscriptionGone, 409, "subscription-expired"),
+    (errors.SinkMissing, 422, "sink-missing"),
     (errors.TooManySubscriptions, 507, "too-many-subscriptions"),
     (InvalidCursor, 400, "invalid-cursor"),
     (CursorGone, 410, "cursor-gone"),

@@ -9,6 +9,7 @@ ServerError
 ├── TicketMissing           the change needs the header Kindcast-Ticket
 ├── TicketWrong             that is not its ticket
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
+├── SinkMissing             settings for a webhook, and no sink
 ├── TooManySubscriptions    the limit of this server is reached
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
@@ -19,6 +20,7 @@ __all__ = [
     "BrokerBusy",
     "OntologyInUse",
     "ServerError",
+    "SinkMissing",
     "StoreInUse",
     "StoreUnavailable",
     "StoreUnreadable",
@@ -72,6 +74,10 @@ class TicketWrong(ServerError):
 
 class SubscriptionGone(ServerError):
     """The subscription expired too long ago to be renewed. Make a new one."""
+
+
+class SinkMissing(ServerError):
+    """protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
 
 
 class TooManySubscriptions(ServerError):

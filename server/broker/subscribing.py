@@ -20,7 +20,7 @@ from server.broker.changes import admit, forget, introduce, set_expiry, set_stat
 from server.broker.group import Group
 from server.broker.state import Live
 from server.broker.sweeping import Sweeper
-from server.errors import SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from server.errors import SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
 from server.security.tickets import check_ticket
 from server.store import subscriptions
 
@@ -151,11 +151,14 @@ def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any],
     """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
     `secret` among the values is for a sink that is its first; the one that it has stays.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionGone` when
+    expired.
     """
     row, live = _owned(group, id, ticket)
     _refuse_expired(group, live)
     values = dict(values)
+    if values.get("sink", row.sink) is None and (values.get("protocolsettings") or values.get("sinkcredential")):
+        raise SinkMissing
     if row.secret is not None or values.get("sink") is None:
         values.pop("secret", None)  # it has one, or needs none
     if values.get("sink", row.sink) != row.sink:

@@ -109,6 +109,12 @@ class Calls:
         return post(path_of("subscriptions", id, "renew"), body, headers=self.ticket_header(id, ticket))
 
     @described
+    def change(self, id: str, /, *, ticket: str | None = None, **fields: Any) -> Call[Json]:
+        """Changes where and how a subscription is delivered, its metadata, or when it ends; None takes a value away."""
+        call = post(path_of("subscriptions", id), fields, headers=self.ticket_header(id, ticket))
+        return replace(call, method="PATCH")
+
+    @described
     def pause(self, id: str, *, ticket: str | None = None) -> Call[Json]:
         """Stops matching until `resume`."""
         return post(path_of("subscriptions", id, "pause"), None, headers=self.ticket_header(id, ticket))

@@ -6,7 +6,7 @@ when to connect again, is in `stream.py`.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -49,7 +49,7 @@ class Client(Calls):
         """Sends a call. Raises `ProblemError`, and httpx's errors when there is no answer."""
         return read_answer(call, self._http.request(call.method, self.server + call.path, **call.arguments()))
 
-    def listen(self, id: str, *, after: str | int | None = None) -> Iterator[Json]:
+    def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
         """Messages as they come, for ever: a connection that breaks is opened again where it broke off.
 
         Ends when the subscription is deleted or expires. Raises `ProblemError` when the server refuses for good.
@@ -91,7 +91,7 @@ class AsyncClient(Calls):
         """As `Client.send`."""
         return read_answer(call, await self._http.request(call.method, self.server + call.path, **call.arguments()))
 
-    async def listen(self, id: str, *, after: str | int | None = None) -> AsyncIterator[Json]:
+    async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
         """As `Client.listen`."""
         reader = StreamReader(after)
         while not reader.ended:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_client_whole_road(client: Client) -> None:
     assert client.pause(made["id"])["status"] == "paused"
     assert client.resume(made["id"])["status"] == "active"
     assert client.renew(made["id"], ttl_seconds=60)["id"] == made["id"]
+    assert client.change(made["id"], metadata={"team": "red"})["metadata"] == {"team": "red"}
     client.unsubscribe(made["id"])
     client.delete_ontology("shop")
     assert client.subscriptions()["subscriptions"] == []
@@ -84,8 +86,8 @@ def test_async_client_same_road(url: str) -> None:
             await client.put_ontology("shop", SHOP, content_type="text/turtle")
             made = await client.subscribe(where={"isa": ["target", "computer"]})
             published = await client.publish({"target": "laptop"})
-            async for streamed in client.listen(made["id"]):
-                break
+            async with aclosing(client.listen(made["id"])) as messages:
+                streamed = await anext(messages)
             [pulled] = (await client.pull(made["id"]))["events"]
             await client.ack(made["id"], pulled["cursor"])
             with pytest.raises(ProblemError) as problem:

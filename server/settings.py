@@ -5,6 +5,7 @@ named by `--config` or KINDCAST_CONFIG; its keys are the names below.
 """
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -100,6 +101,8 @@ class Settings(BaseSettings):
 
         Raises `FileNotFoundError` for a file that is not there, `pydantic.ValidationError`.
         """
+        if config is None and os.environ.get("KINDCAST_CONFIG"):
+            config = Path(os.environ["KINDCAST_CONFIG"])
         if config is not None and not config.is_file():
             raise FileNotFoundError(f"there is no settings file {config}")
         named = type("Settings", (cls,), {"config_file": config, "__doc__": cls.__doc__, "__module__": cls.__module__})

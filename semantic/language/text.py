@@ -11,16 +11,8 @@ from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
 from semantic.errors import InvalidSubscription
 from semantic.instants import parse_instant
-from semantic.language.literals import (
-    LONGEST_LIST,
-    LONGEST_TEXT,
-    NESTING,
-    bad_number,
-    number_of,
-    refuse,
-    string_of,
-    unquoted_name,
-)
+from semantic.language.bounds import LONGEST_LIST, LONGEST_TEXT, check_bounds, refuse
+from semantic.language.literals import bad_number, number_of, quoted_name, string_of, unquoted_name
 from semantic.language.mistakes import syntax_problem
 from semantic.model import (
     All,
@@ -51,6 +43,9 @@ from semantic.model import (
 
 __all__ = ["parse_text"]
 
+EVERY = All(())
+"""What nothing at all means: every event."""
+
 
 def parse_text(text: str) -> Expression:
     """The expression that `text` writes; the empty text is `All(())`, which every event satisfies.
@@ -68,7 +63,7 @@ def parse_text(text: str) -> Expression:
         expression = cast(Expression, _parser().parse(text))
     except UnexpectedInput as error:
         raise InvalidSubscription([syntax_problem(text, error)]) from None
-    _check_depth(expression)
+    check_bounds(expression, Position(1, 1))
     return expression
 
 
@@ -78,38 +73,23 @@ def _parser() -> Lark:
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder(), maybe_placeholders=False)
 
 
-def _check_depth(expression: Expression) -> None:
-    stack: list[tuple[Any, int]] = [(expression, 1)]
-    while stack:
-        node, depth = stack.pop()
-        if depth > NESTING:
-            detail = f"the expression is nested deeper than {NESTING} levels"
-            raise refuse("too-deep", detail, getattr(node, "at", None) or Position(1, 1))
-        match node:
-            case All(items) | AnyOf(items):
-                stack.extend((item, depth + 1) for item in items)
-            case Not(item) | SomeOf(_, item):
-                stack.append((item, depth + 1))
-            case ValueConstraint(left, _, right) | Arithmetic(_, left, right):
-                stack.extend(((left, depth + 1), (right, depth + 1)))
-            case _:
-                pass
-
-
 def _at(token: Token) -> Position:
     return Position(token.line, token.column)
 
 
-def _name(token: Token) -> str:
-    return unquoted_name(str(token))
+def _name(token: Token, *, offset: int = 0) -> str:
+    """The name in a token, from `offset` on."""
+    return _sound(unquoted_name(str(token)[offset:]), token)
 
 
 def _string(token: Token) -> str:
-    text = string_of(str(token))
+    return _sound(string_of(str(token)), token)
+
+
+def _sound(text: str | None, token: Token) -> str:
     if text is None:
-        raise refuse(
-            "bad-string", 'an unknown escape: \\" \\\\ \\/ \\b \\f \\n \\r \\t and \\u0000 are known', _at(token)
-        )
+        detail = 'an unknown escape: \\" \\\' \\` \\\\ \\/ \\b \\f \\n \\r \\t and \\u0000 are known'
+        raise refuse("bad-string", detail, _at(token))
     return text
 
 
@@ -121,7 +101,7 @@ def _listed(items: tuple[Any, ...], at: Position | None) -> tuple[Any, ...]:
 
 def _constant(operand: Constant | AttributeRef, where: str) -> Constant:
     if isinstance(operand, AttributeRef):
-        detail = f"{operand.name} is an attribute; {where} takes constants: put a string in quotes"
+        detail = f"{quoted_name(operand.name[:40])} is an attribute; {where} takes constants: put a string in quotes"
         raise refuse("syntax", detail, operand.at)
     return operand
 
@@ -132,8 +112,8 @@ class _Builder(Transformer[Token, Any]):
 
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, expression: Expression | None = None) -> Expression:
-        return All(()) if expression is None else expression
+    def start(self, expression: Expression = EVERY) -> Expression:
+        return expression
 
     def any_of(self, *items: Expression) -> Expression:
         return AnyOf(items, items[0].at)
@@ -144,10 +124,10 @@ class _Builder(Transformer[Token, Any]):
     def negated(self, keyword: Token, item: Expression) -> Expression:
         return Not(item, _at(keyword))
 
-    def group(self, expression: Expression | None = None) -> Expression:
-        return All(()) if expression is None else expression
+    def group(self, expression: Expression = EVERY) -> Expression:
+        return expression
 
-    def some(self, keyword: Token, attribute: Token, item: Expression) -> Expression:
+    def some(self, keyword: Token, attribute: Token, item: Expression = EVERY) -> Expression:
         return SomeOf(_name(attribute), item, _at(keyword))
 
     # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +141,7 @@ class _Builder(Transformer[Token, Any]):
 
     def relation_test(self, attribute: Token, relation: Token, *terms: Term) -> Expression:
         at = _at(attribute)
-        return RelationTest(_name(attribute), str(relation), _listed(terms, at), at)
+        return RelationTest(_name(attribute), _name(relation), _listed(terms, at), at)
 
     def comparison(self, attribute: Token, order: Token, operand: Constant | AttributeRef) -> Expression:
         return Comparison(_name(attribute), cast(Order, str(order)), operand, _at(attribute))
@@ -209,7 +189,7 @@ class _Builder(Transformer[Token, Any]):
 
     def term(self, token: Token) -> Term:
         if token.type == "IRI":
-            return Term(str(token)[1:-1], is_iri=True, at=_at(token))
+            return Term(_string(token), is_iri=True, at=_at(token))
         return Term(_string(token) if token.type == "STRING" else str(token), at=_at(token))
 
     def attribute_operand(self, token: Token) -> AttributeRef:
@@ -226,7 +206,7 @@ class _Builder(Transformer[Token, Any]):
 
     def instant(self, token: Token) -> Constant:
         if parse_instant(str(token)) is None:
-            raise refuse("bad-date-time", f"{token} is no date-time of RFC 3339 between 1684 and 2255", _at(token))
+            raise refuse("bad-date-time", f"{token[:40]} is no date-time of RFC 3339 between 1684 and 2255", _at(token))
         return Constant(Instant(str(token)), _at(token))
 
     def term_constant(self, token: Token) -> Constant:
@@ -239,7 +219,7 @@ class _Builder(Transformer[Token, Any]):
             raise refuse("bad-number", wrong, _at(token))
         if unit is None:
             return Constant(number, _at(token))
-        text = _string(unit) if unit.type == "STRING" else str(unit)[1:-1] if unit.type == "IRI" else str(unit)
+        text = str(unit) if unit.type == "UNIT" else _string(unit)
         return Constant(Quantity(number, text), _at(token))
 
     def variable(self, token: Token) -> Variable:
@@ -254,7 +234,7 @@ def _argument(argument: Any) -> Constant | AttributeRef | Variable:
         return cast(Constant, argument)
     if argument.type == "VARIABLE":
         return Variable(str(argument)[1:], _at(argument))
-    return AttributeRef(unquoted_name(str(argument)[1:]), _at(argument))
+    return AttributeRef(_name(argument, offset=1), _at(argument))
 
 
 def _has_variable(node: Any) -> bool:

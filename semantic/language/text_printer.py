@@ -3,10 +3,9 @@
 A resolved term is printed as `<IRI>`; so what is printed from a resolved expression means the same for ever.
 """
 
-import json
 from typing import assert_never
 
-from semantic.language.literals import BARE_TERM, KEYWORDS, quoted_name
+from semantic.language.literals import BARE_TERM, KEYWORDS, quoted_iri, quoted_name, quoted_string
 from semantic.model import (
     All,
     AnyOf,
@@ -48,7 +47,7 @@ def to_text(expression: Expression) -> str:
         case KindTest(attribute, test, terms):
             return f"{quoted_name(attribute)} {test} {_terms(terms)}"
         case RelationTest(attribute, relation, terms):
-            return f"{quoted_name(attribute)} {relation} {_terms(terms)}"
+            return f"{quoted_name(attribute)} {quoted_name(relation)} {_terms(terms)}"
         case Comparison(attribute, order, operand):
             return f"{quoted_name(attribute)} {order} {_operand(operand)}"
         case Membership(attribute, constants):
@@ -58,7 +57,7 @@ def to_text(expression: Expression) -> str:
         case Presence(attribute, present):
             return f"{quoted_name(attribute)} {'exists' if present else 'missing'}"
         case TextTest(attribute, test, text, nocase):
-            return f"{quoted_name(attribute)} {test} {_string(text)}{' nocase' if nocase else ''}"
+            return f"{quoted_name(attribute)} {test} {quoted_string(text)}{' nocase' if nocase else ''}"
         case OperatorCall(name, arguments):
             return f"{name}({', '.join(map(_argument, arguments))})"
         case ValueConstraint(left, order, right):
@@ -77,9 +76,9 @@ def _terms(terms: tuple[Term, ...]) -> str:
 
 def _term(term: Term) -> str:
     if term.iri is not None or term.is_iri:
-        return f"<{term.iri or term.text}>"
+        return quoted_iri(term.iri or term.text)
     bare = BARE_TERM.fullmatch(term.text) and term.text.lower() not in KEYWORDS
-    return term.text if bare else _string(term.text)
+    return term.text if bare else quoted_string(term.text)
 
 
 def _operand(operand: Constant | AttributeRef) -> str:
@@ -89,13 +88,13 @@ def _operand(operand: Constant | AttributeRef) -> str:
         case Term() as term:
             return _term(term)
         case Quantity(number, unit):
-            return f"{number!r} {_string(unit)}" if not _is_unit(unit) else f"{number!r} {unit}"
+            return f"{number!r} {quoted_string(unit)}" if not _is_unit(unit) else f"{number!r} {unit}"
         case Instant(text):
             return text
         case bool(value):
             return "true" if value else "false"
         case str(text):
-            return _string(text)
+            return quoted_string(text)
         case number:
             return repr(number)
 
@@ -126,9 +125,3 @@ def _part(node: Arithmetic | Variable | Constant) -> str:
 
 def _is_unit(unit: str) -> bool:
     return unit.isalpha() and unit.lower() not in KEYWORDS
-
-
-def _string(text: str) -> str:
-    """A string in double quotes; characters of every script stand as they are, lone surrogates as escapes."""
-    shown = json.dumps(text, ensure_ascii=False)
-    return "".join(f"\\u{ord(sign):04x}" if "\ud800" <= sign <= "\udfff" else sign for sign in shown)

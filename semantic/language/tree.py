@@ -11,7 +11,17 @@ from typing import Any, cast, get_args
 
 from semantic.errors import InvalidSubscription, Problem
 from semantic.instants import parse_instant
-from semantic.language.literals import LONGEST_LIST, LONGEST_TEXT, MOST_NODES, NESTING, bad_number
+from semantic.language.bounds import (
+    LONGEST_LIST,
+    MOST_PROBLEMS,
+    NESTING,
+    TREE_CHARACTERS,
+    TREE_LEVELS,
+    TREE_VALUES,
+    check_bounds,
+    refuse,
+)
+from semantic.language.literals import BARE_NAME, CURIE, KEYWORDS, VARIABLE, bad_number
 from semantic.model import (
     All,
     AnyOf,
@@ -42,11 +52,10 @@ from semantic.model import (
 __all__ = ["parse_tree"]
 
 EXAMPLE = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'
+ROOT = Position(pointer="")
 ARITHMETIC = ("+", "-", "*", "/")
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 """A date-time that can be printed as text."""
-LEVELS = 3 * NESTING
-"""JSON levels: an expression's level is an object in a list, and its operands nest two more."""
 
 
 def parse_tree(tree: object) -> Expression:
@@ -60,28 +69,28 @@ def parse_tree(tree: object) -> Expression:
     expression = reader.expression(tree, "")
     if reader.problems:
         raise InvalidSubscription(reader.problems)
+    check_bounds(expression, ROOT)
     return expression
 
 
 def _check_size(tree: object) -> None:
-    """Depth, nodes and characters, with a stack of its own."""
-    nodes = characters = 0
+    """Levels, values and characters, with a stack of its own, before anything recurses."""
+    values = characters = 0
     stack: list[tuple[Any, int]] = [(tree, 1)]
     while stack:
         node, level = stack.pop()
-        nodes += 1
-        if level > LEVELS:
-            detail = f"the tree is nested deeper than {NESTING} expressions"
-            raise InvalidSubscription([Problem("too-deep", detail, Position(pointer=""))])
+        values += 1
+        if level > TREE_LEVELS:
+            raise refuse("too-deep", f"the tree is nested deeper than {NESTING} expressions", ROOT)
         if isinstance(node, str):
             characters += len(node)
         elif isinstance(node, Mapping):
             stack.extend((value, level + 1) for value in node.values())
         elif isinstance(node, list | tuple):
             stack.extend((value, level + 1) for value in node)
-        if nodes > MOST_NODES or characters > LONGEST_TEXT:
-            detail = f"the tree is too large: at most {MOST_NODES:,} values and {LONGEST_TEXT:,} characters"
-            raise InvalidSubscription([Problem("too-long", detail, Position(pointer=""))])
+        if values > TREE_VALUES or characters > TREE_CHARACTERS:
+            detail = f"the tree is too large: at most {TREE_VALUES:,} values and {TREE_CHARACTERS:,} characters"
+            raise refuse("too-long", detail, ROOT)
 
 
 _NOTHING = All(())
@@ -114,6 +123,8 @@ class _Reader:
     def problem(self, code: str, detail: str, pointer: str, *near: str) -> None:
         suggestions = tuple({"label": each} for each in near)
         self.problems.append(Problem(code, detail, Position(pointer=pointer), suggestions))
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise InvalidSubscription(self.problems)
 
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,10 +139,10 @@ class _Reader:
         ((key, body),) = node.items()
         form = self._forms.get(key) if isinstance(key, str) else None
         if form is None:
-            near = difflib.get_close_matches(str(key), self._forms, n=1, cutoff=0.5)
-            self.problem(
-                "unknown-operator", f"{key!r} is no operator; known are {' '.join(self._forms)}", pointer, *near
-            )
+            shown = str(key)[:40]
+            near = difflib.get_close_matches(shown.lower(), self._forms, n=1, cutoff=0.5)
+            detail = f"{shown!r} is no operator; known are {' '.join(self._forms)}"
+            self.problem("unknown-operator", detail, pointer, *near)
             return _NOTHING
         return form(key, body, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
 
@@ -177,7 +188,12 @@ class _Reader:
         at = Position(pointer=pointer)
         if _is_sum(body[0]):
             left, right = (self._sum(body[place], f"{pointer}/{place}") for place in (0, 1))
+            if not self._variables and not self.problems:
+                self.problem("syntax", 'a comparison starts with the name of an attribute, or uses a variable "?n"', pointer)
             return ValueConstraint(left, cast(Order, key), right, at)
+        if isinstance(body[1], str) and body[1].startswith("?"):
+            detail = 'a variable is compared with numbers and variables; a string that starts so is {"value": "?n"}'
+            self.problem("syntax", detail, f"{pointer}/1")
         operand = self._operand(body[1], f"{pointer}/1")
         return Comparison(self._attribute(body[0], f"{pointer}/0"), cast(Order, key), operand, at)
 
@@ -216,11 +232,14 @@ class _Reader:
         return TextTest(attribute, cast(Any, key), body[1], len(body) == 3, Position(pointer=pointer))
 
     def _call(self, key: str, body: Any, pointer: str) -> Expression:
-        if not isinstance(body, list | tuple) or not body or not isinstance(body[0], str) or not body[0]:
+        if not isinstance(body, list | tuple) or not body or not isinstance(body[0], str):
             self.problem("syntax", f'{key} takes ["locIn", "Bronx", "@area", "?n"]', pointer)
             return _NOTHING
-        if len(body) > LONGEST_LIST:
-            self.problem("too-many", f"{len(body):,} arguments; at most {LONGEST_LIST:,} are allowed", pointer)
+        if not BARE_NAME.fullmatch(body[0]) or body[0].lower() in KEYWORDS:
+            detail = f"{body[0][:40]!r} is no name of an operator: a word such as locIn, no keyword"
+            self.problem("syntax", detail, f"{pointer}/0")
+        if len(body) - 1 > LONGEST_LIST:
+            self.problem("too-many", f"{len(body) - 1:,} arguments; at most {LONGEST_LIST:,} are allowed", pointer)
             return _NOTHING
         arguments = tuple(self._argument(each, f"{pointer}/{number}") for number, each in enumerate(body[1:], start=1))
         return OperatorCall(body[0], arguments, Position(pointer=pointer))
@@ -260,9 +279,14 @@ class _Reader:
         if isinstance(term, str):
             return Term(term, at=at)
         if isinstance(term, Mapping) and set(term) == {"iri"} and isinstance(term["iri"], str):
-            return Term(term["iri"], is_iri=True, at=at)
+            return self._iri(term["iri"], pointer)
         self.problem("syntax", 'a concept is a string (label, short form, CURIE) or {"iri": "…"}', pointer)
         return Term("", at=at)
+
+    def _iri(self, iri: str, pointer: str) -> Term:
+        if not iri:
+            self.problem("syntax", "an IRI is not empty", f"{pointer}/iri")
+        return Term(iri, is_iri=True, at=Position(pointer=pointer))
 
     def _operand(self, operand: Any, pointer: str) -> Constant | AttributeRef:
         if isinstance(operand, Mapping) and set(operand) == {"attribute"}:
@@ -283,12 +307,15 @@ class _Reader:
                     return Constant(Quantity(self._number(number, pointer), unit), at)
             case {"instant": str(text)} if len(operand) == 1:
                 if not _WRITTEN.fullmatch(text) or parse_instant(text) is None:
-                    self.problem("bad-date-time", f"{text!r} is no date-time of RFC 3339 between 1684 and 2255", pointer)
+                    detail = f"{text[:40]!r} is no date-time of RFC 3339 between 1684 and 2255"
+                    self.problem("bad-date-time", detail, f"{pointer}/instant")
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:
+                if not CURIE.fullmatch(text):
+                    self.problem("syntax", f"{text[:40]!r} is no CURIE such as brick:Sensor", f"{pointer}/term")
                 return Constant(Term(text, at=at), at)
             case {"iri": str(text)} if len(operand) == 1:
-                return Constant(Term(text, is_iri=True, at=at), at)
+                return Constant(self._iri(text, pointer), at)
             case _:
                 pass
         detail = (
@@ -313,8 +340,10 @@ class _Reader:
         return self._operand(argument, pointer)
 
     def _variable(self, text: str, pointer: str) -> Variable:
-        if not text[1:].isidentifier():
-            self.problem("syntax", f'{text!r} is no variable: ?n; a string that starts so is {{"value": …}}', pointer)
+        if not VARIABLE.fullmatch(text):
+            detail = f'{text[:40]!r} is no variable such as "?n"; a string that starts so is {{"value": "?…"}}'
+            self.problem("syntax", detail, pointer)
+        self._variables += 1
         return Variable(text[1:], Position(pointer=pointer))
 
     def _sum(self, node: Any, pointer: str) -> Arithmetic | Variable | Constant:
@@ -328,7 +357,10 @@ class _Reader:
                 return Arithmetic(cast(Any, key), left, right)
         if isinstance(node, str) and node.startswith("?"):
             return self._variable(node, pointer)
-        return self._constant(node, pointer)
+        constant = self._constant(node, pointer)
+        if isinstance(constant.value, bool) or not isinstance(constant.value, int | float | Quantity):
+            self.problem("syntax", "beside a variable stand numbers, quantities and variables", pointer)
+        return constant
 
 
 def _is_sum(node: Any) -> bool:

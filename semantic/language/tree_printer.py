@@ -49,7 +49,7 @@ def to_tree(expression: Expression) -> dict[str, Json]:
         case RelationTest(attribute, relation, terms):
             return {"relation": [attribute, relation, _terms(terms)]}
         case Comparison(attribute, order, operand):
-            return {order: [_attribute(attribute), _operand(operand)]}
+            return {order: [_attribute(attribute), _compared(operand)]}
         case Membership(attribute, constants):
             return {"in": [attribute, [_operand(constant) for constant in constants]]}
         case Between(attribute, low, high, closed):
@@ -91,6 +91,12 @@ def _operand(operand: Constant | AttributeRef) -> Json:
             return {"instant": text}
         case value:
             return value
+
+
+def _compared(operand: Constant | AttributeRef) -> Json:
+    if isinstance(operand, Constant) and isinstance(operand.value, str) and operand.value.startswith("?"):
+        return {"value": operand.value}
+    return _operand(operand)
 
 
 def _argument(argument: Constant | AttributeRef | Variable) -> Json:

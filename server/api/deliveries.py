@@ -10,6 +10,7 @@ from server.delivery.message import encode
 from server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
 from server.delivery.service import DeliveryService
 from server.delivery.stream import find_start, stream
+from server.delivery.wakeup import TooManyReaders
 from server.security.tickets import TICKET_HEADER
 
 __all__ = ["router"]
@@ -18,6 +19,9 @@ router = APIRouter(prefix="/v1/subscriptions/{id}", tags=["delivery"])
 
 MAX_WAIT_SECONDS = 30.0
 """What a client may ask for; a server may be set to wait less."""
+
+MAX_WATCHING = 10_000
+"""Streams and long polls open at once: each holds a connection and some 50 KB."""
 
 SubscriptionId = Annotated[str, Path(description="The id of the subscription.")]
 After = Annotated[
@@ -45,6 +49,8 @@ async def pull_messages(
     """The next messages of a subscription and the cursor to go on after; reading acknowledges nothing."""
     delivery = _delivery(request)
     wait = min(wait, delivery.settings.max_wait_seconds)
+    if wait > 0:
+        _refuse_crowds(delivery)
     page = await pull(delivery.broker, delivery.wakeups, id, after=after, limit=limit, wait=wait)
     return Response(encode(page), media_type="application/json")
 
@@ -78,6 +84,7 @@ async def stream_messages(
     """Server-sent events: each message as an event `match` whose id is its cursor. 204 when the subscription has
     expired and nothing is left to send."""
     delivery = _delivery(request)
+    _refuse_crowds(delivery)
     start = await find_start(delivery.broker, id, last_event_id or after)
     if start.over:
         return Response(status_code=204)
@@ -88,3 +95,8 @@ async def stream_messages(
 def _delivery(request: Request) -> DeliveryService:
     service: DeliveryService = request.app.state.delivery
     return service
+
+
+def _refuse_crowds(delivery: DeliveryService) -> None:
+    if delivery.wakeups.watching >= MAX_WATCHING:
+        raise TooManyReaders

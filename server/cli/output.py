@@ -70,7 +70,7 @@ def warn(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     """Rows under headings, on standard output."""
-    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:

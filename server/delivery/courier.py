@@ -11,7 +11,7 @@ on disk, save the progress being written.
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -35,6 +35,11 @@ LONGEST_SHARED_PAUSE_SECONDS = 60.0
 large host whose customers have nothing to do with each other; the subscription itself obeys Retry-After in full."""
 
 
+READS_AT_ONCE = 2
+"""Of the store, by all couriers together: a burst for thousands of webhooks must leave connections to those who
+pull."""
+
+
 @dataclass(slots=True)
 class Courier:
     """Delivers for any number of subscriptions, each in a task of its own. On one event loop. Once `stopping`, nothing
@@ -46,6 +51,7 @@ class Courier:
     progress: ProgressLog
     schedule: RetrySchedule
     stopping: bool = False
+    _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
 
     async def deliver(self, number: int, announced: asyncio.Event) -> float | None:
         """Delivers what waits for a subscription; `announced` is set when something about it was committed.
@@ -96,7 +102,8 @@ class Courier:
         """The subscription, if its sink is to be called at all."""
         if self.stopping:
             return None
-        subscriber = await self.broker.read(lambda connection: find_subscriber(connection, number))
+        async with self._reading:
+            subscriber = await self.broker.read(lambda connection: find_subscriber(connection, number))
         if subscriber is None or subscriber.sink is None or subscriber.expires_at <= time.time():
             return None
         return subscriber if subscriber.status in PUSHED_STATUSES else None
@@ -105,7 +112,8 @@ class Courier:
         def read(connection: Connection) -> list[StoredMatch]:
             return read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
 
-        return await self.broker.read(read)
+        async with self._reading:
+            return await self.broker.read(read)
 
     def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int) -> Progress:
         """What the outcome means for the subscription, which had failed `errors` times in a row before."""

@@ -16,14 +16,22 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Wakeups"]
+from server.errors import BrokerBusy
+
+__all__ = ["TooManyReaders", "Wakeups"]
+
+
+class TooManyReaders(BrokerBusy):
+    """Too many streams and long polls are open. Try again in a moment, or pull without waiting."""
 
 
 class Wakeups:
-    """The waiting, by subscription number. `closed` turns true once, at shutdown, and wakes all."""
+    """The waiting, by subscription number. `watching` counts them; `closed` turns true once, at shutdown, and wakes
+    all."""
 
     def __init__(self) -> None:
         self.closed = False
+        self.watching = 0
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._followers: list[Callable[[Collection[int]], None]] = []
@@ -42,9 +50,11 @@ class Wakeups:
         """An event that is set whenever this subscription is announced, and at shutdown."""
         woken = asyncio.Event()
         self._waiting.setdefault(number, set()).add(woken)
+        self.watching += 1
         try:
             yield woken
         finally:
+            self.watching -= 1
             self._waiting[number].discard(woken)
             if not self._waiting[number]:
                 del self._waiting[number]

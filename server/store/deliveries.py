@@ -200,24 +200,19 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
 def remember_discards(connection: Connection, before: int) -> int:
     """To be called before the matches of all events below `before` are deleted for their age: remembers, for each
     subscription, the last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them
-    are pending. Cost: one look into the key of `matches` for each subscription that has any."""
-    old = (
-        sa.select(
-            matches.c.subscription,
-            sa.func.max(matches.c.sequence),
-            sa.func.sum(sa.case((matches.c.sequence > subscriptions.c.acked, 1), else_=0)),
-        )
-        .join_from(subscriptions, matches, matches.c.subscription == subscriptions.c.number)
-        .where(matches.c.sequence < before)
-        .group_by(matches.c.subscription)
-    )
-    found = connection.execute(old).all()
+    are pending. Cost: one look into the key of `matches` for each subscription."""
+    theirs = (matches.c.subscription == subscriptions.c.number) & (matches.c.sequence < before)
+    last = sa.select(sa.func.max(matches.c.sequence)).where(theirs).scalar_subquery()
+    waiting = matches.c.sequence > subscriptions.c.acked
+    pending = sa.select(sa.func.count()).select_from(matches).where(theirs, waiting).scalar_subquery()
+    # Subqueries, because as a join SQLite would walk through all matches, the new ones too.
+    found = [row for row in connection.execute(sa.select(subscriptions.c.number, last, pending)) if row[1] is not None]
     if found:
-        theirs = discarded.c.subscription == sa.bindparam("number")
-        connection.execute(discarded.delete().where(theirs), [{"number": number} for number, _, _ in found])
+        known = discarded.c.subscription == sa.bindparam("number")
+        connection.execute(discarded.delete().where(known), [{"number": number} for number, _, _ in found])
         rows = [{"subscription": number, "through": through} for number, through, _ in found]
         connection.execute(discarded.insert(), rows)
-    return sum(pending for _, _, pending in found)
+    return sum(count for _, _, count in found)
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int) -> None:

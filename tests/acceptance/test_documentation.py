@@ -22,7 +22,7 @@ SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md")
 ADDRESS = "127.0.0.1:8080"
 """What the pages say; each test has a port of its own."""
 COMMAND_SECONDS = 120
-DONE = "<<done>>"
+DONE = "==done=="
 """Printed behind each command, with its exit status."""
 
 

@@ -1,7 +1,9 @@
 """SIGKILL in the middle of publishing, many times, with a real process: nothing that was promised is lost.
 
 KINDCAST_KILL_ROUNDS sets the number of kills (12 by default), KINDCAST_KILL_SEED repeats the choices of a run; on a
-failure the history is left in KINDCAST_KILL_HISTORY, or in the test's folder, as JSON lines.
+failure the history is left in KINDCAST_KILL_HISTORY, or in the test's folder, as JSON lines. A hundred rounds take
+longer than pytest lets a test hang: KINDCAST_KILL_ROUNDS=100 pytest -o faulthandler_timeout=0
+tests/acceptance/test_kill.py
 """
 
 import os
@@ -44,9 +46,13 @@ def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> No
         arrived: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for request in receiver.requests():
             arrived[request.path].append((request.headers["webhook-id"], request.message))
-        broken = broken_promises(run.history, run.stored(), pulled, arrived)
+        stored, books = run.stored(), run.books()
+        broken = broken_promises(run.history, stored, pulled, arrived)
     folder = Path(os.environ.get("KINDCAST_KILL_HISTORY", tmp_path))
     where = "" if not broken else run.history.write(folder / f"kill-{SEED}.ndjson")
     assert broken == [], f"seed {SEED}, history in {where}"
     assert run.history.in_doubt() == {}
+    parts = ("matches_delivered", "matches_pending", "dead_letters", "matches_discarded")
+    assert books["events_accepted"] == len(stored)
+    assert books["matches"] == sum(books[part] for part in parts)
     assert len(run.history.sent) > ROUNDS, "the rounds were too short to publish anything"

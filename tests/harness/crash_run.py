@@ -119,6 +119,16 @@ class CrashRun:
                     raise
         return found
 
+    def books(self) -> dict[str, int]:
+        """The server's own totals, from its metrics, by their names without prefix and suffix."""
+        text = httpx.get(f"{self.server.url}/metrics").text
+        found = {}
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            if name.startswith("kindcast_") and "{" not in name:
+                found[name.removeprefix("kindcast_").removesuffix("_total")] = int(float(value))
+        return found
+
     def wait_for_webhooks(self, pulled: dict[str, list[dict[str, Any]]]) -> None:
         """Waits until every message that waits for a webhook has arrived there once."""
         for id, made in self.history.made.items():

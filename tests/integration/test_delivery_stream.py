@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.client import Client
+from server.client import Client, ProblemError
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -107,6 +107,21 @@ def test_stream_cursor_that_is_none_of_ours_is_refused(client: Client, cursor: s
     with stream(client, id, headers={"Last-Event-ID": cursor}) as answer:
         assert answer.status_code == 400
         assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_stream_too_many_readers_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams and long polls have a bound together; a pull that does not wait is always served."""
+    monkeypatch.setattr("server.api.deliveries.MAX_WATCHING", 1)
+    id = client.subscribe("number exists")["id"]
+    with stream(client, id) as first:
+        lines = first.iter_lines()
+        lines_until(lines, ":")
+        with stream(client, id) as second:
+            assert second.status_code == 503
+        with pytest.raises(ProblemError, match="503"):
+            client.pull(id, wait=1)
+        assert client.pull(id)["events"] == []
+        lines_until(lines, ":")  # the first one goes on
 
 
 def test_stream_of_nobody_is_not_found(client: Client) -> None:

@@ -99,13 +99,17 @@ class _Evaluation:
                 terms = [value]
             case _:
                 return False
-        return all(isinstance(term, Term) and term.iri not in self.world.concepts() for term in terms)
+        return all(isinstance(term, Term) and self.meant(term) not in self.world.concepts() for term in terms)
+
+    def meant(self, term: Term) -> str:
+        """The name that a stored term has now."""
+        return self.world.successor(term.iri or term.text)
 
     def satisfies(self, value: Reading, node: Any) -> bool:
         """Whether one value satisfies a positive predicate."""
         match node:
             case KindTest(test=test, terms=terms):
-                pairs = [(concept, term.iri) for concept in value.concepts for term in terms]
+                pairs = [(concept, self.meant(term)) for concept in value.concepts for term in terms]
                 return any(self.is_kind(concept, test, iri) for concept, iri in pairs)
             case Comparison(attribute, "=", Constant(constant)):
                 return self.equals(attribute, value, constant)
@@ -132,8 +136,8 @@ class _Evaluation:
     def equals(self, attribute: str, value: Reading, constant: Any) -> bool:
         """Rule 9 for `=` and `in`."""
         match constant:
-            case Term(iri=str(iri)):
-                return any(self.world.same(concept, iri) for concept in value.concepts)
+            case Term():
+                return any(self.world.same(concept, self.meant(constant)) for concept in value.concepts)
             case bool():
                 return value.boolean is constant
             case str():

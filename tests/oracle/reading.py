@@ -20,6 +20,7 @@ __all__ = ["Reading", "attributes_of", "elements_of", "instant", "measure"]
 UNITS = {
     "K": ("temperature", Fraction(1), Fraction(0)),
     "degC": ("temperature", Fraction(1), Fraction("273.15")),
+    "http://qudt.org/vocab/unit/DEG_C": ("temperature", Fraction(1), Fraction("273.15")),
     "degF": ("temperature", Fraction(5, 9), Fraction("459.67") * 5 / 9),
     "kg": ("mass", Fraction(1), Fraction(0)),
     "g": ("mass", Fraction(1, 1000), Fraction(0)),
@@ -126,7 +127,7 @@ def _is_quantity(node: Mapping[str, Any]) -> bool:
 
 
 def _unit_of(node: Mapping[str, Any]) -> str:
-    return next(node[key] for key in UNIT_KEYS if key in node)
+    return str(next(node[key] for key in UNIT_KEYS if key in node))
 
 
 def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | None:

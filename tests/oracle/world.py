@@ -104,6 +104,11 @@ class World:
             current |= self._current(later - {iri}) if later else {iri}
         return current
 
+    def successor(self, iri: str) -> str:
+        """Rule 14: what a stored name means now: its replacement, if that is one concept, else itself."""
+        found = self._distinct(self._current({iri}))
+        return found.pop() if len(found) == 1 and iri in {old for old, _ in self.replaced} else iri
+
     def _distinct(self, iris: set[str]) -> set[str]:
         """One name of each concept among `iris`."""
         distinct: set[str] = set()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
@@ -111,3 +111,5 @@ class MatchersFollowTheOracle(RuleBasedStateMachine):
 
 
 TestMatchersFollowTheOracle: Any = MatchersFollowTheOracle.TestCase
+# Twenty steps meet every rule several times; with more, a run spends its time in building vocabularies.
+TestMatchersFollowTheOracle.settings = settings(stateful_step_count=20)

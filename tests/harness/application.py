@@ -1,0 +1,71 @@
+"""The application without a socket: requests go straight to it, its lifespan runs around the block.
+
+One client, used by one thread; the application's event loop has a thread of its own. What a handler raises unexpectedly
+becomes the 500 that a user would see.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from fastapi import FastAPI
+
+from server.app import create_app
+from server.settings import Settings
+
+__all__ = ["problem_code", "running_application"]
+
+
+@contextmanager
+def running_application(data: Path, **settings: Any) -> Iterator[httpx.Client]:
+    """A client of an application over this data folder; the application stops in order at the end of the block."""
+    app = create_app(Settings(data=data, **settings))
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(app.router.lifespan_context(app)),
+        httpx.Client(transport=_Transport(app, portal), base_url="http://127.0.0.1") as client,
+    ):
+        yield client
+
+
+def problem_code(response: httpx.Response) -> str:
+    """The stable last part of a problem's type; fails where the answer is no problem document."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    document = response.json()
+    assert document["status"] == response.status_code
+    assert document["title"]
+    assert document["detail"]
+    assert "instance" in document
+    code: str = document["type"].removeprefix("https://kindcast.dev/problems/")
+    return code
+
+
+class _Transport(httpx.BaseTransport):
+    """Carries requests of a synchronous client to the application's loop and waits for the whole answer."""
+
+    def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
+        self._inner = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._portal = portal
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._portal.call(self._handle, request)
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, Iterable)
+        sent = httpx.Request(request.method, request.url, headers=request.headers, stream=_Pieces(request.stream))
+        answer = await self._inner.handle_async_request(sent)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+class _Pieces(httpx.AsyncByteStream):
+    """The pieces of a request's body, as they were given."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece

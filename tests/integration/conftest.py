@@ -1,0 +1,53 @@
+"""What the tests of the command line share: running one command, and a server with the shop's vocabulary."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from server.cli import main
+from server.demo.stage import running_server
+
+__all__ = ["Kindcast", "Ran"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Kindcast = Callable[..., Ran]
+
+
+@pytest.fixture
+def kindcast(capsys: pytest.CaptureFixture[str]) -> Kindcast:
+    """Runs one command in this process."""
+
+    def run(*arguments: str) -> Ran:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        return Ran(ended.value.code if isinstance(ended.value.code, int) else 0, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def shop_server() -> Iterator[str]:
+    """A server process with the shop's vocabulary loaded."""
+    with running_server() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KINDCAST_SERVER", address)
+        with pytest.raises(SystemExit):
+            main(["ontology", "load", "shop.ttl"])
+        yield address

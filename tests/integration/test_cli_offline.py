@@ -1,0 +1,182 @@
+"""The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Kindcast
+
+WISH = "target isa Computer and price <= 400"
+
+COMMANDS = (
+    *(("serve",), ("subscribe",), ("publish",), ("listen",), ("match",), ("explain",), ("demo",)),
+    *(("ontology", "check"), ("ontology", "load"), ("ontology", "list"), ("concept", "find"), ("concept", "show")),
+    *(("subscriptions",), *(("subscriptions", name) for name in ("show", "renew", "pause", "resume", "delete"))),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_command_asked_for_help_gives_an_example(kindcast: Kindcast, command: tuple[str, ...]) -> None:
+    """Whoever looks a command up sees one that works."""
+    ran = kindcast(*command, "--help")
+    assert ran.status == 0
+    assert f"Example: kindcast {' '.join(command)}" in " ".join(ran.out.replace("│", " ").split())
+
+
+def test_application_without_a_command_lists_them_and_fails_as_wrong_use(kindcast: Kindcast) -> None:
+    """Every command is in the list; none that this version does not have."""
+    ran = kindcast()
+    assert ran.status == 2
+    shown = ran.out + ran.err
+    assert all(f" {command[0]} " in shown for command in COMMANDS)
+    assert not any(f" {word} " in shown for word in ("archive", "spark", "key", "backtest", "bench"))
+
+
+def test_version_names_the_distribution(kindcast: Kindcast) -> None:
+    """The version is that of the installed distribution."""
+    ran = kindcast("--version")
+    assert ran.status == 0
+    assert ran.out.startswith("kindcast 0.")
+
+
+def test_ontology_check_shipped_vocabulary_reports_its_numbers(kindcast: Kindcast) -> None:
+    """A bare name that is no file here means the shipped one, and the machine's form is the report itself."""
+    ran = kindcast("ontology", "check", "shop.ttl", "--json")
+    assert ran.status == 0
+    assert ran.json["concepts"] > 60
+    assert set(ran.json["languages"]) == {"en", "de", "zh"}
+
+
+def test_ontology_check_broken_file_names_the_line_and_fails(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Malformed RDF is found where it is."""
+    broken = tmp_path / "broken.ttl"
+    broken.write_text("@prefix : <http://example.org/> .\n:A a :B .\n:C a ] .\n", encoding="utf-8")
+    ran = kindcast("ontology", "check", str(broken))
+    assert ran.status == 1
+    assert "line 3" in ran.err
+    assert ran.out == ""
+
+
+def test_ontology_check_missing_file_says_what_is_shipped(kindcast: Kindcast) -> None:
+    """A file that is not there fails with what could have been meant."""
+    ran = kindcast("ontology", "check", "nowhere.ttl")
+    assert ran.status == 1
+    assert "no file nowhere.ttl" in ran.err
+    assert "shop.ttl" in ran.err
+
+
+def test_match_several_subscriptions_and_events_tells_each(kindcast: Kindcast, tmp_path: Path) -> None:
+    """One line an event, with the subscriptions that it matches."""
+    offers = tmp_path / "offers.ndjson"
+    offers.write_text('{"target": "台式机", "price": 350}\n\n{"target": "Drucker", "price": 90}\n', encoding="utf-8")
+    ran = kindcast(
+        *("match", "--ontology", "shop.ttl", "--subscription", WISH, "--subscription", "target isa Printer"),
+        *("--event", str(offers), "--json"),
+    )
+    assert ran.status == 0
+    assert [json.loads(line) for line in ran.out.splitlines()] == [
+        {"event": 1, "matches": [WISH]},
+        {"event": 3, "matches": ["target isa Printer"]},
+    ]
+
+
+def test_match_several_ontologies_make_one_vocabulary(kindcast: Kindcast) -> None:
+    """Words of both files are understood in one expression."""
+    ran = kindcast(
+        *("match", "--ontology", "shop.ttl", "--ontology", "building.ttl"),
+        *("--subscription", "target isa Computer and room isa Room"),
+        *("--event", '{"target": "Laptop", "room": "Büro"}', "--json"),
+    )
+    assert ran.json["matches"] == ["target isa Computer and room isa Room"]
+
+
+def test_match_nothing_found_is_no_failure(kindcast: Kindcast) -> None:
+    """That no subscription wants an event is an answer."""
+    ran = kindcast("match", "--ontology", "shop", "--subscription", WISH, "--event", '{"target": "Maus", "price": 1}')
+    assert ran.status == 0
+    assert "no match" in ran.out
+
+
+def test_match_bad_line_is_named_and_the_others_are_matched(kindcast: Kindcast, tmp_path: Path) -> None:
+    """A line that is no event does not stop the rest, and is not forgotten."""
+    offers = tmp_path / "offers.ndjson"
+    lines = ('{"target": "Laptop", "price": 350}', "{oops", '{"target": "Laptop", "price": NaN}', "[1]")
+    offers.write_text("\n".join(lines), encoding="utf-8")
+    ran = kindcast("match", "--ontology", "shop", "--subscription", WISH, "--event", str(offers))
+    assert ran.status == 1
+    assert ran.out.count("matches") == 1
+    assert all(f"event {number}: " in ran.err for number in (2, 3, 4))
+    assert "3 of 4 events" in ran.err
+
+
+def test_match_unknown_concept_puts_a_caret_under_it_and_suggests(kindcast: Kindcast) -> None:
+    """An error in the expression is shown in the expression, with the nearest known word."""
+    text = "price <= 400 and target isa Lapptop"
+    ran = kindcast("match", "--ontology", "shop", "--subscription", text, "--event", "{}")
+    assert ran.status == 1
+    lines = ran.err.splitlines()
+    place = lines.index(f"  {text}")
+    assert lines[place + 1].index("^") == 2 + text.index("Lapptop")
+    assert any("did you mean Laptop" in line for line in lines[place:])
+
+
+def test_match_caret_behind_wide_characters_stands_under_its_word(kindcast: Kindcast) -> None:
+    """Chinese characters take two columns of a terminal each."""
+    text = "价格 <= 400 and 产品 isa Nonsense"
+    ran = kindcast("match", "--ontology", "shop", "--subscription", text, "--event", "{}")
+    lines = ran.err.splitlines()
+    assert lines[lines.index(f"  {text}") + 1].index("^") == 2 + text.index("Nonsense") + 4
+
+
+def test_match_syntax_error_as_json_is_a_problem_with_its_place(kindcast: Kindcast) -> None:
+    """Scripts get line and column as numbers."""
+    ran = kindcast("match", "--ontology", "shop", "--subscription", "price <= ", "--event", "{}", "--json")
+    assert ran.status == 1
+    assert ran.out == ""
+    (error,) = json.loads(ran.err.splitlines()[-1])["errors"]
+    assert (error["line"], error["column"] >= 8) == (1, True)
+
+
+def test_match_missing_option_is_wrong_use(kindcast: Kindcast) -> None:
+    """Wrong use ends with 2, so that scripts can tell it from failure."""
+    ran = kindcast("match", "--ontology", "shop")
+    assert ran.status == 2
+    assert "--subscription" in ran.err
+
+
+def test_match_unknown_engine_names_those_there_are(kindcast: Kindcast) -> None:
+    """The error says what could have been chosen."""
+    ran = kindcast("match", "--ontology", "shop", "--subscription", WISH, "--event", "{}", "--engine", "warp")
+    assert ran.status == 1
+    assert "ctps" in ran.err
+
+
+@pytest.mark.parametrize(("price", "matches"), [(450, False), (350, True)])
+def test_explain_johns_computer_depends_on_its_price_alone(kindcast: Kindcast, price: int, matches: bool) -> None:
+    """The paper's example: the kind is right in both cases, and the explanation shows the way up the hierarchy."""
+    event = {"target": "Desktop PC", "manufacturer": "HP", "price": price}
+    ran = kindcast(
+        *("explain", "--ontology", "shop", "--subscription", WISH, "--event", json.dumps(event), "--json"),
+    )
+    assert ran.status == 0
+    (clause,) = ran.json["clauses"]
+    kind, cost = clause["predicates"]
+    assert (ran.json["matches"], kind["verdict"], cost["verdict"]) == (matches, True, matches)
+    assert kind["values"][0]["path"] == ["Desktop PC", "Personal computer", "Computer"]
+
+
+def test_explain_for_people_says_which_predicate_failed(kindcast: Kindcast) -> None:
+    """The tree has a verdict a predicate, the last line the reason."""
+    event = '{"target": "台式机", "price": 450}'
+    ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", event)
+    assert "yes  target isa Computer" in ran.out
+    assert "no   price <= 400" in ran.out
+    assert "No match because of price alone" in ran.out
+
+
+def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:
+    """An explanation is of one event."""
+    ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", "[{}, {}]")
+    assert ran.status == 1
+    assert "one event was expected" in ran.err

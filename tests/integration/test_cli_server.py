@@ -1,0 +1,202 @@
+"""The command line with a server: what it prints, where, and with which exit status."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semantic.shipped_vocabularies import shipped
+from tests.integration.conftest import Kindcast
+
+WISH = "target isa Computer and price <= 400"
+
+
+def test_client_command_without_a_server_says_how_to_start_one(
+    kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answering is a failure with advice, not a traceback."""
+    monkeypatch.setenv("KINDCAST_SERVER", "http://127.0.0.1:9")
+    ran = kindcast("ontology", "list")
+    assert ran.status == 1
+    assert "kindcast serve" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_client_command_with_an_address_that_is_none_says_what_one_looks_like(kindcast: Kindcast) -> None:
+    """A forgotten http:// is a common slip."""
+    ran = kindcast("ontology", "list", "--server", "localhost:8080")
+    assert ran.status == 1
+    assert "http://127.0.0.1:8080" in ran.err
+
+
+def test_serve_on_a_port_in_use_says_so(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """The second server on a port is told why it cannot start."""
+    port = shop_server.rpartition(":")[2]
+    ran = kindcast("serve", "--port", port, "--data", str(tmp_path / "data"))
+    assert ran.status == 1
+    assert f"port {port}" in ran.err
+
+
+def test_serve_beyond_loopback_is_wrong_use(kindcast: Kindcast, tmp_path: Path) -> None:
+    """There are no keys yet, so nobody but this machine may come."""
+    ran = kindcast("serve", "--host", "0.0.0.0", "--data", str(tmp_path / "data"))
+    assert ran.status == 2
+    assert "loopback" in ran.err
+
+
+def test_ontology_load_twice_keeps_the_version(kindcast: Kindcast, shop_server: str) -> None:
+    """The same bytes are the same version, and the list shows it once."""
+    first = kindcast("ontology", "load", str(shipped("shop")), "--server", shop_server, "--json").json
+    second = kindcast("ontology", "load", str(shipped("shop")), "--server", shop_server, "--json").json
+    assert first["version"] == second["version"]
+    names = [
+        each["name"] for each in kindcast("ontology", "list", "--server", shop_server, "--json").json["ontologies"]
+    ]
+    assert names == ["shop"]
+
+
+def test_ontology_load_broken_file_names_the_line(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """What the server says of the place is shown."""
+    broken = tmp_path / "broken.ttl"
+    broken.write_text("@prefix : <http://example.org/> .\n:A a :B .\n:C a ] .\n", encoding="utf-8")
+    ran = kindcast("ontology", "load", str(broken), "--server", shop_server)
+    assert ran.status == 1
+    assert "line 3" in ran.err
+
+
+def test_concept_find_in_another_language_finds_the_same_concept(kindcast: Kindcast, shop_server: str) -> None:
+    """Any label leads to the concept."""
+    ran = kindcast("concept", "find", "Festplatte", "--server", shop_server, "--json")
+    assert any(each["iri"].endswith("#HardDisk") for each in ran.json["concepts"])
+    assert "#HardDisk" in kindcast("concept", "find", "Festplatte", "--server", shop_server).out
+
+
+def test_concept_show_tells_what_is_above_and_beneath(kindcast: Kindcast, shop_server: str) -> None:
+    """The labels of all languages, the way up, the kinds directly beneath."""
+    ran = kindcast("concept", "show", "台式机", "--server", shop_server)
+    assert ran.status == 0
+    assert all(word in ran.out for word in ("Desktop PC", "Tischrechner", "Computer", "Product", "Gaming desktop"))
+
+
+def test_concept_show_unknown_term_suggests_and_fails(kindcast: Kindcast, shop_server: str) -> None:
+    """A term that nothing is called is an error with what is near."""
+    ran = kindcast("concept", "show", "Lapptop", "--server", shop_server)
+    assert ran.status == 1
+    assert "Laptop" in ran.err
+
+
+def test_subscribe_publish_listen_goes_the_whole_road(kindcast: Kindcast, shop_server: str) -> None:
+    """What was subscribed to by kind and published in another language is delivered, once, and can be acknowledged."""
+    at = ("--server", shop_server)
+    created = kindcast("subscribe", WISH, *at, "--ttl", "15min", "--json").json
+    published = kindcast("publish", '[{"target": "笔记本电脑", "price": 350}, {"target": "Maus", "price": 9}]', *at)
+    assert "accepted 2 events, 1 match" in published.out
+    first = kindcast("listen", created["id"], *at, "--count", "1", "--json").json
+    assert first["event"]["data"] == {"target": "笔记本电脑", "price": 350}
+    again = ("listen", created["id"], *at, "--wait", "0", "--json")
+    assert kindcast(*again, "--after", first["cursor"]).out == ""
+    acknowledged = kindcast(*again, "--ack", "--ticket", created["ticket"])
+    assert json.loads(acknowledged.out)["cursor"] == first["cursor"]
+    assert kindcast(*again).out == ""
+
+
+def test_subscribe_quiet_prints_the_id_alone(kindcast: Kindcast, shop_server: str) -> None:
+    """A shell keeps it: id=$(kindcast subscribe … --quiet)."""
+    id = kindcast("subscribe", WISH, "--server", shop_server, "--quiet").out.strip()
+    listed = kindcast("subscriptions", "--server", shop_server, "--json").json["subscriptions"]
+    assert id in {each["id"] for each in listed}
+
+
+def test_subscribe_by_tree_means_the_same_as_by_text(kindcast: Kindcast, shop_server: str) -> None:
+    """The JSON form is the other spelling of one language."""
+    tree = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'
+    by_tree = kindcast("subscribe", "--where", tree, "--server", shop_server, "--json").json
+    by_text = kindcast("subscribe", WISH, "--server", shop_server, "--json").json
+    assert by_tree["canonical"] == by_text["canonical"]
+
+
+@pytest.mark.parametrize("arguments", [(), (WISH, "--where", "{}"), (WISH, "--ttl", "soon"), ("--where", "{")])
+def test_subscribe_used_wrongly_ends_with_two(kindcast: Kindcast, arguments: tuple[str, ...]) -> None:
+    """Neither or both forms, a length of time that is none, a tree that is no JSON."""
+    assert kindcast("subscribe", *arguments).status == 2
+
+
+def test_subscribe_ambiguous_label_shows_the_candidates_under_the_place(kindcast: Kindcast, shop_server: str) -> None:
+    """The server's problem is drawn like one that was found offline."""
+    text = "price < 100 and target isa memory"
+    ran = kindcast("subscribe", text, "--server", shop_server)
+    assert ran.status == 1
+    lines = ran.err.splitlines()
+    assert lines[lines.index(f"  {text}") + 1].index("^") == 2 + text.index("memory")
+    assert "#MainMemory" in ran.err
+    assert "#MemoryCard" in ran.err
+
+
+def test_subscriptions_pause_resume_renew_delete_need_the_ticket(kindcast: Kindcast, shop_server: str) -> None:
+    """Changes with the ticket work and show the new state; without it they fail."""
+    at = ("--server", shop_server)
+    created = kindcast("subscribe", WISH, *at, "--json").json
+    id, ticket = created["id"], ("--ticket", created["ticket"])
+    assert kindcast("subscriptions", "pause", id, *at).status == 1
+    assert kindcast("subscriptions", "pause", id, *at, "--ticket", "wrong").status == 1
+    assert kindcast("subscriptions", "pause", id, *at, *ticket, "--json").json["status"] == "paused"
+    assert kindcast("subscriptions", "resume", id, *at, *ticket, "--json").json["status"] == "active"
+    assert kindcast("subscriptions", "renew", id, *at, *ticket, "--ttl", "7d", "--json").json["status"] == "active"
+    assert kindcast("subscriptions", "show", id, *at).status == 0
+    assert kindcast("subscriptions", "delete", id, *at, *ticket).status == 0
+    assert kindcast("subscriptions", "show", id, *at).status == 1
+
+
+def test_listen_to_an_expression_leaves_no_subscription_behind(kindcast: Kindcast, shop_server: str) -> None:
+    """It subscribes for as long as it listens."""
+    before = kindcast("subscriptions", "--server", shop_server, "--json").json["subscriptions"]
+    ran = kindcast("listen", "--to", "target isa Scanner", "--wait", "0", "--server", shop_server)
+    assert ran.status == 0
+    assert kindcast("subscriptions", "--server", shop_server, "--json").json["subscriptions"] == before
+
+
+def test_listen_to_unknown_subscription_fails(kindcast: Kindcast, shop_server: str) -> None:
+    """An id that nobody has is an error, not an endless wait."""
+    assert kindcast("listen", "sub_nobody", "--server", shop_server).status == 1
+
+
+def test_publish_file_in_batches_tells_the_sum(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """More events than one request takes arrive all, each once."""
+    file = tmp_path / "offers.ndjson"
+    file.write_text("".join(f'{{"target": "Router", "price": {price}}}\n' for price in range(1_203)), encoding="utf-8")
+    ran = kindcast("publish", str(file), "--server", shop_server)
+    assert ran.status == 0
+    assert ran.out.startswith("accepted 1,203 events")
+
+
+def test_publish_bad_lines_are_named_and_the_rest_is_accepted(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path
+) -> None:
+    """Some lines are refused here, some by the server; each is told with its number, and the exit status is 1."""
+    file = tmp_path / "offers.ndjson"
+    lines = (
+        '{"target": "Router", "price": 1}',
+        "{oops",
+        '{"ce": {"type": "mine"}}',
+        '{"target": "Router", "price": 2}',
+    )
+    file.write_text("\n".join(lines), encoding="utf-8")
+    ran = kindcast("publish", str(file), "--server", shop_server)
+    assert ran.status == 1
+    assert "event 2: " in ran.err
+    assert "event 3: " in ran.err
+    assert "accepted 2 events" in ran.out
+
+
+def test_publish_the_same_event_twice_is_accepted_once(kindcast: Kindcast, shop_server: str) -> None:
+    """Source and id make an event; the second time it is known."""
+    event = {"specversion": "1.0", "type": "offer", "source": "/test", "id": "twice", "data": {"target": "Router"}}
+    assert "accepted 1 event," in kindcast("publish", json.dumps(event), "--server", shop_server).out
+    assert "1 known already" in kindcast("publish", json.dumps(event), "--server", shop_server).out
+
+
+def test_publish_nothing_is_a_failure(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """An empty file is more likely a mistake than a wish."""
+    file = tmp_path / "empty.ndjson"
+    file.touch()
+    assert kindcast("publish", str(file), "--server", shop_server).status == 1

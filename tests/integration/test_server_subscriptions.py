@@ -1,0 +1,441 @@
+"""Subscriptions over HTTP: make, refuse, look at, change, pause, renew, expire, delete, export and import."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semantic.shipped_vocabularies import shipped
+from tests.harness.application import problem_code, running_application
+
+PATIENCE_SECONDS = 30.0
+"""For what must come with time; only a failing test waits this long."""
+
+POLL_SECONDS = 0.02
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path) as client:
+        yield client
+
+
+def subscribe(client: httpx.Client, expression: str = "", **more: Any) -> dict[str, Any]:
+    answer = client.post("/v1/subscriptions", json={"expression": expression, **more})
+    assert answer.status_code == 201, answer.text
+    created: dict[str, Any] = answer.json()
+    return created
+
+
+def ticket(created: dict[str, Any]) -> dict[str, str]:
+    """The header that changes need."""
+    return {"Kindcast-Ticket": created["ticket"]}
+
+
+def publish(client: httpx.Client, **data: Any) -> int:
+    """How many subscriptions got an event with these data."""
+    answer = client.post("/v1/events", json=data)
+    assert answer.status_code == 202, answer.text
+    matched: int = answer.json()["matched"]
+    return matched
+
+
+def waiting(client: httpx.Client, created: dict[str, Any]) -> list[Any]:
+    """The data of the messages that wait for a subscription."""
+    page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
+    return [message["event"]["data"] for message in page["events"]]
+
+
+def show(client: httpx.Client, created: dict[str, Any]) -> Any:
+    return client.get(f"/v1/subscriptions/{created['id']}")
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(POLL_SECONDS)
+
+
+# ── making ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_subscribe_answers_everything_that_is_shown_once_and_what_it_became(client: httpx.Client) -> None:
+    """Id, ticket, canonical form, clauses, cost, end and vocabulary version; the location leads to it."""
+    client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+    answer = client.post(
+        "/v1/subscriptions", json={"expression": "target isa Computer or price < 5", "metadata": {"a": [1]}}
+    )
+    created = answer.json()
+    assert answer.status_code == 201
+    assert created["status"] == "active"
+    assert "#Computer>" in created["canonical"]
+    assert (created["clauses"], created["metadata"]) == (2, {"a": [1]})
+    assert created["cost"] > 0
+    assert created["vocabulary_version"] == client.get("/v1/ontologies").json()["vocabulary_version"]
+    assert len(created["ticket"]) == 43
+    assert "secret" not in created
+    seen = client.get(answer.headers["location"]).json()
+    assert seen["expression"] == "target isa Computer or price < 5"
+    assert "ticket" not in seen
+    end = datetime.fromisoformat(created["expires_at"])
+    assert timedelta(hours=23) < end - datetime.now(UTC) <= timedelta(hours=24)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"expression": "price <= 400"},
+        {"where": {"<=": ["price", 400]}},
+        {"filters": [{"semantic": "price <= 400"}]},
+        {"filters": [{"https://kindcast.dev/dialects/semantic/v1": {"<=": ["price", 400]}}]},
+    ],
+)
+def test_subscribe_by_text_tree_and_filters_means_the_same(client: httpx.Client, asked: dict[str, Any]) -> None:
+    """The three ways to say it give one canonical form and match the same."""
+    answer = client.post("/v1/subscriptions", json=asked)
+    assert (answer.status_code, answer.json()["canonical"]) == (201, "price <= 400")
+    assert asked.items() <= answer.json().items()
+    assert (publish(client, price=350), publish(client, price=450)) == (1, 0)
+
+
+def test_subscribe_types_and_source_narrow_it(client: httpx.Client) -> None:
+    """Only events of these types from this source, beside what the expression asks; alone they are enough."""
+    both = subscribe(client, "n exists", types=["a", "b"], source="urn:x")
+    alone = client.post("/v1/subscriptions", json={"types": ["a"]}).json()
+    for type, source in (("a", "urn:x"), ("b", "urn:x"), ("c", "urn:x"), ("a", "urn:y")):
+        headers = {"ce-type": type, "ce-source": source}
+        client.post("/v1/events", json={"n": f"{type} {source}"}, headers=headers)
+    assert waiting(client, both) == [{"n": "a urn:x"}, {"n": "b urn:x"}]
+    assert waiting(client, alone) == [{"n": "a urn:x"}, {"n": "a urn:y"}]
+
+
+def test_subscribe_empty_expression_gets_every_event(client: httpx.Client) -> None:
+    """The empty text and no filters at all both mean everything."""
+    subscribe(client, "")
+    client.post("/v1/subscriptions", json={"filters": []})
+    assert publish(client, anything=1) == 2
+
+
+def test_subscribe_gets_later_events_only(client: httpx.Client) -> None:
+    """What was accepted before is not for it."""
+    publish(client, n=1)
+    created = subscribe(client)
+    publish(client, n=2)
+    assert waiting(client, created) == [{"n": 2}]
+
+
+def test_subscribe_with_a_sink_answers_a_secret_and_hides_it_later(tmp_path: Path) -> None:
+    """The secret to verify signatures is shown once; credentials and header values never."""
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        created = subscribe(
+            client,
+            "n = 1",
+            sink="http://127.0.0.1:9/hook",
+            protocol="HTTP",
+            protocolsettings={"headers": {"X-Key": "hush-1"}, "method": "POST"},
+            sinkcredential={"credentialtype": "ACCESSTOKEN", "accesstoken": "hush-2"},
+        )
+        assert created["secret"].startswith("whsec_")
+        for text in (
+            show(client, created).text,
+            client.get("/v1/subscriptions").text,
+            client.get("/v1/subscriptions/export").text,
+        ):
+            assert "hush" not in text
+            assert created["secret"] not in text
+            assert created["ticket"] not in text
+        seen = show(client, created).json()
+        assert seen["sinkcredential"] == {"credentialtype": "ACCESSTOKEN"}
+        assert (seen["protocol"], seen["protocolsettings"]["headers"]) == ("HTTP", {"X-Key": "(hidden)"})
+
+
+SINK = {"expression": "", "sink": "https://example.org/hook"}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, ""),
+        ({"expression": "", "where": {}}, "/expression"),
+        ({"expression": "", "colour": 1}, "/colour"),
+        ({"expression": 5}, "/expression"),
+        ({"expression": "", "ttl_seconds": 0}, "/ttl_seconds"),
+        ({"expression": "", "ttl_seconds": 1e12}, "/ttl_seconds"),
+        ({"expression": "", "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
+        ({"expression": "", "expires_at": "2040-01-01T00:00:00Z", "ttl_seconds": 5}, "/expires_at"),
+        ({"expression": "", "protocol": "HTTP"}, "/protocol"),
+        ({"expression": "", "protocolsettings": {}}, "/protocolsettings"),
+        ({**SINK, "protocol": "MQTT"}, "/protocol"),
+        ({"expression": "", "types": []}, "/types"),
+        ({"expression": "", "types": [""]}, "/types/0"),
+        ({"expression": "", "source": 5}, "/source"),
+        ({"expression": "", "sink": "http://127.0.0.1/hook"}, "/sink"),
+        ({"expression": "", "sink": "ftp://example.org"}, "/sink"),
+    ],
+)
+def test_subscribe_bad_member_is_refused_with_its_pointer(
+    client: httpx.Client, body: dict[str, Any], pointer: str
+) -> None:
+    """Whatever is wrong is refused with where it stands; nothing is stored."""
+    answer = client.post("/v1/subscriptions", json=body)
+    assert answer.status_code == 422, answer.text
+    assert problem_code(answer) in ("invalid-request", "sink-refused")
+    assert pointer in [fault["pointer"] for fault in answer.json()["errors"]]
+    assert client.get("/v1/subscriptions").json()["subscriptions"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"start_at": "2026-01-01T00:00:00Z"}, "/start_at"),
+        ({"attributes": ["price"]}, "/attributes"),
+        ({"throttling": 5}, "/throttling"),
+        ({"config": {"a": 1}}, "/config"),
+        ({**SINK, "protocolsettings": {"batch": 5}}, "/protocolsettings/batch"),
+    ],
+)
+def test_subscribe_what_this_version_lacks_is_said_honestly(
+    client: httpx.Client, body: dict[str, Any], pointer: str
+) -> None:
+    """Members of the contract that are not honoured yet are refused, not ignored."""
+    answer = client.post("/v1/subscriptions", json={"expression": "", **body})
+    assert (answer.status_code, problem_code(answer)) == (501, "not-in-this-version")
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_subscribe_credential_of_another_kind_is_refused(client: httpx.Client) -> None:
+    """Refresh tokens are not in this version."""
+    answer = client.post("/v1/subscriptions", json={**SINK, "sinkcredential": {"credentialtype": "REFRESHTOKEN"}})
+    assert (answer.status_code, problem_code(answer)) == (422, "sink-refused")
+
+
+@pytest.mark.parametrize(
+    ("expression", "column"), [("price <=", 9), ("target isa Computr", 12), ("price <= 4 and (", 17)]
+)
+def test_subscribe_bad_expression_names_the_place(client: httpx.Client, expression: str, column: int) -> None:
+    """Line and column of what is wrong, and near names for what is unknown."""
+    client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+    answer = client.post("/v1/subscriptions", json={"expression": expression})
+    assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
+    fault = answer.json()["errors"][0]
+    assert (fault["line"], fault["column"]) == (1, column)
+    if "isa" in expression:
+        assert fault["suggestions"][0]["label"] == "Computer"
+
+
+def test_subscribe_bad_tree_names_the_pointer(client: httpx.Client) -> None:
+    """A tree's problems carry JSON pointers."""
+    answer = client.post("/v1/subscriptions", json={"where": {"all": [{"<=": ["price", 4]}, {"nope": 1}]}})
+    assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
+    assert answer.json()["errors"][0]["pointer"].startswith("/all/1")
+
+
+def test_subscribe_more_than_the_server_takes_is_refused(tmp_path: Path) -> None:
+    """The limit is a setting; deleting one makes room."""
+    with running_application(tmp_path, max_subscriptions=1) as client:
+        first = subscribe(client)
+        answer = client.post("/v1/subscriptions", json={"expression": ""})
+        assert (answer.status_code, problem_code(answer)) == (507, "too-many-subscriptions")
+        client.delete(f"/v1/subscriptions/{first['id']}", headers=ticket(first))
+        subscribe(client)
+
+
+# ── tickets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CHANGES = [("POST", "/renew"), ("POST", "/pause"), ("POST", "/resume"), ("PATCH", ""), ("DELETE", "")]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_change_needs_the_ticket(client: httpx.Client, method: str, path: str) -> None:
+    """No ticket 401, another's 403, an unknown id 404; none of them changes anything."""
+    one, other = subscribe(client, "n = 1"), subscribe(client, "n = 2")
+    before = show(client, one).json()
+
+    def change(id: str, headers: dict[str, str]) -> tuple[int, str]:
+        body = None if method == "DELETE" else {}
+        answer = client.request(method, f"/v1/subscriptions/{id}{path}", headers=headers, json=body)
+        return answer.status_code, problem_code(answer)
+
+    assert change(one["id"], {}) == (401, "ticket-missing")
+    assert change(one["id"], ticket(other)) == (403, "ticket-wrong")
+    assert change("sub_nobody", ticket(one)) == (404, "unknown-subscription")
+    assert show(client, one).json() == before
+
+
+# ── changing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pause_and_resume_stop_and_start_matching(client: httpx.Client) -> None:
+    """Events accepted while it is paused are not for it; what waited before stays."""
+    created = subscribe(client, "n exists")
+    publish(client, n=1)
+    paused = client.post(f"/v1/subscriptions/{created['id']}/pause", headers=ticket(created)).json()
+    assert paused["status"] == "paused"
+    assert publish(client, n=2) == 0
+    again = client.post(f"/v1/subscriptions/{created['id']}/pause", headers=ticket(created))
+    assert again.json()["status"] == "paused"
+    assert (
+        client.post(f"/v1/subscriptions/{created['id']}/resume", headers=ticket(created)).json()["status"] == "active"
+    )
+    assert publish(client, n=3) == 1
+    assert waiting(client, created) == [{"n": 1}, {"n": 3}]
+
+
+def test_update_sink_comes_with_its_secret_once(tmp_path: Path) -> None:
+    """A subscription that was pulled may get a sink; the first sink comes with a secret, the next keeps it."""
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        created = subscribe(client, "n = 1")
+        url = f"/v1/subscriptions/{created['id']}"
+        first = client.patch(url, json={"sink": "http://127.0.0.1:9/a", "metadata": {"k": 1}}, headers=ticket(created))
+        assert first.json()["secret"].startswith("whsec_")
+        assert (first.json()["protocol"], first.json()["metadata"]) == ("HTTP", {"k": 1})
+        second = client.patch(url, json={"sink": "http://127.0.0.1:9/b"}, headers=ticket(created))
+        assert "secret" not in second.json()
+        assert (second.json()["sink"], second.json()["metadata"]) == ("http://127.0.0.1:9/b", {"k": 1})
+        gone = client.patch(url, json={"sink": None, "metadata": None}, headers=ticket(created)).json()
+        assert (gone["sink"], gone["protocol"], gone["metadata"]) == (None, None, None)
+
+
+def test_update_what_is_fixed_or_wrong_is_refused(client: httpx.Client) -> None:
+    """The expression is fixed; settings for a webhook need a sink."""
+    created = subscribe(client, "n = 1")
+    url = f"/v1/subscriptions/{created['id']}"
+    fixed = client.patch(url, json={"expression": "n = 2"}, headers=ticket(created))
+    assert (fixed.status_code, problem_code(fixed)) == (422, "invalid-request")
+    settings = {"protocolsettings": {"method": "PUT"}}
+    lonely = client.patch(url, json=settings, headers=ticket(created))
+    assert (lonely.status_code, problem_code(lonely)) == (422, "sink-missing")
+
+
+def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None:
+    """It matches no more, and neither it nor what waited for it can be read."""
+    created = subscribe(client, "n exists")
+    publish(client, n=1)
+    answer = client.delete(f"/v1/subscriptions/{created['id']}", headers=ticket(created))
+    assert (answer.status_code, answer.json()["id"]) == (200, created["id"])
+    assert publish(client, n=2) == 0
+    for path in ("", "/events"):
+        gone = client.get(f"/v1/subscriptions/{created['id']}{path}")
+        assert (gone.status_code, problem_code(gone)) == (404, "unknown-subscription")
+
+
+# ── time ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_expiry_stops_matching_and_renewal_starts_it_again(client: httpx.Client) -> None:
+    """After its end it gets nothing, though it is still there; renewed, it matches from then on."""
+    created = subscribe(client, "n exists", ttl_seconds=0.3)
+    publish(client, n=1)
+    eventually(lambda: show(client, created).json()["status"] == "expired")
+    assert publish(client, n=2) == 0
+    for action in ("pause", "resume"):
+        refused = client.post(f"/v1/subscriptions/{created['id']}/{action}", headers=ticket(created))
+        assert (refused.status_code, problem_code(refused)) == (409, "subscription-expired")
+    assert [each["id"] for each in client.get("/v1/subscriptions?status=expired").json()["subscriptions"]] == [
+        created["id"]
+    ]
+    assert client.get("/v1/subscriptions?status=active").json()["subscriptions"] == []
+    renewed = client.post(f"/v1/subscriptions/{created['id']}/renew", json={"ttl_seconds": 60}, headers=ticket(created))
+    assert renewed.json()["status"] == "active"
+    assert publish(client, n=3) == 1
+    assert waiting(client, created)[-1] == {"n": 3}
+    assert {"n": 2} not in waiting(client, created)
+
+
+def test_renew_before_the_end_moves_it(client: httpx.Client) -> None:
+    """A renewed subscription outlives its first end; without a body it gets the default time."""
+    created = subscribe(client, "n exists", ttl_seconds=0.3)
+    renewed = client.post(f"/v1/subscriptions/{created['id']}/renew", headers=ticket(created))
+    assert renewed.json()["expires_at"] > created["expires_at"]
+    time.sleep(0.5)
+    assert publish(client, n=1) == 1
+
+
+def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -> None:
+    """When nobody renews it in time it is deleted with what waits for it, and the ledger still adds up."""
+    with running_application(tmp_path, grace_seconds=0.2, sweep_seconds=0.05) as client:
+        created = subscribe(client, "n exists", ttl_seconds=0.2)
+        publish(client, n=1)
+        eventually(lambda: show(client, created).status_code == 404)
+        metrics = client.get("/metrics").text
+        assert "kindcast_matches_discarded_total 1.0" in metrics
+        assert "kindcast_matches_pending 0.0" in metrics
+
+
+def test_retention_deletes_old_events_and_says_so(tmp_path: Path) -> None:
+    """Events older than the retention are gone, delivered or not; sequences go on, also after a restart."""
+    with running_application(tmp_path, retention_seconds=0.2, sweep_seconds=0.05) as client:
+        created = subscribe(client, "n exists")
+        publish(client, n=1)
+        eventually(lambda: client.get("/v1/events").json()["events"] == [])
+        assert "kindcast_matches_discarded_total 1.0" in client.get("/metrics").text
+        assert client.get(f"/v1/subscriptions/{created['id']}/events?after=0").status_code == 410
+    with running_application(tmp_path) as client:
+        publish(client, n=2)
+        assert [each["sequence"] for each in client.get("/v1/events").json()["events"]] == [2]
+
+
+def test_restart_restores_subscriptions_as_they_were(tmp_path: Path) -> None:
+    """Status, tickets, what waits, what matches: all from the store."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        active = subscribe(client, "target isa Computer", metadata={"who": "me"})
+        paused = subscribe(client, "target exists")
+        short = subscribe(client, "target exists", ttl_seconds=0.2)
+        client.post(f"/v1/subscriptions/{paused['id']}/pause", headers=ticket(paused))
+        publish(client, target="laptop")
+        before = [show(client, each).json() for each in (active, paused)]
+        eventually(lambda: show(client, short).json()["status"] == "expired")
+    with running_application(tmp_path) as client:
+        assert [show(client, each).json() for each in (active, paused)] == before
+        assert show(client, short).json()["status"] == "expired"
+        assert publish(client, target="Notebook") == 1
+        assert [data["target"] for data in waiting(client, active)] == ["laptop", "Notebook"]
+        assert client.post(f"/v1/subscriptions/{paused['id']}/resume", headers=ticket(paused)).status_code == 200
+        assert publish(client, target="Notebook") == 2
+
+
+# ── lists ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:
+    """Following `Link: rel="next"` gives every subscription once, in the order in which they were made."""
+    made = [subscribe(client, f"n = {number}")["id"] for number in range(5)]
+    seen: list[str] = []
+    url = "/v1/subscriptions?limit=2"
+    while url:
+        page = client.get(url)
+        seen += [each["id"] for each in page.json()["subscriptions"]]
+        link = page.links.get("next")
+        assert (link is None) == (page.json()["cursor"] is None)
+        url = link["url"] if link else ""
+    assert seen == made
+    bad = client.get("/v1/subscriptions?cursor=nonsense!")
+    assert (bad.status_code, problem_code(bad)) == (400, "invalid-cursor")
+
+
+def test_export_and_import_carry_the_meaning(tmp_path: Path) -> None:
+    """Exported subscriptions mean the same elsewhere; a bad line is reported with its number and stops nothing."""
+    with running_application(tmp_path / "one") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        old = subscribe(client, "target isa Notebook", metadata={"who": "me"})
+        lines = [json.loads(line) for line in client.get("/v1/subscriptions/export").text.splitlines()]
+        assert [(line["id"], line["expression"]) for line in lines] == [(old["id"], old["canonical"])]
+    with running_application(tmp_path / "two") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        body = "\n".join(
+            [json.dumps(lines[0] | {"status": None}), "", "nope", '{"expression": "n <"}', '{"expression": "n = 1"}']
+        )
+        body = body.replace('"status": null, ', "")
+        answer = client.post("/v1/subscriptions/import", content=body).json()
+        assert [(each["line"], each["was"]) for each in answer["created"]] == [(1, old["id"]), (5, None)]
+        codes = [(each["line"], each["problem"]["type"].rpartition("/")[2]) for each in answer["rejected"]]
+        assert codes == [(3, "malformed-json"), (4, "invalid-subscription")]
+        assert publish(client, target="laptop") == 1
+        assert show(client, answer["created"][0]).json()["metadata"] == {"who": "me"}

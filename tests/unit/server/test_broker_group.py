@@ -1,0 +1,130 @@
+"""A group of commands: what fails is undone alone, on disk and in memory alike."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, insert, select, text
+
+from semantic import Matcher, Vocabulary
+from semantic.compilation import compile_expression
+from server.broker import changes
+from server.broker.group import Group
+from server.broker.state import Live, State
+from server.errors import StoreUnavailable
+from server.settings import Settings
+from server.store import ledger
+from server.store.database import Database
+from server.store.tables import matches
+
+EMPTY = Vocabulary.from_ontologies([])
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    database = Database(Settings(data=tmp_path))
+    with database.open() as connection:
+        with connection.begin():
+            ledger.open_ledger(connection)
+        yield connection
+    database.close()
+
+
+@pytest.fixture
+def state() -> State:
+    return State(Matcher(EMPTY), Matcher)
+
+
+def live(state: State, group: Group, name: str, expression: str) -> Live:
+    """A new subscription that matches."""
+    one = Live(len(state.live) + 1, name, "active", time.time() + 60, matching=False)
+    changes.introduce(group, one)
+    changes.admit(group, one, compile_expression(expression, EMPTY))
+    return one
+
+
+def store(group: Group, subscription: int, sequence: int) -> None:
+    group.connection.execute(insert(matches).values(subscription=subscription, sequence=sequence))
+
+
+def stored(connection: Connection) -> set[tuple[int, int]]:
+    with connection.begin():
+        return {(row.subscription, row.sequence) for row in connection.execute(select(matches))}
+
+
+def test_group_failing_command_leaves_the_others(connection: Connection, state: State) -> None:
+    """A command that fails half-way is undone in the store and in the state; those around it stand."""
+    group = Group(connection, state)
+
+    def good(number: int) -> None:
+        store(group, number, 1)
+        live(state, group, f"s{number}", "a = 1")
+        group.totals["accepted"] += 1
+
+    def bad() -> None:
+        good(2)
+        raise LookupError("half-way")
+
+    group.run(lambda _: good(1))
+    with pytest.raises(LookupError):
+        group.run(lambda _: bad())
+    group.run(lambda _: good(3))
+    group.commit()
+    assert stored(connection) == {(1, 1), (3, 1)}
+    assert set(state.matcher) == set(state.live) == {"s1", "s3"}
+    assert [match.subscription for match in state.matcher.match({"a": 1})] == ["s1", "s3"]
+    assert group.totals["accepted"] == 2
+    assert group.touched == {1, 2}, "numbers of s1 and s3: s2 was undone before s3 came"
+
+
+def test_group_command_that_breaks_a_rule_of_the_store_is_undone(connection: Connection, state: State) -> None:
+    """A key that is there already fails its command with the database's own error, and no other."""
+    group = Group(connection, state)
+    group.run(lambda _: store(group, 1, 1))
+    with pytest.raises(Exception, match="UNIQUE"):
+        group.run(lambda _: store(group, 1, 1))
+    group.run(lambda _: store(group, 1, 2))
+    group.commit()
+    assert stored(connection) == {(1, 1), (1, 2)}
+
+
+def test_group_statement_that_the_database_refuses_is_unavailable(connection: Connection, state: State) -> None:
+    """What the database cannot do is no fault of the caller."""
+    group = Group(connection, state)
+    with pytest.raises(StoreUnavailable):
+        group.run(lambda _: group.connection.execute(text("SELECT * FROM nowhere")))
+    group.run(lambda _: store(group, 1, 1))
+    group.commit()
+    assert stored(connection) == {(1, 1)}
+
+
+def test_group_undo_takes_back_every_kind_of_change(connection: Connection, state: State) -> None:
+    """After `undo` the state is what it was: members, statuses, ends, the matcher itself."""
+    first = Group(connection, state)
+    one, two = live(state, first, "one", "a = 1"), live(state, first, "two", "a = 1")
+    before = state.matcher
+    end = one.expires_at
+    second = Group(connection, state)
+    changes.set_status(second, one, "paused")
+    changes.set_expiry(second, one, end + 5)
+    changes.forget(second, two)
+    live(state, second, "three", "a = 1")
+    changes.swap_matcher(second, Matcher(EMPTY))
+    assert not one.matching
+    assert "two" not in state.live
+    second.undo()
+    assert state.matcher is before
+    assert set(state.live) == set(state.matcher) == {"one", "two"}
+    assert (one.status, one.expires_at, one.matching, two.matching) == ("active", end, True, True)
+    assert {match.subscription for match in state.matcher.match({"a": 1})} == {"one", "two"}
+
+
+def test_ledger_counts_commits(connection: Connection, state: State) -> None:
+    """Each committed group adds one, so that a commit of unknown end can be found out."""
+    for expected in (1, 2):
+        group = Group(connection, state)
+        group.run(lambda _: None)
+        group.commit()
+        with connection.begin():
+            assert ledger.position(connection)[0] == expected == state.commits

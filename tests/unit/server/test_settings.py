@@ -1,0 +1,55 @@
+"""Settings from flags, environment and file, in that order."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from server.settings import Settings
+
+
+def test_load_precedence_is_flag_environment_file_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each source wins over those below it."""
+    config = tmp_path / "kindcast.toml"
+    config.write_text('port = 1\nmax_page = 1\nsweep_seconds = 1.5\ndata = "from-file"\n')
+    monkeypatch.setenv("KINDCAST_PORT", "2")
+    monkeypatch.setenv("KINDCAST_MAX_PAGE", "2")
+    settings = Settings.load(config, port=3, host=None)
+    assert (settings.port, settings.max_page, settings.sweep_seconds) == (3, 2, 1.5)
+    assert settings.data == Path("from-file")
+    assert settings.host == "127.0.0.1"
+
+
+def test_load_file_is_named_by_the_environment_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KINDCAST_CONFIG names the file where no flag does."""
+    config = tmp_path / "kindcast.toml"
+    config.write_text("port = 7\n")
+    monkeypatch.setenv("KINDCAST_CONFIG", str(config))
+    assert Settings.load().port == 7
+
+
+def test_load_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
+    """A misspelt setting is an error, not a silent default."""
+    config = tmp_path / "kindcast.toml"
+    config.write_text("retention_second = 5\n")
+    with pytest.raises(ValidationError, match="retention_second"):
+        Settings.load(config)
+
+
+def test_load_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """A named file must exist."""
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Settings.load(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_host_beyond_loopback_is_refused(host: str) -> None:
+    """Without keys nobody else may reach the port."""
+    with pytest.raises(ValidationError, match="loopback"):
+        Settings(host=host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_host_of_loopback_is_taken(host: str) -> None:
+    """Every way to say this machine is fine."""
+    assert Settings(host=host).host == host

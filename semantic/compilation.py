@@ -1,6 +1,6 @@
 """A subscription as written → what a matcher keeps of it.
 
-    text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
+text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
 """
 
 from collections.abc import Mapping

@@ -200,7 +200,8 @@ class _Resolver:
         """Units must be known and fit what the attribute is declared to have; date-times must be such."""
         value = constant.value
         if isinstance(value, Instant) and parse_instant(value.text) is None:
-            self.problem("bad-date-time", f"{value.text} is no date-time of RFC 3339 between 1684 and 2255", constant.at)
+            detail = f"{value.text} is no date-time of RFC 3339 between 1684 and 2255"
+            self.problem("bad-date-time", detail, constant.at)
         if not isinstance(value, Quantity):
             return
         units = self.vocabulary.units

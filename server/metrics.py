@@ -56,10 +56,17 @@ class Metrics:
         """A commit with so many events took so long."""
         self.commit_duration.observe(seconds)
 
-    def text(self, totals: Totals, subscriptions: Mapping[str, int], version: str, concepts: int) -> bytes:
+    def text(
+        self, totals: Totals, subscriptions: Mapping[str, int], *, version: str, concepts: int, waiting: int
+    ) -> bytes:
         """All of it in Prometheus' text format."""
         stored = CollectorRegistry(auto_describe=False)
-        stored.register(_Collected(_stored(totals, subscriptions, version, concepts)))
+        stored.register(_Collected(_stored(totals, subscriptions, version)))
+        gauges = {
+            "kindcast_concepts": ("Concepts of the vocabulary", concepts),
+            "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
+        }
+        stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in gauges.items()))
         return generate_latest(self._registry) + generate_latest(stored)
 
 
@@ -73,7 +80,7 @@ class _Collected(Collector):
         yield from self._metrics
 
 
-def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str, concepts: int) -> Iterator[Metric]:
+def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> Iterator[Metric]:
     """What the store knows. accepted = matched + unmatched; matches = delivered + pending + dead + discarded."""
     counters = {
         "kindcast_events_accepted": ("Events accepted", totals.accepted),
@@ -89,7 +96,6 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str, conc
     yield GaugeMetricFamily("kindcast_matches_pending", "Matches not yet delivered", value=totals.pending)
     yield GaugeMetricFamily("kindcast_dead_letters", "Matches given up", value=totals.dead)
     yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)
-    yield GaugeMetricFamily("kindcast_concepts", "Concepts of the vocabulary", value=concepts)
     by_status = GaugeMetricFamily("kindcast_subscriptions", "Subscriptions by status", labels=["status"])
     for status in STATUSES:
         by_status.add_metric([status], subscriptions.get(status, 0))

@@ -11,6 +11,7 @@ __all__ = [
     "KEYWORDS",
     "VARIABLE",
     "bad_number",
+    "is_keyword",
     "number_of",
     "quoted_iri",
     "quoted_name",
@@ -74,6 +75,11 @@ def unquoted_name(token: str) -> str | None:
 def quoted_iri(iri: str) -> str:
     """An IRI in angle brackets; what RFC 3987 forbids in it stands as an escape."""
     return f"<{_NOT_IN_IRI.sub(_as_escape, iri)}>"
+
+
+def is_keyword(word: str) -> bool:
+    """Whether `word` is a keyword; `And` and `True` are none."""
+    return word in KEYWORDS or (word.isupper() and word.lower() in KEYWORDS)
 
 
 def number_of(token: str) -> int | float:

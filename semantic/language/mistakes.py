@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from lark import Token, UnexpectedCharacters, UnexpectedInput
 
 from semantic.errors import Problem
-from semantic.language.literals import KEYWORDS
+from semantic.language.literals import KEYWORDS, is_keyword
 from semantic.model import Position
 
 __all__ = ["nearest_keyword", "syntax_problem"]
@@ -75,34 +75,56 @@ _HABITS = {
 
 
 _WORD = re.compile(r"[\w.\-:@]{1,40}")
+_LAST_WORD = re.compile(r"(\w+)\s*\Z")
 _ANY = re.compile(r"(?s:.)")
 
 
 def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     """The problem that the parser's `error` is about, with line and column inside `text`."""
-    expected: set[str] = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
+    parser = getattr(error, "interactive_parser", None)
+    expected: set[str] = set(parser.accepts()) if parser else set()
     token = getattr(error, "token", None)
     if isinstance(token, Token) and token.type == "$END":
         return _at_the_end(text, expected)
     offset = min(int(getattr(error, "pos_in_stream", None) or 0), max(len(text) - 1, 0))
     at = _position(text, offset)
     rest = text[offset:]
-    for sign in sorted(_HABITS, key=len, reverse=True):
-        if rest.startswith(sign):
-            meant = _HABITS[sign]
-            return Problem("syntax", f"{sign} is not understood; write {meant}", at, ({"label": meant},))
+    sign = _habit(text, offset)
+    if sign is not None:
+        start, meant = _position(text, offset - (not rest.startswith(sign))), _HABITS[sign]
+        return Problem("syntax", f"{sign} is not understood; write {meant}", start, ({"label": meant},))
     if isinstance(error, UnexpectedCharacters) and rest[0] in "\"'`":
-        return Problem("syntax", f"the quote {rest[0]} is never closed", at)
+        detail = f"the quote {rest[0]} is not closed on its line (a line break inside is written \\n)"
+        return Problem("syntax", detail, at)
     if rest[0] == "/" and "PATTERN" in expected:
         return Problem("syntax", "the pattern is never closed by /", at)
     word = (_WORD.match(rest) or _ANY.match(rest))[0]  # type: ignore[index]  # one sign matches always
     detail = f"{word!r} is not expected here; {_words(expected)}"
     if "AT_NAME" in expected and word.isidentifier():
         detail += f'; "{word}" in quotes is a string, @{word} the attribute'
+    if is_keyword(word):
+        return Problem("syntax", detail + _advice(word, expected), at)
     near = nearest_keyword(word)
-    if word.lower() in KEYWORDS and "QUOTED_NAME" in expected:
-        return Problem("syntax", f"{detail}; as a name, {word} stands in backquotes: `{word}`", at)
     return Problem("syntax", detail, at, ({"label": near},) if near else ())
+
+
+def _habit(text: str, offset: int) -> str | None:
+    """The sign of another language at `offset`, or around it: of `<>` only the `>` was a surprise."""
+    around = text[max(offset - 1, 0) : offset + 1]
+    if around in _HABITS:
+        return around
+    return next((sign for sign in (text[offset : offset + 2], text[offset]) if sign in _HABITS), None)
+
+
+def _advice(word: str, expected: set[str]) -> str:
+    """How a keyword can stand where it stands, or where else it should."""
+    if "KIND" in expected or "WORD" in expected:
+        return (
+            '; not stands before the predicate: not colour = "red"'
+            if word.lower() == "not"
+            else (f'; as a concept, {word} stands in quotes: "{word}"' if "WORD" in expected else "")
+        )
+    return f"; as a name, {word} stands in backquotes: `{word}`" if "QUOTED_NAME" in expected else ""
 
 
 def nearest_keyword(word: str) -> str | None:
@@ -117,7 +139,9 @@ def _at_the_end(text: str, expected: set[str]) -> Problem:
     detail = f"the text ends too early; {_words(expected)}"
     if opened is not None and expected & {"_RPAR", "CLOSE"}:
         detail += f"; the bracket opened at {_position(text, opened)} is not closed"
-    return Problem("syntax", detail, at)
+    last = _LAST_WORD.search(text, max(len(text) - 40, 0))
+    near = nearest_keyword(last[1]) if last and "WORD" in expected else None  # `price exist` began a relation
+    return Problem("syntax", detail, at, ({"label": near},) if near else ())
 
 
 def _unclosed(text: str) -> int | None:
@@ -162,6 +186,18 @@ def _words(expected: Iterable[str]) -> str:
         left -= {"WORD", "NAME", "CURIE", "STRING", "IRI"}
     if "KIND" in left:
         words.append("a comparison (isa, =, <=, in, between, exists, contains …)")
-        left -= {"KIND", "ORDER", "PRESENCE", "AFFIX", "MATCHES", "_IN", "_BETWEEN", "NAME", "_LPAR"}
+        left -= {
+            "KIND",
+            "ORDER",
+            "PRESENCE",
+            "AFFIX",
+            "MATCHES",
+            "_IN",
+            "_BETWEEN",
+            "_LPAR",
+            "NAME",
+            "CURIE",
+            "QUOTED_NAME",
+        }
     words += [EXPECTED[each] for each in sorted(left) if each in EXPECTED]
     return "expected " + (" or ".join(words) if words else "nothing more")

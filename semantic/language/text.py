@@ -88,7 +88,7 @@ def _string(token: Token) -> str:
 
 def _sound(text: str | None, token: Token) -> str:
     if text is None:
-        detail = 'an unknown escape: \\" \\\' \\` \\\\ \\/ \\b \\f \\n \\r \\t and \\u0000 are known'
+        detail = "an unknown escape: \\\" \\' \\` \\\\ \\/ \\b \\f \\n \\r \\t and \\u0000 are known"
         raise refuse("bad-string", detail, _at(token))
     return text
 

@@ -21,7 +21,7 @@ from semantic.language.bounds import (
     check_bounds,
     refuse,
 )
-from semantic.language.literals import BARE_NAME, CURIE, KEYWORDS, VARIABLE, bad_number
+from semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_keyword
 from semantic.model import (
     All,
     AnyOf,
@@ -102,6 +102,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self._variables = 0  # read so far
         self._forms: dict[str, Callable[[str, Any, str], Expression]] = {
             "all": self._group,
             "any": self._group,
@@ -187,9 +188,11 @@ class _Reader:
             return _NOTHING
         at = Position(pointer=pointer)
         if _is_sum(body[0]):
+            before = self._variables, len(self.problems)
             left, right = (self._sum(body[place], f"{pointer}/{place}") for place in (0, 1))
-            if not self._variables and not self.problems:
-                self.problem("syntax", 'a comparison starts with the name of an attribute, or uses a variable "?n"', pointer)
+            if before == (self._variables, len(self.problems)):
+                detail = 'a comparison starts with the name of an attribute, or uses a variable "?n"'
+                self.problem("syntax", detail, pointer)
             return ValueConstraint(left, cast(Order, key), right, at)
         if isinstance(body[1], str) and body[1].startswith("?"):
             detail = 'a variable is compared with numbers and variables; a string that starts so is {"value": "?n"}'
@@ -235,7 +238,7 @@ class _Reader:
         if not isinstance(body, list | tuple) or not body or not isinstance(body[0], str):
             self.problem("syntax", f'{key} takes ["locIn", "Bronx", "@area", "?n"]', pointer)
             return _NOTHING
-        if not BARE_NAME.fullmatch(body[0]) or body[0].lower() in KEYWORDS:
+        if not BARE_NAME.fullmatch(body[0]) or is_keyword(body[0]):
             detail = f"{body[0][:40]!r} is no name of an operator: a word such as locIn, no keyword"
             self.problem("syntax", detail, f"{pointer}/0")
         if len(body) - 1 > LONGEST_LIST:
@@ -285,7 +288,7 @@ class _Reader:
 
     def _iri(self, iri: str, pointer: str) -> Term:
         if not iri:
-            self.problem("syntax", "an IRI is not empty", f"{pointer}/iri")
+            self.problem("syntax", "an IRI is not empty", pointer)
         return Term(iri, is_iri=True, at=Position(pointer=pointer))
 
     def _operand(self, operand: Any, pointer: str) -> Constant | AttributeRef:
@@ -308,11 +311,11 @@ class _Reader:
             case {"instant": str(text)} if len(operand) == 1:
                 if not _WRITTEN.fullmatch(text) or parse_instant(text) is None:
                     detail = f"{text[:40]!r} is no date-time of RFC 3339 between 1684 and 2255"
-                    self.problem("bad-date-time", detail, f"{pointer}/instant")
+                    self.problem("bad-date-time", detail, pointer)
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:
                 if not CURIE.fullmatch(text):
-                    self.problem("syntax", f"{text[:40]!r} is no CURIE such as brick:Sensor", f"{pointer}/term")
+                    self.problem("syntax", f"{text[:40]!r} is no CURIE such as brick:Sensor", pointer)
                 return Constant(Term(text, at=at), at)
             case {"iri": str(text)} if len(operand) == 1:
                 return Constant(self._iri(text, pointer), at)

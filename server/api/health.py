@@ -44,7 +44,9 @@ async def metrics(broker: AppBroker) -> Response:
 
     totals, subscriptions = await broker.read(read)
     vocabulary = broker.vocabulary
-    text = broker.metrics.text(totals, subscriptions, vocabulary.version, len(vocabulary))
+    text = broker.metrics.text(
+        totals, subscriptions, version=vocabulary.version, concepts=len(vocabulary), waiting=broker.waiting
+    )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

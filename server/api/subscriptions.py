@@ -89,7 +89,7 @@ async def list_all(
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker) -> Response:
     """NDJSON: a line a subscription, its expression with IRIs in place of labels, so that it means the same elsewhere.
-    Sinks, secrets and tickets are left out."""
+    Sinks, secrets and tickets are left out; what is exported can be imported."""
     lines = await broker.read(_export_lines)
     return Response(b"".join(lines), media_type="application/x-ndjson")
 
@@ -199,7 +199,7 @@ def _export_lines(connection: Connection) -> list[bytes]:
         while rows := subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE):
             after = rows[-1].number
             for row in rows:
-                said = {"id": row.id, "expression": row.canonical, "status": row.status, "metadata": row.metadata}
+                said = {"id": row.id, "expression": row.canonical, "metadata": row.metadata}
                 yield msgspec.json.encode(said) + b"\n"
 
     return list(lines())

@@ -92,6 +92,11 @@ class Broker:
         return self._state.vocabulary
 
     @property
+    def waiting(self) -> int:
+        """Events and other commands that wait for the thread, or are with it."""
+        return self._waiting
+
+    @property
     def trouble(self) -> str | None:
         """Why changes are refused at present; None when they are not."""
         if self._thread is None or not self._thread.alive:

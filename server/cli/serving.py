@@ -77,8 +77,13 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS, server_header=False
     )
-    with contextlib.suppress(KeyboardInterrupt):  # the way to stop it
+    try:
         uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # the way to stop it
+    except SystemExit:
+        if not failures:  # else it could not start, and is told why below
+            raise
     if failures:
         raise CommandFailed(f"the server could not start: {failures[0]}") from failures[0]
     if not json:

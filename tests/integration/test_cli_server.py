@@ -1,7 +1,13 @@
 """The command line with a server: what it prints, where, and with which exit status."""
 
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -9,6 +15,15 @@ from semantic.shipped_vocabularies import shipped
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
+
+LISTENS_TO_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from server.cli import main
+main()
+"""
+"""A shell starts what runs in its background, perhaps these tests, deaf to interrupts; the command is not to be."""
+WAIT_SECONDS = 60
 
 
 def test_client_command_without_a_server_says_how_to_start_one(
@@ -200,3 +215,49 @@ def test_publish_nothing_is_a_failure(kindcast: Kindcast, shop_server: str, tmp_
     file = tmp_path / "empty.ndjson"
     file.touch()
     assert kindcast("publish", str(file), "--server", shop_server).status == 1
+
+
+def test_serve_on_a_folder_in_use_says_so(tmp_path: Path) -> None:
+    """Two servers never share a data folder: the second is told why it cannot start."""
+    serve = ("serve", "--port", "0", "--data", str(tmp_path), "--json")
+    with process(*serve) as first:
+        assert "listening" in json.loads(line_of(first.stdout))
+        with process(*serve) as second:
+            assert second.wait(WAIT_SECONDS) == 1
+            problem = json.loads(line_of(second.stderr))
+    assert problem["title"].startswith("the server could not start: another server uses")
+
+
+def test_listen_to_an_expression_interrupted_leaves_no_subscription_behind(
+    kindcast: Kindcast, shop_server: str
+) -> None:
+    """Ctrl-C is how one stops listening."""
+    listed = ("subscriptions", "--server", shop_server, "--json")
+    before = kindcast(*listed).json["subscriptions"]
+    with process("listen", "--to", "target isa Scanner", "--server", shop_server) as listening:
+        assert "listening for" in line_of(listening.stderr)
+        assert len(kindcast(*listed).json["subscriptions"]) == len(before) + 1
+        listening.send_signal(signal.SIGINT)
+        assert listening.wait(WAIT_SECONDS) == 130
+    assert kindcast(*listed).json["subscriptions"] == before
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A command in a process of its own, which is stopped in the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTENS_TO_CTRL_C, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as started:
+        try:
+            yield started
+        finally:
+            started.terminate()
+
+
+def line_of(stream: IO[str] | None) -> str:
+    """The next line of `stream`."""
+    assert stream is not None
+    return stream.readline()

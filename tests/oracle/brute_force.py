@@ -148,8 +148,8 @@ class _Evaluation:
     def is_ordered(self, attribute: str, value: Reading, order: str, constant: Any) -> bool:
         """Rules 9 and 15: numbers with numbers, quantities of one dimension, date-times, strings by code point."""
         match constant:
-            case Instant(text):
-                return _ordered(order, value.instant, instant(text))
+            case Instant(moment):
+                return _ordered(order, value.instant, instant(moment))
             case str() if instant(constant) is not None:
                 return _ordered(order, value.instant, instant(constant))
             case str():

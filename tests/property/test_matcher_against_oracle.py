@@ -24,8 +24,8 @@ def names(matches: Iterable[Match]) -> list[str]:
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 @given(
     world=worlds(),
-    asked=st.lists(expressions(), min_size=1, max_size=6),
-    published=st.lists(events(), min_size=1, max_size=4),
+    asked=st.lists(expressions(), min_size=8, max_size=16),  # many of each: building a vocabulary is what costs
+    published=st.lists(events(), min_size=5, max_size=8),
 )
 def test_matcher_over_a_random_vocabulary_decides_as_the_oracle(
     engine: str, world: World, asked: list[Expression], published: list[Event]

@@ -1,0 +1,299 @@
+"""What the broker promises when things go wrong: a commit that fails, a server that is there twice, a damaged store."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from server.broker import Broker
+from server.broker.group import Group
+from server.broker.publishing import Outcome
+from server.broker.subscribing import NewSubscription
+from server.cloudevents import DecodedEvent, EventReader
+from server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
+from server.security.tickets import hashed
+from server.settings import Settings
+from server.store.events import list_events
+from server.store.ledger import read_totals
+
+READER = EventReader(max_events=100)
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    """A test on an event loop of its own."""
+    asyncio.run(body())  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running(data: Path, **settings: Any) -> AsyncIterator[Broker]:
+    broker = Broker(Settings(data=data, **settings))
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def event(**data: Any) -> DecodedEvent:
+    return READER.from_object({"specversion": "1.0", "id": str(data), "source": "s", "type": "t", "data": data})
+
+
+def new(id: str, expression: str = "") -> NewSubscription:
+    return NewSubscription(
+        id=id,
+        asked={"expression": expression},
+        parts=(expression,),
+        ticket_hash=hashed("ticket"),
+        expires_at=time.time() + 600,
+    )
+
+
+async def matched(broker: Broker, **data: Any) -> int:
+    """How many subscriptions get an event with these data."""
+    (outcome,) = await broker.publish([event(**data)])
+    assert isinstance(outcome, Outcome)
+    return outcome.matched
+
+
+async def stored(broker: Broker) -> list[int]:
+    rows = await broker.read(lambda connection: list_events(connection, after=0, type=None, limit=100))
+    return [row.sequence for row in rows]
+
+
+class Breaking:
+    """Makes `times` commits fail, after `spare` that do not: before anything is written, or after all of it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commit = Group.commit
+        self.spare = 0
+        self.times = 0
+        self.after = False
+        monkeypatch.setattr(Group, "commit", lambda group: self._commit(group))
+
+    def _commit(self, group: Group) -> None:
+        if self.times == 0 or self.spare > 0:
+            self.spare -= 1
+            self.commit(group)
+            return
+        self.times -= 1
+        if self.after:
+            self.commit(group)
+            group.state.commits -= 1  # as if the answer of the disk had never come
+        raise OperationalError("COMMIT", {}, Exception("disk I/O error"))
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch) -> Breaking:
+    return Breaking(monkeypatch)
+
+
+def test_commit_that_fails_acknowledges_nothing_and_leaves_no_trace(tmp_path: Path, breaking: Breaking) -> None:
+    """Everyone in the group is refused; neither store nor matcher knows of it; the next group works."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("old", "n exists"))
+            breaking.spare, breaking.times = 1, 1
+            begun, gate = threading.Event(), threading.Event()
+            first = asyncio.ensure_future(broker.execute(lambda connection: begun.set() or gate.wait()))
+            await asyncio.to_thread(begun.wait)  # a group of its own; the others gather behind it
+            commands = (
+                broker.publish([event(n=1)]),
+                broker.create_subscription(new("lost", "n exists")),
+                broker.pause("old", "ticket"),
+            )
+            together = [asyncio.ensure_future(command) for command in commands]
+            while broker.waiting < 4:
+                await asyncio.sleep(0.01)
+            gate.set()
+            await first
+            outcomes = await asyncio.gather(*together, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
+            assert await stored(broker) == []
+            assert await matched(broker, n=2) == 1, "old still matches, lost never did"
+            assert await stored(broker) == [1]
+            with pytest.raises(UnknownSubscription):
+                await broker.delete_subscription("lost", "ticket")
+
+    run(body)
+
+
+def test_commit_that_happened_after_all_stands(tmp_path: Path, breaking: Breaking) -> None:
+    """Where the disk has the group though the commit failed, memory keeps it too: the event is there once, its match is
+    announced, and publishing it again is answered as a duplicate."""
+
+    async def body() -> None:
+        told: list[int] = []
+        async with running(tmp_path) as broker:
+            broker.listeners.append(told.extend)
+            await broker.create_subscription(new("old", "n exists"))
+            breaking.times, breaking.after = 1, True
+            with pytest.raises(StoreUnavailable):
+                await broker.publish([event(n=1)])
+            assert told[-1:] == [1], "the match is on disk: whoever waits for it must look"
+            (again,) = await broker.publish([event(n=1)])
+            assert isinstance(again, Outcome)
+            assert (again.duplicate, again.sequence, again.matched) == (True, 1, 1)
+            assert await matched(broker, n=2) == 1
+            assert await stored(broker) == [1, 2]
+
+    run(body)
+
+
+def test_store_that_stays_broken_refuses_until_it_is_back(tmp_path: Path, breaking: Breaking) -> None:
+    """One failure after another: each is refused, the trouble is shown, and then all is well again."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s"))
+            breaking.times = 3
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable):
+                    await broker.publish([event(n=1)])
+                assert broker.trouble is not None
+            assert await matched(broker, n=1) == 1
+            assert broker.trouble is None
+            assert await stored(broker) == [1]
+
+    run(body)
+
+
+def test_disk_that_is_full_refuses_whole_groups(tmp_path: Path) -> None:
+    """SQLite's own "disk is full": refused, nothing half-written, and accepted again when there is room."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+
+            def fill(connection: Connection) -> None:
+                pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+                connection.execute(text(f"PRAGMA max_page_count={pages}"))
+
+            await broker.create_subscription(new("s", "n exists"))
+            await broker.execute(fill)
+            many = [event(n=number, text="x" * 1_000) for number in range(100)]
+            with pytest.raises(StoreUnavailable):
+                await broker.publish(many)
+            assert await stored(broker) == []
+            # The limit belonged to a connection; if it was given up with the group, there is room again.
+            await broker.execute(lambda connection: connection.execute(text("PRAGMA max_page_count=1000000")).close())
+            outcomes = await broker.publish(many)
+            assert [outcome.sequence for outcome in outcomes if isinstance(outcome, Outcome)] == list(range(1, 101))
+            totals = await broker.read(read_totals)
+            assert (totals.accepted, totals.matches, totals.pending) == (100, 100, 100)
+
+    run(body)
+
+
+def test_execute_what_fails_is_undone_alone(tmp_path: Path) -> None:
+    """Work of the delivery that raises leaves nothing, and gets its own exception back."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            told: list[int] = []
+            broker.listeners.append(told.extend)
+            await broker.create_subscription(new("s"))
+            told.clear()
+
+            def work(connection: Connection) -> None:
+                connection.execute(text("UPDATE subscriptions SET times_sent = 7"))
+                raise LookupError("half-way")
+
+            results = await asyncio.gather(broker.execute(work), broker.publish([event(n=1)]), return_exceptions=True)
+            assert isinstance(results[0], LookupError)
+            sent = await broker.read(
+                lambda connection: connection.execute(text("SELECT times_sent FROM subscriptions")).scalar_one()
+            )
+            assert sent == 0
+            assert await broker.execute(lambda connection: 5, lambda result: {result, 9}) == 5
+            assert set(told) == {1, 5, 9}
+
+    run(body)
+
+
+def test_read_connection_cannot_write(tmp_path: Path) -> None:
+    """The one writer is the broker's thread."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            with pytest.raises(OperationalError, match="readonly"):
+                await broker.read(lambda connection: connection.execute(text("DELETE FROM events")))
+
+    run(body)
+
+
+def test_events_of_many_requests_are_committed_together(tmp_path: Path) -> None:
+    """While one commit is on its way others gather: far fewer commits than requests, one sequence each."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await asyncio.gather(*(broker.publish([event(n=number)]) for number in range(200)))
+            assert await stored(broker) == list(range(1, 101))
+            commits = await broker.read(
+                lambda connection: connection.execute(text("SELECT commits FROM ledger")).scalar_one()
+            )
+            assert commits < 100
+
+    run(body)
+
+
+def test_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    """Two writers would break every promise; the lock ends with its process, so a crash leaves none behind."""
+
+    async def body() -> None:
+        async with running(tmp_path):
+            with pytest.raises(StoreInUse, match="another server"):
+                await Broker(Settings(data=tmp_path)).start()
+        async with running(tmp_path):
+            pass
+
+    run(body)
+
+
+def test_store_of_another_layout_is_refused(tmp_path: Path) -> None:
+    """A server does not guess what another version meant."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.execute(lambda connection: connection.execute(text("UPDATE ledger SET layout = 99")).close())
+        with pytest.raises(StoreUnreadable, match="99"):
+            await Broker(Settings(data=tmp_path)).start()
+
+    run(body)
+
+
+def test_store_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """Damage is told at the start, never served around."""
+    (tmp_path / "kindcast.db").write_bytes(b"no database at all" * 1_000)
+    with pytest.raises(StoreUnreadable, match="cannot be opened"):
+        asyncio.run(Broker(Settings(data=tmp_path)).start())
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y"])
+def test_database_that_could_not_keep_the_promise_is_refused(tmp_path: Path, url: str) -> None:
+    """Memory keeps nothing, and other databases were never tried."""
+    with pytest.raises(StoreUnreadable):
+        Broker(Settings(data=tmp_path, database=url))
+
+
+def test_stop_finishes_what_is_queued(tmp_path: Path) -> None:
+    """Whoever was let in gets an answer; whoever comes later is refused."""
+
+    async def body() -> None:
+        broker = Broker(Settings(data=tmp_path))
+        await broker.start()
+        pending = [asyncio.ensure_future(broker.publish([event(n=number)])) for number in range(50)]
+        await asyncio.sleep(0)
+        await broker.stop()
+        results = await asyncio.gather(*pending)
+        assert [result[0].sequence for result in results if isinstance(result[0], Outcome)] == list(range(1, 51))
+        with pytest.raises(StoreUnavailable):
+            await broker.publish([event(n=0)])
+
+    run(body)

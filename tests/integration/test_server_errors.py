@@ -1,0 +1,173 @@
+"""Every error is a problem document, on every route; and nothing that should stay outside comes in."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, running_application
+
+SAMPLES = {"name": "none", "id": "sub_none", "sequence": "7"}
+"""Path parameters of things that are not there."""
+
+FREE_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path) as client:
+        yield client
+
+
+def routes(client: httpx.Client) -> dict[str, dict[str, Any]]:
+    """Path → method → operation, as the server itself lists them."""
+    paths: dict[str, dict[str, Any]] = client.get("/openapi.json").json()["paths"]
+    return paths
+
+
+def test_every_route_answers_errors_as_problems(client: httpx.Client) -> None:
+    """Walk all routes with things that do not exist, no body and nonsense: any answer that is an error is a problem
+    document, none is a 500."""
+    walked = 0
+    for path, operations in routes(client).items():
+        url = re.sub(r"\{(\w+)\}", lambda match: SAMPLES[match[1]], path)
+        for method in operations:
+            for content, headers in (
+                (None, {}),
+                (b"{nonsense", {"Content-Type": "application/json"}),
+                (b'{"unknown member": 1}', {"Content-Type": "application/json"}),
+                (b"\xff\xfe", {"Content-Type": "image/png"}),
+            ):
+                answer = client.request(method.upper(), url, content=content, headers=headers)
+                walked += 1
+                if answer.status_code >= 400:
+                    assert problem_code(answer), (method, path)
+                assert answer.status_code < 500, (method, path, answer.text)
+    assert walked > 80
+
+
+def test_every_route_refuses_other_methods_as_problems(client: httpx.Client) -> None:
+    """405 with Allow, in the same form."""
+    for path in routes(client):
+        url = re.sub(r"\{(\w+)\}", lambda match: SAMPLES[match[1]], path)
+        siblings = {
+            method.upper()
+            for other, methods in routes(client).items()
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", other), url)
+            for method in methods
+        }
+        for method in set(FREE_METHODS) - siblings:
+            answer = client.request(method, url)
+            assert (answer.status_code, problem_code(answer)) == (405, "method-not-allowed"), (method, path)
+            assert answer.headers["allow"]
+
+
+def test_unknown_address_is_a_problem(client: httpx.Client) -> None:
+    """404 tells where to look."""
+    answer = client.get("/v2/events")
+    assert (answer.status_code, problem_code(answer)) == (404, "not-found")
+    assert answer.json()["instance"] == "/v2/events"
+    assert "/openapi.json" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=99999", "limit=x", "after=-1"])
+def test_bad_parameter_is_a_problem_that_names_it(client: httpx.Client, query: str) -> None:
+    """The framework's own checks speak the same language."""
+    answer = client.get(f"/v1/events?{query}")
+    assert (answer.status_code, problem_code(answer)) == (422, "invalid-request")
+    assert answer.json()["errors"][0]["parameter"] == f"query: {query.partition('=')[0]}"
+
+
+def test_unexpected_error_says_nothing_of_the_inside(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of ours is a 500 without a stack trace; the log has it."""
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr("server.api.ontologies.ontologies.list_ontologies", broken)
+    answer = client.get("/v1/ontologies")
+    assert (answer.status_code, problem_code(answer)) == (500, "internal-error")
+    assert "secret inside" not in answer.text
+    assert "secret inside" in caplog.text
+
+
+# ── who may come in ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.", "[::2]:80"])
+def test_host_of_another_name_is_refused(client: httpx.Client, host: str) -> None:
+    """A page whose name was made to point at this machine does not get in."""
+    answer = client.get("/healthz", headers={"Host": host})
+    assert (answer.status_code, problem_code(answer)) == (421, "wrong-host")
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:8080", "127.0.0.1"])
+def test_host_of_this_machine_is_let_in(client: httpx.Client, host: str) -> None:
+    """Every name of the loopback, with or without a port."""
+    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_host_that_the_settings_allow_is_let_in(tmp_path: Path) -> None:
+    """A proxy's name can be allowed."""
+    with running_application(tmp_path, allowed_hosts=("broker.example",)) as client:
+        assert client.get("/healthz", headers={"Host": "broker.example"}).status_code == 200
+
+
+def test_change_asked_by_another_site_is_refused(client: httpx.Client) -> None:
+    """A page elsewhere cannot make its visitor's browser change anything here; this machine's pages may."""
+    for origin, expected in (("https://evil.example", 403), ("null", 403), ("http://localhost:3000", 202)):
+        answer = client.post("/v1/events", json={}, headers={"Origin": origin})
+        assert answer.status_code == expected, origin
+    assert client.get("/healthz", headers={"Origin": "https://evil.example"}).status_code == 200
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_body_that_a_form_could_send_is_refused(client: httpx.Client, content_type: str) -> None:
+    """What a browser sends across sites without asking first is no request of ours."""
+    headers = {"Content-Type": content_type}
+    for path in ("/v1/events", "/v1/subscriptions", "/v1/match", "/v1/explain"):
+        answer = client.post(path, content=b'{"expression": ""}', headers=headers)
+        assert (answer.status_code, problem_code(answer)) == (415, "unsupported-media-type"), path
+
+
+# ── health ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_metrics_add_up(client: httpx.Client) -> None:
+    """accepted = matched + unmatched; matches = delivered + pending + discarded (+ dead)."""
+    made = [client.post("/v1/subscriptions", json={"expression": text}).json() for text in ("n > 1", "n > 2", "n > 2")]
+    for number in (1, 2, 3, 4):
+        client.post("/v1/events", json={"n": number})
+    client.post("/v1/events", content=b"{nonsense", headers={"Content-Type": "application/json"})
+
+    def ticket(number: int) -> dict[str, str]:
+        return {"Kindcast-Ticket": made[number]["ticket"]}
+
+    client.post(f"/v1/subscriptions/{made[0]['id']}/ack", json={"cursor": "3"}, headers=ticket(0))
+    client.delete(f"/v1/subscriptions/{made[1]['id']}", headers=ticket(1))
+    found = dict(re.findall(r"^kindcast_(\w+) (\S+)$", client.get("/metrics").text, re.MULTILINE))
+    figures = {name: float(value) for name, value in found.items()}
+    expected = {
+        "events_accepted_total": 4,
+        "events_matched_total": 3,
+        "events_unmatched_total": 1,
+        "events_rejected_total": 1,
+        "matches_total": 7,
+        "matches_delivered_total": 2,
+        "matches_discarded_total": 2,
+        "matches_pending": 3,
+    }
+    assert {name: figures[name] for name in expected} == expected
+
+
+def test_health_and_docs_are_there(client: httpx.Client) -> None:
+    """Alive, ready, the interactive documentation."""
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert client.get("/docs").status_code == 200
+    assert client.get("/openapi.json").json()["openapi"].startswith("3.1")

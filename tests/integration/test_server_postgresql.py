@@ -1,0 +1,129 @@
+"""The same server on PostgreSQL, one setting away. Skips where no PostgreSQL is installed."""
+
+import asyncio
+import getpass
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from server.broker import Broker
+from server.errors import StoreInUse, StoreUnavailable
+from server.settings import Settings
+from tests.harness.application import running_application
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a cluster of our own, on a socket in a temporary folder."""
+    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    if not PROGRAMS or not (PROGRAMS[-1] / "initdb").exists():
+        pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql")
+    folder = tmp_path_factory.mktemp("postgresql")
+    user = getpass.getuser()
+    switch: list[str] = []
+    if os.getuid() == 0:  # initdb refuses to run as root
+        user = "nobody"
+        if shutil.which("setpriv") is None:
+            pytest.skip("PostgreSQL does not run as root, and there is no setpriv to leave it")
+        account = pwd.getpwnam(user)
+        switch = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        for above in (folder.parent, folder.parent.parent):
+            above.chmod(above.stat().st_mode | 0o011)
+
+    def call(program: str, *arguments: str) -> None:
+        command = [*switch, str(PROGRAMS[-1] / program), *arguments]
+        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
+
+    call("initdb", "-D", str(folder / "data"), "-U", user, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+    options = f"-c listen_addresses='' -c unix_socket_directories='{folder}'"
+    call("pg_ctl", "-D", str(folder / "data"), "-l", str(folder / "log"), "-o", options, "-w", "start")
+    try:
+        yield f"postgresql://{user}@/postgres?host={folder}"
+    finally:
+        call("pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "stop")
+
+
+def publish(client: httpx.Client, *events: dict[str, object]) -> dict[str, object]:
+    batch = [{"specversion": "1.0", "source": "s", "type": "t", **event} for event in events]
+    answer = client.post("/v1/events", json=batch, headers={"Content-Type": "application/cloudevents-batch+json"})
+    assert answer.status_code == 202, answer.text
+    document: dict[str, object] = answer.json()
+    return document
+
+
+def test_postgresql_whole_road_and_restart(database: str, tmp_path: Path) -> None:
+    """Ontology, subscription, events, duplicates, pull, acknowledge, delete; then everything again after a restart."""
+    turtle = """
+    @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+    :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en, "Notebook"@de .
+    """
+    with running_application(tmp_path, database=database) as client:
+        answer = client.put("/v1/ontologies/x", content=turtle, headers={"Content-Type": "text/turtle"})
+        assert answer.status_code == 201, answer.text
+        body = {"expression": "target isa Computer", "metadata": {"name": "grün"}}
+        created = client.post("/v1/subscriptions", json=body).json()
+        ticket = {"Kindcast-Ticket": created["ticket"]}
+        first = {"id": "1", "data": {"target": "Notebook", "text": "a\u0000b"}}
+        assert publish(client, first, {"id": "2", "data": {"target": "car"}})["accepted"] == 2
+        assert publish(client, first)["duplicates"] == 1
+        page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
+        assert [message["event"]["id"] for message in page["events"]] == ["1"]
+        assert page["events"][0]["event"]["data"]["text"] == "a\u0000b"
+        ack = client.post(f"/v1/subscriptions/{created['id']}/ack", json={"cursor": page["cursor"]}, headers=ticket)
+        assert ack.status_code == 200, ack.text
+    with running_application(tmp_path, database=database) as client:
+        seen = client.get(f"/v1/subscriptions/{created['id']}").json()
+        assert (seen["cursor"], seen["pending"], seen["metadata"]) == ("1", 0, {"name": "grün"})
+        assert publish(client, first, {"id": "3", "data": {"target": "laptop"}})["accepted"] == 1
+        page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
+        assert [message["event"]["id"] for message in page["events"]] == ["3"]
+        trace = client.get("/v1/events/3/trace").json()
+        assert [each["state"] for each in trace["deliveries"]] == ["pending"]
+        metrics = client.get("/metrics").text
+        assert "kindcast_events_accepted_total 3.0" in metrics
+        assert "kindcast_matches_delivered_total 1.0" in metrics
+        assert client.delete(f"/v1/subscriptions/{created['id']}", headers=ticket).status_code == 200
+        assert client.delete("/v1/ontologies/x").status_code == 200
+
+
+async def _start_second(database: str, folder: Path) -> None:
+    await Broker(Settings(data=folder, database=database)).start()
+
+
+def test_postgresql_second_server_is_refused(database: str, tmp_path: Path) -> None:
+    """Here too one database has one server: an advisory lock says so."""
+    with (
+        running_application(tmp_path, database=database),
+        pytest.raises(StoreInUse, match="another server"),
+    ):
+        asyncio.run(_start_second(database, tmp_path))
+
+
+def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:
+    """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it."""
+
+    async def body() -> None:
+        broker = Broker(Settings(data=tmp_path, database=database))
+        await broker.start()
+        try:
+            results = await asyncio.gather(
+                broker.execute(lambda connection: connection.execute(text("SELECT * FROM nowhere")).close()),
+                broker.execute(lambda connection: 7),
+                return_exceptions=True,
+            )
+            assert isinstance(results[0], StoreUnavailable)
+            assert results[1] == 7
+        finally:
+            await broker.stop()
+
+    asyncio.run(body())

@@ -1,0 +1,103 @@
+"""The server as a process of its own: a full disk, an orderly stop, what it refuses to start with."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.client import Client, ProblemError
+from tests.harness.server_process import ServerProcess, running_server
+
+BLOCK = 4_096
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with running_server(tmp_path) as server:
+        yield server
+
+
+@contextmanager
+def no_room(server: ServerProcess) -> Iterator[None]:
+    """No file of the process may grow beyond a block: the next write to the log of the database fails."""
+    pid = _pid(server)
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (BLOCK, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+
+
+def _pid(server: ServerProcess) -> int:
+    process = server._process
+    assert process is not None
+    return process.pid
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit (Linux)")
+def test_full_disk_refuses_and_recovers_without_losing_what_was_acknowledged(server: ServerProcess) -> None:
+    """While nothing can be written every change is answered 503 and /readyz says so; reading goes on; afterwards all
+    that was acknowledged is there, nothing that was refused matches, and publishing works again."""
+    with Client(server.url) as client:
+        id = client.subscribe("n exists")["id"]
+        client.publish([{"n": number} for number in range(10)])
+        with no_room(server):
+            for change in (
+                lambda: client.publish([{"n": 1, "text": "x" * 100_000}]),
+                lambda: client.subscribe("n exists", metadata={"text": "x" * 100_000}),
+            ):
+                with pytest.raises(ProblemError) as refused:
+                    change()
+                assert (refused.value.status, refused.value.type.rpartition("/")[2]) == (503, "store-unavailable")
+            assert httpx.get(f"{server.url}/readyz").status_code == 503
+            assert len(client.pull(id, limit=100)["events"]) == 10
+        assert client.publish({"n": 11})["events"][0]["matched"] == 1
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert len(client.subscriptions()["subscriptions"]) == 1
+        assert len(client.pull(id, limit=100)["events"]) == 11
+    server.kill()
+    server.start()
+    with Client(server.url) as client:
+        assert len(client.pull(id, limit=100)["events"]) == 11
+
+
+def test_stop_is_orderly_and_the_next_start_has_everything(server: ServerProcess) -> None:
+    """SIGTERM ends the process by itself, without a complaint in its log; the data are complete."""
+    with Client(server.url) as client:
+        id = client.subscribe("n exists")["id"]
+        client.publish([{"n": number} for number in range(100)])
+    assert server.stop() in (0, -signal.SIGTERM)
+    assert "Traceback" not in server.log.read_text()
+    server.start()
+    with Client(server.url) as client:
+        assert len(client.pull(id, limit=200)["events"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "word"),
+    [
+        (["--host", "0.0.0.0"], {}, "loopback"),
+        ([], {"KINDCAST_ENGINE": "fused"}, "fused"),
+        (["--database", "sqlite://"], {}, "memory"),
+        ([], {"KINDCAST_RETENTION_SECONDS": "-1"}, "retention_seconds"),
+    ],
+)
+def test_start_with_what_cannot_be_is_refused_in_words(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str], word: str
+) -> None:
+    """A wrong setting ends the start at once, names itself, and shows no stack trace."""
+    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--data", str(tmp_path), *arguments]
+    ended = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode != 0
+    assert word in ended.stderr
+    assert "Traceback" not in ended.stderr

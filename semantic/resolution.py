@@ -168,7 +168,9 @@ class _Resolver:
         name = self.name(node.attribute)
         kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
         if len(kinds - {None}) > 1:
-            detail = "both ends must be of one kind: two numbers, two quantities, two date-times or two strings"
+            detail = (
+                "both ends must be of one kind: two numbers, quantities of one dimension, two date-times or two strings"
+            )
             self.problem("mixed-ends", detail, node.at)
         return replace(node, attribute=name)
 
@@ -194,7 +196,9 @@ class _Resolver:
         self.checked(name, constant)
         if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
             return "instant"
-        return "text" if isinstance(value, str) else "quantity" if isinstance(value, Quantity) else "number"
+        if isinstance(value, Quantity):
+            return self.dimension(value.unit)
+        return "text" if isinstance(value, str) else "number"
 
     def checked(self, name: str, constant: Constant) -> None:
         """Units must be known and fit what the attribute is declared to have; date-times must be such."""
@@ -217,6 +221,13 @@ class _Resolver:
                     self.problem("wrong-dimension", detail, constant.at)
 
         self.attempt("unknown-unit", measure, constant.at)
+
+    def dimension(self, unit: str) -> str | None:
+        """What a unit measures; None for an unknown one, which is a problem already."""
+        try:
+            return self.vocabulary.units.dimension(unit)
+        except SemanticError:
+            return None
 
     def text_test(self, node: TextTest) -> TextTest:
         if node.test == "matches":

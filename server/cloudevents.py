@@ -13,18 +13,16 @@ be a CloudEvent, and must have them all.
 
 import hashlib
 import itertools
-import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
-from semantic import Event, InvalidEvent, Note, Position, Problem
-from semantic.instants import parse_instant
+from semantic import Event, InvalidEvent, Note, Problem
+from server.event_context import SPECVERSION, BadRequestMode, at_member, checked_context, header_attributes
 from server.strict_json import MalformedJson, decode
 
 __all__ = ["DEFAULTS", "BadRequestMode", "Decoded", "DecodedEvent", "EventReader", "TooManyEvents", "UnknownContent"]
@@ -35,14 +33,7 @@ DEFAULTS = {"source": "urn:kindcast:anonymous", "type": "kindcast.event"}
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
-SPECVERSION = "1.0"
 
-LONGEST_NAME = 64  # characters of an attribute's name; the specification advises 20
-LONGEST_VALUE = 2_048  # characters of id, source and type, which stand in an index
-MAX_ATTRIBUTES = 64
-
-_NAME = re.compile(r"[a-z0-9]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RESERVED = frozenset({"data", "data_base64"})
 _NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
 _NO_ATTRIBUTES = Note("no-attributes", "", "the data is no JSON: only context attributes can match")
@@ -55,10 +46,6 @@ _LOOKS_STRUCTURED = Note(
 
 class UnknownContent(ValueError):
     """Nobody here reads this content type."""
-
-
-class BadRequestMode(ValueError):
-    """The headers contradict each other, or the body as a whole cannot be taken apart."""
 
 
 class TooManyEvents(ValueError):
@@ -105,7 +92,7 @@ class EventReader:
         Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`; what is wrong with one event stands in its place.
         """
         media_type = (content_type or "").partition(";")[0].strip().lower()
-        given = _header_attributes(headers)
+        given = header_attributes(headers)
         if media_type == STRUCTURED:
             return Decoded(events=[self._structured(body)], single=True)
         if media_type == BATCH:
@@ -157,7 +144,7 @@ class EventReader:
             raise BadRequestMode("ce-id would give every line the same id: put the id into each line, or leave it out")
         numbered = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
         self._check_count(len(numbered))
-        plain = _context({**DEFAULTS, **given}, partial=True)
+        plain = checked_context({**DEFAULTS, **given}, partial=True)
         events: list[DecodedEvent | InvalidEvent] = []
         for _, line in numbered:
             try:
@@ -177,9 +164,9 @@ class EventReader:
             raise BadRequestMode("in binary mode Content-Type says what the data is: leave ce-datacontenttype out")
         try:
             if "specversion" in given:
-                context = _context(given)
+                context = checked_context(given)
             else:
-                context = _context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
+                context = checked_context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
             if content_type and not (_is_json(media_type) and not given):
                 context["datacontenttype"] = content_type
             notes: tuple[Note, ...] = ()
@@ -206,14 +193,14 @@ class EventReader:
     def _from_object(self, value: Any) -> DecodedEvent:
         """A CloudEvent in the JSON format."""
         if not isinstance(value, dict):
-            raise InvalidEvent([Problem("no-object", "an event is a JSON object", Position(pointer=""))])
-        context = _context({name: member for name, member in value.items() if name not in _RESERVED})
+            raise InvalidEvent([Problem("no-object", "an event is a JSON object", at_member(""))])
+        context = checked_context({name: member for name, member in value.items() if name not in _RESERVED})
         members: dict[str, Any] = {}
         notes: tuple[Note, ...] = ()
         media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
         if "data_base64" in value:
             if value.get("data") is not None:
-                raise InvalidEvent([Problem("two-data", "an event has data or data_base64", _at("data_base64"))])
+                raise InvalidEvent([Problem("two-data", "an event has data or data_base64", at_member("data_base64"))])
             members, notes = _from_base64(value["data_base64"], media_type)
         elif "data" in value:
             members = {"data": value["data"]}
@@ -236,7 +223,7 @@ class EventReader:
             body = msgspec.json.encode({**context, **members})
             content = msgspec.json.encode([rest, members], order="deterministic")
         except RecursionError:
-            raise InvalidEvent([Problem("too-deep", "the data is nested too deeply", _at("data"))]) from None
+            raise InvalidEvent([Problem("too-deep", "the data is nested too deeply", at_member("data"))]) from None
         return DecodedEvent(
             source=context["source"],
             id=context["id"],
@@ -251,56 +238,6 @@ class EventReader:
     def _check_count(self, count: int) -> None:
         if count > self._max_events:
             raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
-
-
-# ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The attributes in ce-* headers, percent-decoded. Raises `BadRequestMode`."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        if name.startswith("ce-"):
-            try:
-                found[name[3:]] = unquote(value, errors="strict")
-            except UnicodeDecodeError:
-                raise BadRequestMode(f"the header {name} is not percent-encoded UTF-8") from None
-    return found
-
-
-def _context(given: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """The context attributes, checked; null means absent. With `partial`, `id` may be absent. Raises `InvalidEvent`
-    with every problem."""
-    context = {name: value for name, value in given.items() if value is not None}
-    problems = [problem for name, value in context.items() if (problem := _wrong(name, value)) is not None]
-    if context.get("specversion", SPECVERSION) != SPECVERSION:
-        problems.append(Problem("bad-attribute", f"specversion must be {SPECVERSION!r}", _at("specversion")))
-    if len(context) > MAX_ATTRIBUTES:
-        problems.append(Problem("too-many-attributes", f"an event has at most {MAX_ATTRIBUTES} attributes", _at("")))
-    for name in ("specversion", "id", "source", "type"):
-        if name not in context and not partial:
-            problems.append(Problem("missing-attribute", f"a CloudEvent has the attribute {name}", _at(name)))
-    if problems:
-        raise InvalidEvent(problems)
-    return context
-
-
-def _wrong(name: str, value: Any) -> Problem | None:
-    """What is wrong with an attribute, if anything."""
-    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in _RESERVED:
-        detail = f"{name[:LONGEST_NAME]!r} is no attribute name: lower-case letters and digits, at most {LONGEST_NAME}"
-        return Problem("bad-attribute", detail, _at(name[:LONGEST_NAME]))
-    if name in ("id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion"):
-        if not isinstance(value, str) or not value:
-            return Problem("bad-attribute", f"{name} must be a text that is not empty", _at(name))
-        if name in ("id", "source", "type") and (len(value) > LONGEST_VALUE or _CONTROL.search(value)):
-            detail = f"{name} must have at most {LONGEST_VALUE} characters, none of them a control character"
-            return Problem("bad-attribute", detail, _at(name))
-        if name == "time" and parse_instant(value) is None:
-            return Problem("bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", _at(name))
-    elif not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(2**31) <= value < 2**31):
-        return Problem("bad-attribute", f"{name} must be a text, a boolean or a 32-bit integer", _at(name))
-    return None
 
 
 # ── data ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -330,17 +267,13 @@ def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[N
     try:
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):
-        raise InvalidEvent([Problem("bad-base64", "data_base64 is not base64", _at("data_base64"))]) from None
+        raise InvalidEvent([Problem("bad-base64", "data_base64 is not base64", at_member("data_base64"))]) from None
     if media_type and _is_json(media_type):
         try:
             return {"data": decode(raw)}, ()
         except MalformedJson as error:
-            raise InvalidEvent([Problem("malformed-json", str(error), _at("data_base64"))]) from None
+            raise InvalidEvent([Problem("malformed-json", str(error), at_member("data_base64"))]) from None
     return {"data_base64": encoded}, (_NO_ATTRIBUTES,)
-
-
-def _at(name: str) -> Position:
-    return Position(pointer="/" + name.replace("~", "~0").replace("/", "~1") if name else "")
 
 
 def _invalid(code: str, detail: str) -> InvalidEvent:

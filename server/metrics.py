@@ -17,7 +17,6 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would 
 
 STATUSES = ("active", "paused", "failing", "disabled_by_failures", "expired")
 SHORT_SECONDS = (0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-LAG_SECONDS = (0.01, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0, 86_400.0)
 
 
 class Metrics:
@@ -36,15 +35,6 @@ class Metrics:
         )
         self.events_rejected = Counter(
             "kindcast_events_rejected", "Events that could not be read", registry=self._registry
-        )
-        self.deliveries = Counter(
-            "kindcast_deliveries", "Webhook attempts by result", ["result"], registry=self._registry
-        )
-        self.delivery_lag = Histogram(
-            "kindcast_delivery_lag_seconds",
-            "From the acceptance of an event to its delivery by webhook",
-            buckets=LAG_SECONDS,
-            registry=self._registry,
         )
 
     def observe_matching(self, seconds: float, events: int) -> None:
@@ -93,6 +83,10 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     }
     for name, (documentation, value) in counters.items():
         yield CounterMetricFamily(name, documentation, value=value)
+    attempts = CounterMetricFamily("kindcast_deliveries", "Webhook attempts by result", labels=["result"])
+    attempts.add_metric(["delivered"], totals.attempts_delivered)
+    attempts.add_metric(["failed"], totals.attempts_failed)
+    yield attempts
     yield GaugeMetricFamily("kindcast_matches_pending", "Matches not yet delivered", value=totals.pending)
     yield GaugeMetricFamily("kindcast_dead_letters", "Matches given up", value=totals.dead)
     yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)

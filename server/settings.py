@@ -76,8 +76,6 @@ class Settings(BaseSettings):
     stream_ping_seconds: PositiveFloat = 15.0
     max_wait_seconds: PositiveFloat = 30.0
     """Of a long poll."""
-    max_page: PositiveInt = 1_000
-    """Items of one answer: events, messages, subscriptions, concepts."""
 
     @field_validator("host")
     @classmethod

@@ -1,7 +1,7 @@
 """What to tell a subscriber whose text is no expression: where it stops making sense, what was expected, what was
 meant.
 
-The parser knows terminals; people know words. `EXPECTED` has the words, `_HABITS` the signs that other languages use.
+The parser knows terminals; people know words. `EXPECTED` has the words, `HABITS` the signs that other languages use.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from semantic.errors import Problem
 from semantic.language.literals import KEYWORDS, is_keyword
 from semantic.model import Position
 
-__all__ = ["nearest_keyword", "syntax_problem"]
+__all__ = ["HABITS", "nearest_keyword", "syntax_problem"]
 
 EXPECTED = {
     "NAME": "a name",
@@ -56,7 +56,7 @@ EXPECTED = {
 _PREDICATE = frozenset({"NAME", "SOME", "NOT", "_LPAR"})
 """Where all of these are possible a predicate may start."""
 _VALUE = frozenset({"STRING", "NUMBER", "TRUTH", "INSTANT"})
-_HABITS = {
+HABITS = {
     "==": "=",
     "&&": "and",
     "&": "and",
@@ -91,7 +91,7 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     rest = text[offset:]
     sign = _habit(text, offset)
     if sign is not None:
-        start, meant = _position(text, offset - (not rest.startswith(sign))), _HABITS[sign]
+        start, meant = _position(text, offset - (not rest.startswith(sign))), HABITS[sign]
         return Problem("syntax", f"{sign} is not understood; write {meant}", start, ({"label": meant},))
     if isinstance(error, UnexpectedCharacters) and rest[0] in "\"'`":
         detail = f"the quote {rest[0]} is not closed on its line (a line break inside is written \\n)"
@@ -104,16 +104,22 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
         detail += f'; "{word}" in quotes is a string, @{word} the attribute'
     if is_keyword(word):
         return Problem("syntax", detail + _advice(word, expected), at)
-    near = nearest_keyword(word)
+    near = _near(text[:offset]) if "WORD" in expected else nearest_keyword(word)
     return Problem("syntax", detail, at, ({"label": near},) if near else ())
+
+
+def _near(before: str) -> str | None:
+    """The keyword that the last word may have been: `price exist` and `price betwen [` begin relations."""
+    last = _LAST_WORD.search(before, max(len(before) - 40, 0))
+    return nearest_keyword(last[1]) if last else None
 
 
 def _habit(text: str, offset: int) -> str | None:
     """The sign of another language at `offset`, or around it: of `<>` only the `>` was a surprise."""
     around = text[max(offset - 1, 0) : offset + 1]
-    if around in _HABITS:
+    if around in HABITS:
         return around
-    return next((sign for sign in (text[offset : offset + 2], text[offset]) if sign in _HABITS), None)
+    return next((sign for sign in (text[offset : offset + 2], text[offset]) if sign in HABITS), None)
 
 
 def _advice(word: str, expected: set[str]) -> str:
@@ -139,8 +145,7 @@ def _at_the_end(text: str, expected: set[str]) -> Problem:
     detail = f"the text ends too early; {_words(expected)}"
     if opened is not None and expected & {"_RPAR", "CLOSE"}:
         detail += f"; the bracket opened at {_position(text, opened)} is not closed"
-    last = _LAST_WORD.search(text, max(len(text) - 40, 0))
-    near = nearest_keyword(last[1]) if last and "WORD" in expected else None  # `price exist` began a relation
+    near = _near(text) if "WORD" in expected else None
     return Problem("syntax", detail, at, ({"label": near},) if near else ())
 
 

@@ -22,6 +22,7 @@ from semantic.language.bounds import (
     refuse,
 )
 from semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_keyword
+from semantic.language.mistakes import HABITS
 from semantic.model import (
     All,
     AnyOf,
@@ -52,6 +53,8 @@ from semantic.model import (
 __all__ = ["parse_tree"]
 
 EXAMPLE = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'
+MEANT = {**HABITS, "and": "all", "or": "any", "&&": "all", "||": "any", "&": "all", "|": "any"}
+"""Keys that other languages use → ours."""
 ROOT = Position(pointer="")
 ARITHMETIC = ("+", "-", "*", "/")
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
@@ -141,7 +144,8 @@ class _Reader:
         form = self._forms.get(key) if isinstance(key, str) else None
         if form is None:
             shown = str(key)[:40]
-            near = difflib.get_close_matches(shown.lower(), self._forms, n=1, cutoff=0.5)
+            meant = MEANT.get(shown.lower(), shown.lower())
+            near = [meant] if meant in self._forms else difflib.get_close_matches(meant, self._forms, n=1, cutoff=0.5)
             detail = f"{shown!r} is no operator; known are {' '.join(self._forms)}"
             self.problem("unknown-operator", detail, pointer, *near)
             return _NOTHING

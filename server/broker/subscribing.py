@@ -118,10 +118,11 @@ def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper:
     if live.status == "expired" or live.expires_at <= group.now:
         values |= {"status": "active", "status_reason": None}
         _revive(group, live, row)
-    set_expiry(group, live, expires_at)
+        _move_end(group, live, expires_at, sweeper, watch=True)
+    else:
+        _move_end(group, live, expires_at, sweeper)
     subscriptions.change(group.connection, live.number, **values)
     group.touched.add(live.number)
-    sweeper.watch(live)
     return _row(group, id)
 
 
@@ -164,8 +165,7 @@ def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any],
     if values.get("sink", row.sink) != row.sink:
         values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were another's
     if "expires_at" in values:
-        set_expiry(group, live, values["expires_at"])
-        sweeper.watch(live)
+        _move_end(group, live, values["expires_at"], sweeper)
     if values:
         subscriptions.change(group.connection, live.number, **values)
         group.touched.add(live.number)
@@ -178,7 +178,7 @@ def delete(group: Group, id: str, ticket: str | None) -> Row[Any]:
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
     """
     row, live = _owned(group, id, ticket)
-    group.totals["discarded"] += subscriptions.delete_subscription(group.connection, live.number)
+    group.totals.update(subscriptions.delete_subscription(group.connection, live.number))
     forget(group, live)
     return row
 
@@ -204,6 +204,14 @@ def _row(group: Group, id: str) -> Row[Any]:
 def _refuse_expired(group: Group, live: Live) -> None:
     if live.expires_at <= group.now:
         raise SubscriptionGone("the subscription has expired: renew it first")
+
+
+def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, watch: bool = False) -> None:
+    """Set when it ends; the sweeper finds out by itself that one ends later than it thought."""
+    watch = watch or expires_at < live.expires_at
+    set_expiry(group, live, expires_at)
+    if watch:
+        sweeper.watch(live)
 
 
 def _revive(group: Group, live: Live, row: Row[Any]) -> None:

@@ -41,10 +41,10 @@ class Sweeper:
         self._grace = settings.grace_seconds
         self._next = 0.0
         self._not_before = 0.0
-        self._ends: list[tuple[float, str]] = []  # a heap; entries of renewed subscriptions are skipped in their turn
+        self._ends: list[tuple[float, str]] = []  # a heap; a renewed subscription is put back when its old end comes
 
     def watch(self, live: Live) -> None:
-        """Note when a new or renewed subscription ends."""
+        """Note when a subscription ends. Needed when it is new, revived, or ends earlier than it did."""
         heapq.heappush(self._ends, (live.expires_at, live.id))
 
     def due_at(self) -> float:
@@ -78,10 +78,13 @@ class Sweeper:
             entry = heapq.heappop(self._ends)
             group.on_undo(partial(heapq.heappush, self._ends, entry))
             live = group.state.live.get(entry[1])
-            if live is None or live.expires_at > group.now or live.status == "expired":
+            if live is None or live.status == "expired":
                 continue
-            ended.append(live)
-            set_status(group, live, "expired")
+            if live.expires_at > group.now:
+                self.watch(live)  # it was renewed meanwhile
+            else:
+                ended.append(live)
+                set_status(group, live, "expired")
         subscriptions.expire(group.connection, [live.number for live in ended])
 
     def _clean(self, group: Group) -> bool:
@@ -90,7 +93,7 @@ class Sweeper:
         over = group.now - self._grace
         purged = [live for live in group.state.live.values() if live.status == "expired" and live.expires_at <= over]
         for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
-            group.totals["discarded"] += subscriptions.delete_subscription(connection, live.number)
+            group.totals.update(subscriptions.delete_subscription(connection, live.number))
             forget(group, live)
         before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
         if before is not None:

@@ -9,6 +9,7 @@ may rely on what was not acknowledged). Until that is known, every command is re
 """
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -101,13 +102,18 @@ class BrokerThread:
             stopping = False
             while not stopping:
                 commands, stopping = self._take()
-                self._serve(commands)
+                try:
+                    self._serve(commands)
+                except BaseException:
+                    self._refuse(commands)
+                    raise
         except BaseException:
             _log.exception("the broker's thread ends: the server must be restarted")
             self.trouble = "the broker's thread ended unexpectedly"
         finally:
-            self._connection.close()
             self._refuse_rest()
+            with contextlib.suppress(SQLAlchemyError):
+                self._connection.close()
 
     def _take(self) -> tuple[list[Command], bool]:
         """What waits, up to the size of a group; waits for the first command or the next sweep."""
@@ -129,7 +135,7 @@ class BrokerThread:
     def _serve(self, commands: list[Command]) -> None:
         if self._doubtful is not None and not self._settle():
             self._sweeper.postpone()
-            self._answer([(command, None, StoreUnavailable()) for command in commands])
+            self._refuse(commands)
             return
         group = Group(self._connection, self._state)
         answers: list[tuple[Command, Any, BaseException | None]] = []
@@ -148,11 +154,9 @@ class BrokerThread:
             self.trouble = "the store refused the last change"
             self._doubtful = group
             self._settle()
-            self._answer([(command, None, StoreUnavailable()) for command in commands])
+            self._refuse(commands)
             return
-        if group.touched:
-            for listener in self._listeners:
-                listener(group.touched)
+        self._announce(group)
         self._answer(answers)
 
     def _settle(self) -> bool:
@@ -160,8 +164,9 @@ class BrokerThread:
         group = self._doubtful
         assert group is not None
         try:
-            self._connection.invalidate()
-            self._connection.close()
+            if not self._connection.closed:
+                self._connection.invalidate()
+                self._connection.close()
             self._connection = self._database.connect()
             with self._connection.begin():
                 commits, _, _ = ledger.position(self._connection)
@@ -172,19 +177,31 @@ class BrokerThread:
             group.undo()
         elif commits == self._state.commits + 1:
             self._state.commits = commits
-            if group.touched:
-                for listener in self._listeners:
-                    listener(group.touched)
+            self._announce(group)
         else:
             raise RuntimeError(f"the ledger says {commits} commits, we made {self._state.commits}: another writer?")
         self._doubtful = None
         return True
+
+    def _announce(self, group: Group) -> None:
+        """Tell whoever waits for messages. What a listener raises is its own fault, and stops nobody here."""
+        if not group.touched:
+            return
+        for listener in self._listeners:
+            try:
+                listener(group.touched)
+            except Exception:
+                _log.exception("a listener failed")
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _answer(self, answers: list[tuple[Command, Any, BaseException | None]]) -> None:
         if answers and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle_futures, answers)
+
+    def _refuse(self, commands: list[Command]) -> None:
+        """Nothing of them has happened."""
+        self._answer([(command, None, StoreUnavailable()) for command in commands])
 
     def _refuse_rest(self) -> None:
         """Nobody may wait forever for a thread that ended."""

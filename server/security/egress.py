@@ -18,6 +18,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import httpcore
@@ -82,6 +83,7 @@ class Sink:
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
+@lru_cache(maxsize=4_096)  # the same few sinks come again with every message
 def check_sink(url: str, *, allow_private: bool) -> Sink:
     """Checks the text of a sink URL; nothing is resolved and nothing is connected. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:

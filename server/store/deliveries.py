@@ -7,12 +7,12 @@ writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, i
     matches --too old, remember_discards--> discarded: up to where, so that nobody resumes silently after a loss
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy import Column, Connection, Table
+from sqlalchemy import Column, Connection, Table, bindparam
 
 from server.store.tables import attempts, events, ledger, matches, metadata, subscriptions
 
@@ -62,6 +62,11 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.sinkcredential,
     subscriptions.c.consecutive_errors,
     subscriptions.c.next_attempt_at,
+    subscriptions.c.status_reason,
+    subscriptions.c.acked,
+    subscriptions.c.last_success,
+    subscriptions.c.last_failure,
+    subscriptions.c.last_error,
     _START.label("start"),
     discarded.c.through.label("discarded_through"),
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
@@ -70,6 +75,36 @@ _MATCHES = (
     sa.select(matches.c.sequence, events.c.body, matches.c.bindings, events.c.vocabulary_version)
     .join_from(matches, events, events.c.sequence == matches.c.sequence)
     .order_by(matches.c.sequence)
+)
+
+_UPDATE = (
+    subscriptions.update()
+    .where(subscriptions.c.number == bindparam("_number"))
+    .values(
+        acked=bindparam("_acked"),
+        status=bindparam("_status"),
+        status_reason=bindparam("_reason"),
+        times_sent=subscriptions.c.times_sent + bindparam("_sent"),
+        times_failed=subscriptions.c.times_failed + bindparam("_failed"),
+        last_success=bindparam("_last_success"),
+        last_failure=bindparam("_last_failure"),
+        last_error=bindparam("_last_error"),
+        consecutive_errors=bindparam("_errors"),
+        next_attempt_at=bindparam("_next"),
+    )
+)
+
+_ATTEMPT = attempts.insert().values(
+    subscription=bindparam("_number"),
+    sequence=bindparam("_sequence"),
+    # Attempts of one message are numbered from 1, on through restarts and resumptions.
+    attempt=sa.select(sa.func.coalesce(sa.func.max(attempts.c.attempt), 0) + 1)
+    .where(attempts.c.subscription == bindparam("_number"), attempts.c.sequence == bindparam("_sequence"))
+    .scalar_subquery(),
+    at=bindparam("_at"),
+    outcome=bindparam("_outcome"),
+    status_code=bindparam("_status_code"),
+    detail=bindparam("_detail"),
 )
 
 
@@ -99,6 +134,11 @@ class Subscriber:
     sinkcredential: dict[str, Any] | None
     consecutive_errors: int
     next_attempt_at: float | None
+    status_reason: str | None
+    acked: int
+    last_success: float | None
+    last_failure: float | None
+    last_error: str | None
     start: int
     discarded_through: int | None
 
@@ -176,24 +216,30 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
     failure. Returns the numbers of the subscriptions whose status changed.
 
     A status that was chosen meanwhile (paused, expired) stays; of a subscription deleted meanwhile nothing is kept.
-    Cost: a few statements per subscription, however many attempts, and a row per attempt.
+    Cost: a handful of statements, two rows written per subscription and one per attempt.
     """
     attempted: dict[int, list[Progress]] = {}
     for each in progress:
         attempted.setdefault(each.number, []).append(each)
     changed: set[int] = set()
-    for number, steps in attempted.items():
-        subscriber = find_subscriber(connection, number)
-        if subscriber is None:
-            continue
-        if delivered := [step.sequence for step in steps if step.outcome == "delivered"]:
-            acknowledge(connection, subscriber, delivered[-1])
-        values = _counters(steps)
-        if subscriber.status in PUSHED_STATUSES and subscriber.status != steps[-1].status:
-            changed.add(number)
-            values |= {"status": steps[-1].status, "status_reason": steps[-1].status_reason}
-        connection.execute(subscriptions.update().where(subscriptions.c.number == number).values(values))
-        _record_attempts(connection, number, steps)
+    updates: list[dict[str, Any]] = []
+    delivered = 0
+    for subscriber in _find_subscribers(connection, attempted):
+        steps = attempted[subscriber.number]
+        pushed = subscriber.status in PUSHED_STATUSES
+        status = (
+            (steps[-1].status, steps[-1].status_reason) if pushed else (subscriber.status, subscriber.status_reason)
+        )
+        if status[0] != subscriber.status:
+            changed.add(subscriber.number)
+        updates.append(_counters(subscriber, steps) | {"_status": status[0], "_reason": status[1]})
+        # Every match up to the last one delivered was delivered by us, or acknowledged by hand and counted then.
+        delivered += sum(step.outcome == "delivered" and step.sequence > subscriber.acked for step in steps)
+    if updates:
+        connection.execute(_UPDATE, updates)
+        known = {update["_number"] for update in updates}
+        connection.execute(_ATTEMPT, [_attempt(step) for number in known for step in attempted[number]])
+        connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
     return changed
 
 
@@ -208,8 +254,8 @@ def remember_discards(connection: Connection, before: int) -> int:
     # Subqueries, because as a join SQLite would walk through all matches, the new ones too.
     found = [row for row in connection.execute(sa.select(subscriptions.c.number, last, pending)) if row[1] is not None]
     if found:
-        known = discarded.c.subscription == sa.bindparam("number")
-        connection.execute(discarded.delete().where(known), [{"number": number} for number, _, _ in found])
+        known = discarded.c.subscription == bindparam("_number")
+        connection.execute(discarded.delete().where(known), [{"_number": number} for number, _, _ in found])
         rows = [{"subscription": number, "through": through} for number, through, _ in found]
         connection.execute(discarded.insert(), rows)
     return sum(count for _, _, count in found)
@@ -225,47 +271,39 @@ def _count_delivered(connection: Connection, number: int, after: int, through: i
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
 
 
-def _counters(steps: Sequence[Progress]) -> dict[str, Any]:
-    """The columns of a subscription that count and describe its attempts, after these."""
+def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Iterator[Subscriber]:
+    for some in _portions(sorted(numbers)):
+        for row in connection.execute(_SUBSCRIBER.where(subscriptions.c.number.in_(some))):
+            yield Subscriber(**row._mapping)
+
+
+def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
+    """What `_UPDATE` needs besides the status."""
     successes = [step for step in steps if step.outcome == "delivered"]
     failures = [step for step in steps if step.outcome != "delivered"]
-    values: dict[str, Any] = {
-        "times_sent": subscriptions.c.times_sent + len(steps),
-        "times_failed": subscriptions.c.times_failed + len(failures),
-        "consecutive_errors": steps[-1].consecutive_errors,
-        "next_attempt_at": steps[-1].next_attempt_at,
+    return {
+        "_number": subscriber.number,
+        "_acked": max([subscriber.acked, *(step.sequence for step in successes)]),
+        "_sent": len(steps),
+        "_failed": len(failures),
+        "_last_success": successes[-1].at if successes else subscriber.last_success,
+        "_last_failure": failures[-1].at if failures else subscriber.last_failure,
+        "_last_error": failures[-1].detail if failures else subscriber.last_error,
+        "_errors": steps[-1].consecutive_errors,
+        "_next": steps[-1].next_attempt_at,
     }
-    if successes:
-        values["last_success"] = successes[-1].at
-    if failures:
-        values |= {"last_failure": failures[-1].at, "last_error": failures[-1].detail}
-    return values
 
 
-def _record_attempts(connection: Connection, number: int, steps: Sequence[Progress]) -> None:
-    """Attempts of one message are numbered from 1, on through restarts and resumptions."""
-    first, last = min(step.sequence for step in steps), max(step.sequence for step in steps)
-    known = connection.execute(
-        sa.select(attempts.c.sequence, sa.func.max(attempts.c.attempt))
-        .where(attempts.c.subscription == number, attempts.c.sequence.between(first, last))
-        .group_by(attempts.c.sequence)
-    )
-    counts: dict[int, int] = {sequence: count for sequence, count in known}
-    rows: list[dict[str, Any]] = []
-    for step in steps:
-        counts[step.sequence] = counts.get(step.sequence, 0) + 1
-        rows.append(
-            {
-                "subscription": number,
-                "sequence": step.sequence,
-                "attempt": counts[step.sequence],
-                "at": step.at,
-                "outcome": step.outcome,
-                "status_code": step.status_code,
-                "detail": step.detail,
-            }
-        )
-    connection.execute(attempts.insert(), rows)
+def _attempt(step: Progress) -> dict[str, Any]:
+    """What `_ATTEMPT` needs."""
+    return {
+        "_number": step.number,
+        "_sequence": step.sequence,
+        "_at": step.at,
+        "_outcome": step.outcome,
+        "_status_code": step.status_code,
+        "_detail": step.detail,
+    }
 
 
 def _portions(numbers: Sequence[int]) -> Iterable[Sequence[int]]:

@@ -22,7 +22,7 @@ LAYOUT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Since this database was made. `pending` is counted, the others are kept."""
+    """Since this database was made. `pending` is counted, the others are kept. Attempts are those of webhooks."""
 
     sequence: int
     accepted: int
@@ -33,6 +33,8 @@ class Totals:
     dead: int
     discarded: int
     pending: int
+    attempts_delivered: int
+    attempts_failed: int
 
 
 def open_ledger(connection: Connection) -> None:
@@ -65,6 +67,8 @@ def read_totals(connection: Connection) -> Totals:
         .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
         .where(matches.c.sequence > subscriptions.c.acked)
     )
+    sent, failed = func.sum(subscriptions.c.times_sent), func.sum(subscriptions.c.times_failed)
+    attempts_sent, attempts_failed = connection.execute(select(func.coalesce(sent, 0), func.coalesce(failed, 0))).one()
     row = connection.execute(select(ledger)).one()
     return Totals(
         sequence=row.sequence,
@@ -76,4 +80,6 @@ def read_totals(connection: Connection) -> Totals:
         dead=row.dead,
         discarded=row.discarded,
         pending=connection.execute(waiting).scalar_one(),
+        attempts_delivered=row.attempts_delivered + int(attempts_sent - attempts_failed),
+        attempts_failed=row.attempts_failed + int(attempts_failed),
     )

@@ -37,14 +37,20 @@ def change(connection: Connection, number: int, **values: Any) -> None:
     connection.execute(update(subscriptions).where(subscriptions.c.number == number).values(values))
 
 
-def delete_subscription(connection: Connection, number: int) -> int:
-    """Forget one with all that waits for it; returns how many matches were pending."""
-    pending = count_pending(connection, number)
+def delete_subscription(connection: Connection, number: int) -> dict[str, int]:
+    """Forget one with all that waits for it; returns what the ledger must count in its place."""
+    counters = select(subscriptions.c.times_sent, subscriptions.c.times_failed).where(subscriptions.c.number == number)
+    sent, failed = connection.execute(counters).one()
+    gone = {
+        "discarded": count_pending(connection, number),
+        "attempts_delivered": sent - failed,
+        "attempts_failed": failed,
+    }
     connection.execute(delete(matches).where(matches.c.subscription == number))
     connection.execute(delete(attempts).where(attempts.c.subscription == number))
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
-    return pending
+    return gone
 
 
 def expire(connection: Connection, numbers: Sequence[int]) -> None:

@@ -141,4 +141,7 @@ ledger = Table(
     Column("delivered", _Number, nullable=False),  # acknowledged by pull or stream, or taken by a sink
     Column("dead", _Number, nullable=False),  # given up
     Column("discarded", _Number, nullable=False),  # pending when their subscription was deleted or their event too old
+    # Webhook attempts of subscriptions that were deleted; those of the others are counted in their rows.
+    Column("attempts_delivered", _Number, nullable=False),
+    Column("attempts_failed", _Number, nullable=False),
 )

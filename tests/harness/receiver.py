@@ -86,9 +86,13 @@ class Receiver:
 
     def wait_until(self, holds: Callable[[], bool], wanted: str = "the condition") -> None:
         """Waits until a claim about the records holds; fails loudly otherwise."""
+        if not self.holds_within(PATIENCE_SECONDS, holds):
+            raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {wanted}; got {len(self.requests())} requests")
+
+    def holds_within(self, seconds: float, holds: Callable[[], bool]) -> bool:
+        """Waits for a claim about the records; returns whether it came true in time."""
         with self._changed:
-            if not self._changed.wait_for(holds, PATIENCE_SECONDS):
-                raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {wanted}; got {len(self._received)} requests")
+            return self._changed.wait_for(holds, seconds)
 
     def answer(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Records a request and says how to answer it. Called by the threads of the server."""

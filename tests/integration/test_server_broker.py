@@ -20,6 +20,7 @@ from server.cloudevents import DecodedEvent, EventReader
 from server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from server.security.tickets import hashed
 from server.settings import Settings
+from server.store.database import Database
 from server.store.events import list_events
 from server.store.ledger import read_totals
 
@@ -161,6 +162,52 @@ def test_store_that_stays_broken_refuses_until_it_is_back(tmp_path: Path, breaki
             assert await matched(broker, n=1) == 1
             assert broker.trouble is None
             assert await stored(broker) == [1]
+
+    run(body)
+
+
+def test_store_that_cannot_be_opened_again_refuses_until_it_can(
+    tmp_path: Path, breaking: Breaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a lost commit the store is opened anew; while that fails nothing is taken, and nothing is forgotten."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s"))
+            failures = [OperationalError("connect", {}, Exception("unable to open database file")) for _ in range(2)]
+            connect = Database.connect
+
+            def failing(database: Database) -> Connection:
+                if failures:
+                    raise failures.pop()
+                return connect(database)
+
+            monkeypatch.setattr(Database, "connect", failing)
+            breaking.times = 1
+            for number in (1, 2):
+                with pytest.raises(StoreUnavailable):
+                    await broker.publish([event(n=number)])
+            assert not failures
+            assert await matched(broker, n=3) == 1
+            assert await stored(broker) == [1]
+
+    run(body)
+
+
+def test_listener_that_fails_harms_nobody(tmp_path: Path) -> None:
+    """What is called after a commit cannot undo it, nor keep others from being told."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            told: list[int] = []
+
+            def broken(numbers: object) -> None:
+                raise LookupError("listener")
+
+            broker.listeners += [broken, told.extend]
+            await broker.create_subscription(new("s"))
+            assert await matched(broker, n=1) == 1
+            assert told == [1, 1]
 
     run(body)
 

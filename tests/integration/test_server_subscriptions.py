@@ -1,8 +1,7 @@
-"""Subscriptions over HTTP: make, refuse, look at, change, pause, renew, expire, delete, export and import."""
+"""Subscriptions over HTTP: make, refuse, look at, change, pause, delete, export and import."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,6 @@ import pytest
 
 from semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, running_application
-
-PATIENCE_SECONDS = 30.0
-"""For what must come with time; only a failing test waits this long."""
-
-POLL_SECONDS = 0.02
 
 
 @pytest.fixture
@@ -53,13 +47,6 @@ def waiting(client: httpx.Client, created: dict[str, Any]) -> list[Any]:
 
 def show(client: httpx.Client, created: dict[str, Any]) -> Any:
     return client.get(f"/v1/subscriptions/{created['id']}")
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(POLL_SECONDS)
 
 
 # ── making ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -323,82 +310,6 @@ def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None
     for path in ("", "/events"):
         gone = client.get(f"/v1/subscriptions/{created['id']}{path}")
         assert (gone.status_code, problem_code(gone)) == (404, "unknown-subscription")
-
-
-# ── time ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_expiry_stops_matching_and_renewal_starts_it_again(client: httpx.Client) -> None:
-    """After its end it gets nothing, though it is still there; renewed, it matches from then on."""
-    created = subscribe(client, "n exists", ttl_seconds=0.3)
-    publish(client, n=1)
-    eventually(lambda: show(client, created).json()["status"] == "expired")
-    assert publish(client, n=2) == 0
-    for action in ("pause", "resume"):
-        refused = client.post(f"/v1/subscriptions/{created['id']}/{action}", headers=ticket(created))
-        assert (refused.status_code, problem_code(refused)) == (409, "subscription-expired")
-    assert [each["id"] for each in client.get("/v1/subscriptions?status=expired").json()["subscriptions"]] == [
-        created["id"]
-    ]
-    assert client.get("/v1/subscriptions?status=active").json()["subscriptions"] == []
-    renewed = client.post(f"/v1/subscriptions/{created['id']}/renew", json={"ttl_seconds": 60}, headers=ticket(created))
-    assert renewed.json()["status"] == "active"
-    assert publish(client, n=3) == 1
-    assert waiting(client, created)[-1] == {"n": 3}
-    assert {"n": 2} not in waiting(client, created)
-
-
-def test_renew_before_the_end_moves_it(client: httpx.Client) -> None:
-    """A renewed subscription outlives its first end; without a body it gets the default time."""
-    created = subscribe(client, "n exists", ttl_seconds=0.3)
-    renewed = client.post(f"/v1/subscriptions/{created['id']}/renew", headers=ticket(created))
-    assert renewed.json()["expires_at"] > created["expires_at"]
-    time.sleep(0.5)
-    assert publish(client, n=1) == 1
-
-
-def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -> None:
-    """When nobody renews it in time it is deleted with what waits for it, and the ledger still adds up."""
-    with running_application(tmp_path, grace_seconds=0.2, sweep_seconds=0.05) as client:
-        created = subscribe(client, "n exists", ttl_seconds=0.2)
-        publish(client, n=1)
-        eventually(lambda: show(client, created).status_code == 404)
-        metrics = client.get("/metrics").text
-        assert "kindcast_matches_discarded_total 1.0" in metrics
-        assert "kindcast_matches_pending 0.0" in metrics
-
-
-def test_retention_deletes_old_events_and_says_so(tmp_path: Path) -> None:
-    """Events older than the retention are gone, delivered or not; sequences go on, also after a restart."""
-    with running_application(tmp_path, retention_seconds=0.2, sweep_seconds=0.05) as client:
-        created = subscribe(client, "n exists")
-        publish(client, n=1)
-        eventually(lambda: client.get("/v1/events").json()["events"] == [])
-        assert "kindcast_matches_discarded_total 1.0" in client.get("/metrics").text
-        assert client.get(f"/v1/subscriptions/{created['id']}/events?after=0").status_code == 410
-    with running_application(tmp_path) as client:
-        publish(client, n=2)
-        assert [each["sequence"] for each in client.get("/v1/events").json()["events"]] == [2]
-
-
-def test_restart_restores_subscriptions_as_they_were(tmp_path: Path) -> None:
-    """Status, tickets, what waits, what matches: all from the store."""
-    with running_application(tmp_path) as client:
-        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
-        active = subscribe(client, "target isa Computer", metadata={"who": "me"})
-        paused = subscribe(client, "target exists")
-        short = subscribe(client, "target exists", ttl_seconds=0.2)
-        client.post(f"/v1/subscriptions/{paused['id']}/pause", headers=ticket(paused))
-        publish(client, target="laptop")
-        before = [show(client, each).json() for each in (active, paused)]
-        eventually(lambda: show(client, short).json()["status"] == "expired")
-    with running_application(tmp_path) as client:
-        assert [show(client, each).json() for each in (active, paused)] == before
-        assert show(client, short).json()["status"] == "expired"
-        assert publish(client, target="Notebook") == 1
-        assert [data["target"] for data in waiting(client, active)] == ["laptop", "Notebook"]
-        assert client.post(f"/v1/subscriptions/{paused['id']}/resume", headers=ticket(paused)).status_code == 200
-        assert publish(client, target="Notebook") == 2
 
 
 # ── lists ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The text form: what each construct means, with its tree beside it; where nodes stand; every mistake with its place."""
+"""The text form: what each construct means, with its tree beside it; where nodes stand; each mistake with its place."""
 
 from typing import Any
 
@@ -63,7 +63,8 @@ CONSTRUCTS: list[tuple[str, Expression, Any]] = [
     ("a != -4.5", Comparison("a", "!=", Constant(-4.5)), {"!=": ["a", -4.5]}),
     ("a < 1e3", Comparison("a", "<", Constant(1000.0)), {"<": ["a", 1000.0]}),
     ("a <= 20 kg", Comparison("a", "<=", Constant(Quantity(20, "kg"))), {"<=": ["a", {"value": 20, "unit": "kg"}]}),
-    ('a > 2"m/s"', Comparison("a", ">", Constant(Quantity(2, "m/s"))), {">": ["a", {"value": 2, "unit": "m/s"}]}),
+    ("a > 2 m/s", Comparison("a", ">", Constant(Quantity(2, "m/s"))), {">": ["a", {"value": 2, "unit": "m/s"}]}),
+    ('a > 2"kg.m2"', Comparison("a", ">", Constant(Quantity(2, "kg.m2"))), {">": ["a", {"value": 2, "unit": "kg.m2"}]}),
     (
         "a > 2 <urn:KG>",
         Comparison("a", ">", Constant(Quantity(2, "urn:KG"))),
@@ -143,8 +144,7 @@ def test_parse_text_mixed_operators_bind_as_usual(text: str, canonical: str) -> 
     assert to_text(parse_text(text)) == canonical
 
 
-def test_parse_text_groups_inside_groups_stay(  # flattening is the business of normal form
-) -> None:
+def test_parse_text_groups_inside_groups_stay() -> None:
     """Brackets are kept as groups of their own."""
     assert parse_text("a exists and (b exists and c exists)") == All((A, All((B, C))))
 
@@ -268,8 +268,8 @@ MISTAKES = [
     (" " * 65_537, "too-long", 1, 1, "the text has 65,537 characters; at most 65,536 are read"),
     (" or ".join(["a=1"] * 5_001), "too-long", 1, 1, "more than 10,000 predicates, operands and terms"),
     ("not " * 16_000 + "a=1", "too-deep", 1, 257, "the expression is nested deeper than 64 levels"),
-    ("some a (" * 5_000 + ")" * 5_000, "too-deep", 1, 505, "the expression is nested deeper than 64 levels"),
-    ("?n" + " + 1" * 15_000 + " > 1", "too-deep", 1, 1, "the expression is nested deeper than 64 levels"),
+    ("some a (" * 5_000 + ")" * 5_000, "too-deep", 1, 513, "the expression is nested deeper than 64 levels"),
+    ("?n" + " + 1" * 15_000 + " > 1", "too-deep", 1, 59_754, "the expression is nested deeper than 64 levels"),
     ("(" * 30_000, "syntax", 1, 30_000, "the bracket opened at line 1, column 30000 is not closed"),
 ]
 
@@ -291,7 +291,6 @@ def test_parse_text_mistake_is_told_with_its_place(text: str, code: str, line: i
         ("a ≥ 4", ">="),
         ("a startswith 'x' nocasee", "nocase"),
         ("a betwen [1, 2]", "between"),
-        ('a contians "x" nocase', "contains"),
         ("price exist", "exists"),
         ("price mising", "missing"),
     ],

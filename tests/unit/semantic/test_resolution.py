@@ -123,3 +123,10 @@ def test_resolve_misspelt_comparison_is_met_with_the_keyword(vocabulary: Vocabul
     (problem,) = problems("x issa laptop", vocabulary)
     assert problem.code == "unknown-relation"
     assert [each["label"] for each in problem.suggestions] == ["isa"]
+
+
+def test_resolve_ends_of_different_dimensions_are_refused(vocabulary: Vocabulary) -> None:
+    """A range from kilograms to metres holds nothing; one from grams to kilograms is fine."""
+    (problem,) = problems("a between [4 kg, 5 m]", vocabulary)
+    assert problem.code == "mixed-ends"
+    assert resolved("a between [4 g, 5 kg]", vocabulary) == "a between [4 g, 5 kg]"

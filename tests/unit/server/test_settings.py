@@ -11,11 +11,11 @@ from server.settings import Settings
 def test_load_precedence_is_flag_environment_file_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each source wins over those below it."""
     config = tmp_path / "kindcast.toml"
-    config.write_text('port = 1\nmax_page = 1\nsweep_seconds = 1.5\ndata = "from-file"\n')
+    config.write_text('port = 1\nmax_group_events = 1\nsweep_seconds = 1.5\ndata = "from-file"\n')
     monkeypatch.setenv("KINDCAST_PORT", "2")
-    monkeypatch.setenv("KINDCAST_MAX_PAGE", "2")
+    monkeypatch.setenv("KINDCAST_MAX_GROUP_EVENTS", "2")
     settings = Settings.load(config, port=3, host=None)
-    assert (settings.port, settings.max_page, settings.sweep_seconds) == (3, 2, 1.5)
+    assert (settings.port, settings.max_group_events, settings.sweep_seconds) == (3, 2, 1.5)
     assert settings.data == Path("from-file")
     assert settings.host == "127.0.0.1"
 

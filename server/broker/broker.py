@@ -23,12 +23,12 @@ from server.broker.state import State
 from server.broker.subscribing import NewSubscription
 from server.broker.sweeping import Sweeper
 from server.broker.thread import BrokerThread, Command
-from server.broker.vocabularies import Recompiled, as_json
+from server.broker.vocabularies import Prepared, Recompiled, as_json
 from server.cloudevents import DecodedEvent
 from server.errors import BrokerBusy, StoreUnavailable, UnknownOntology
 from server.metrics import Metrics
 from server.settings import Settings
-from server.store import ontologies
+from server.store import ontologies, subscriptions
 from server.store.database import Database
 
 __all__ = ["Broker"]
@@ -185,8 +185,8 @@ class Broker:
     ) -> tuple[dict[str, Any], bool]:
         """The load report, and whether this made another version. Raises `OntologyError`, `UnsupportedFormat`.
 
-        The document is read, and the vocabulary built, in a worker thread; publishers wait only while the subscriptions
-        are compiled again.
+        The document is read, the vocabulary built, and the subscriptions compiled again in worker threads; publishers
+        go on meanwhile.
         """
         sha256 = await asyncio.to_thread(lambda: hashlib.sha256(document).hexdigest())
         async with self._changing_ontologies:
@@ -205,9 +205,8 @@ class Broker:
                 document=document,
                 report=await asyncio.to_thread(_report, ontology, whole),
             )
-            done = await self._submit(
-                lambda group: vocabularies.add_version(group, stored, whole if activate else None)
-            )
+            prepared = await self._prepared(whole) if activate else None
+            done = await self._submit(lambda group: vocabularies.add_version(group, stored, prepared))
             if activate:
                 heap.settle(len(whole) + done.subscriptions)
             report = self._described(stored.report, name, done.version, activate)
@@ -223,7 +222,8 @@ class Broker:
         async with self._changing_ontologies:
             others = [each for each in self.vocabulary.ontologies if each.name != name]
             rest = await asyncio.to_thread(Vocabulary.from_ontologies, others)
-            done = await self._submit(lambda group: vocabularies.remove_ontology(group, name, rest))
+            prepared = await self._prepared(rest)
+            done = await self._submit(lambda group: vocabularies.remove_ontology(group, name, prepared))
             heap.settle(len(rest) + done.subscriptions)
             return done
 
@@ -234,9 +234,17 @@ class Broker:
         limits = document_limits(self.settings)
         ontology = await asyncio.to_thread(read, row.document, format=row.format, name=name, limits=limits)
         whole = await asyncio.to_thread(self._with, ontology)
-        done = await self._submit(lambda group: vocabularies.activate_version(group, name, version, whole))
+        prepared = await self._prepared(whole)
+        done = await self._submit(lambda group: vocabularies.activate_version(group, name, version, prepared))
         heap.settle(len(whole) + done.subscriptions)
         return done
+
+    async def _prepared(self, vocabulary: Vocabulary) -> Prepared:
+        """The subscriptions compiled under another vocabulary, beside the running ones."""
+        assert self._state is not None, "the broker was not started"
+        new_matcher = self._state.new_matcher
+        rows = await self.read(lambda connection: list(subscriptions.trees(connection, matching_only=True)))
+        return await asyncio.to_thread(vocabularies.prepare, vocabulary, new_matcher, rows)
 
     def _with(self, ontology: Ontology) -> Vocabulary:
         """The vocabulary in force with this ontology in place of the one of its name."""

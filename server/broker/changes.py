@@ -7,7 +7,7 @@ from semantic import Compiled, Matcher
 from server.broker.group import Group
 from server.broker.state import Live
 
-__all__ = ["admit", "exclude", "forget", "introduce", "set_expiry", "set_status", "swap_matcher"]
+__all__ = ["SILENT", "admit", "exclude", "forget", "introduce", "set_expiry", "set_status", "swap_matcher"]
 
 SILENT = ("paused", "expired")
 """Statuses in which a subscription gets no matches."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, Row, delete, func, insert, select, update
 
 from server.store.deliveries import discarded
 from server.store.tables import attempts, matches, subscriptions
@@ -85,13 +85,22 @@ def renewable(connection: Connection) -> Iterable[Row[Any]]:
     return connection.execute(select(*columns).order_by(subscriptions.c.number))
 
 
-def trees(connection: Connection, *, matching_only: bool) -> Iterable[Row[Any]]:
-    """(number, id, tree, notes) of all, or of those that match now (neither paused nor expired)."""
-    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.tree, subscriptions.c.notes)
+def trees(connection: Connection, *, matching_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
+    """(number, id, tree, notes) of all, or of those that match now (neither paused nor expired), or of these numbers
+    only."""
+    columns: tuple[Column[Any], ...] = (
+        subscriptions.c.number,
+        subscriptions.c.id,
+        subscriptions.c.tree,
+        subscriptions.c.notes,
+    )
     query = select(*columns).order_by(subscriptions.c.number)
     if matching_only:
         query = query.where(subscriptions.c.status.not_in(("paused", "expired")))
-    return connection.execute(query)
+    if numbers is None:
+        return connection.execute(query)
+    portions = (numbers[start : start + NUMBERS_PER_QUERY] for start in range(0, len(numbers), NUMBERS_PER_QUERY))
+    return (row for some in portions for row in connection.execute(query.where(subscriptions.c.number.in_(some))))
 
 
 def count_pending(connection: Connection, number: int) -> int:

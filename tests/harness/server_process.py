@@ -18,6 +18,8 @@ PATIENCE_SECONDS = 60.0
 
 POLL_SECONDS = 0.02
 
+BYTECODE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "bytecode"
+
 
 class ServerProcess:
     """One data folder and one port; at most one process at a time. Log in `<data>/server.log`, all starts in one
@@ -40,7 +42,7 @@ class ServerProcess:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self.data)],
-                env=os.environ | self._environment,
+                env=_inherited() | self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -108,6 +110,15 @@ def running_server(
     finally:
         if server.running:
             server.kill()
+
+
+def _inherited() -> dict[str, str]:
+    """The variables of this process. Where it writes no bytecode, servers still keep theirs, out of the way: else each
+    of many starts would compile every library anew."""
+    inherited = dict(os.environ)
+    if inherited.pop("PYTHONDONTWRITEBYTECODE", ""):
+        inherited["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
+    return inherited
 
 
 def _free_port() -> int:

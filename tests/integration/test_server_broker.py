@@ -2,92 +2,19 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from server.broker import Broker
-from server.broker.group import Group
 from server.broker.publishing import Outcome
-from server.broker.subscribing import NewSubscription
-from server.cloudevents import DecodedEvent, EventReader
 from server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
-from server.security.tickets import hashed
 from server.settings import Settings
 from server.store.database import Database
-from server.store.events import list_events
 from server.store.ledger import read_totals
-
-READER = EventReader(max_events=100)
-
-
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    """A test on an event loop of its own."""
-    asyncio.run(body())  # type: ignore[arg-type]
-
-
-@asynccontextmanager
-async def running(data: Path, **settings: Any) -> AsyncIterator[Broker]:
-    broker = Broker(Settings(data=data, **settings))
-    await broker.start()
-    try:
-        yield broker
-    finally:
-        await broker.stop()
-
-
-def event(**data: Any) -> DecodedEvent:
-    return READER.from_object({"specversion": "1.0", "id": str(data), "source": "s", "type": "t", "data": data})
-
-
-def new(id: str, expression: str = "") -> NewSubscription:
-    return NewSubscription(
-        id=id,
-        asked={"expression": expression},
-        parts=(expression,),
-        ticket_hash=hashed("ticket"),
-        expires_at=time.time() + 600,
-    )
-
-
-async def matched(broker: Broker, **data: Any) -> int:
-    """How many subscriptions get an event with these data."""
-    (outcome,) = await broker.publish([event(**data)])
-    assert isinstance(outcome, Outcome)
-    return outcome.matched
-
-
-async def stored(broker: Broker) -> list[int]:
-    rows = await broker.read(lambda connection: list_events(connection, after=0, type=None, limit=100))
-    return [row.sequence for row in rows]
-
-
-class Breaking:
-    """Makes `times` commits fail, after `spare` that do not: before anything is written, or after all of it is."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.commit = Group.commit
-        self.spare = 0
-        self.times = 0
-        self.after = False
-        monkeypatch.setattr(Group, "commit", lambda group: self._commit(group))
-
-    def _commit(self, group: Group) -> None:
-        if self.times == 0 or self.spare > 0:
-            self.spare -= 1
-            self.commit(group)
-            return
-        self.times -= 1
-        if self.after:
-            self.commit(group)
-            group.state.commits -= 1  # as if the answer of the disk had never come
-        raise OperationalError("COMMIT", {}, Exception("disk I/O error"))
+from tests.harness.broker import Breaking, event, matched, new, run, running, stored
 
 
 @pytest.fixture

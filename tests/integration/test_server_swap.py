@@ -1,0 +1,84 @@
+"""Another vocabulary while the server runs: nothing is missed, nothing is half-done."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.broker import vocabularies
+from server.errors import StoreUnavailable
+from tests.harness.broker import Breaking, event, matched, new, run, running
+
+TURTLE = """
+@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Slate rdfs:label "slate" ; a rdfs:Class .
+"""
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch) -> Breaking:
+    return Breaking(monkeypatch)
+
+
+def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscriptions made, deleted, paused and resumed while the next vocabulary is compiled are as they should be after
+    the swap, and publishing goes on meanwhile."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.put_ontology("x", TURTLE.encode(), format="turtle", activate=True)
+            for name in ("stays", "deleted", "paused", "resumed"):
+                await broker.create_subscription(new(name, "target isa Computer"))
+            await broker.pause("resumed", "ticket")
+            begun, gate = threading.Event(), threading.Event()
+            prepare = vocabularies.prepare
+
+            def slowly(*arguments: Any) -> Any:
+                prepared = prepare(*arguments)
+                begun.set()
+                gate.wait()
+                return prepared
+
+            monkeypatch.setattr(vocabularies, "prepare", slowly)
+            more = TURTLE + ":Slate rdfs:subClassOf :Computer ."
+            swap = asyncio.ensure_future(broker.put_ontology("x", more.encode(), format="turtle", activate=True))
+            await asyncio.to_thread(begun.wait)
+            await broker.delete_subscription("deleted", "ticket")
+            await broker.pause("paused", "ticket")
+            await broker.resume("resumed", "ticket")
+            await broker.create_subscription(new("made", "target isa Computer"))
+            assert await matched(broker, target="laptop") == 3
+            assert await matched(broker, target="slate") == 0
+            gate.set()
+            report, _ = await swap
+            assert report["subscriptions"]["recompiled"] == 3
+            for target in ("laptop", "slate"):
+                (found,) = await broker.match([event(target=target).event])
+                assert {match.subscription for match in found.matches} == {"stays", "resumed", "made"}
+
+    run(body)
+
+
+def test_swap_that_cannot_be_committed_leaves_the_old_vocabulary(tmp_path: Path, breaking: Breaking) -> None:
+    """A lost commit takes the ontology back on disk and in memory: the same version, the same matches."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.put_ontology("x", TURTLE.encode(), format="turtle", activate=True)
+            await broker.create_subscription(new("s", "target isa Computer"))
+            version = broker.vocabulary.version
+            breaking.times = 1
+            more = TURTLE + ":Slate rdfs:subClassOf :Computer ."
+            with pytest.raises(StoreUnavailable):
+                await broker.put_ontology("x", more.encode(), format="turtle", activate=True)
+            assert broker.vocabulary.version == version
+            assert (await matched(broker, target="laptop"), await matched(broker, target="slate")) == (1, 0)
+            report, new_version = await broker.put_ontology("x", more.encode(), format="turtle", activate=True)
+            assert (report["version"], new_version) == (2, True)
+            assert await matched(broker, target="slate", n=2) == 1
+
+    run(body)

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     """Gene Ontology is about 120 MiB as RDF/XML."""
     max_events_per_request: PositiveInt = 10_000
     max_json_depth: Annotated[int, Field(ge=1, le=500)] = 64
-    max_subscription_bytes: PositiveInt = MIB
+    max_subscription_bytes: PositiveInt = MIB // 4
     """Of a stored subscription: it is kept in memory, and compiled again with every vocabulary."""
     max_subscriptions: PositiveInt = 1_000_000
 

@@ -164,7 +164,8 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
     names = (*classes, *INDIVIDUALS, RETIRED)
     name, a_class = st.sampled_from(names[:-1]), st.sampled_from(classes or INDIVIDUALS)
     upwards = st.tuples(a_class, a_class).map(lambda pair: (max(pair), min(pair)))
-    narrower = draw(st.lists(upwards, max_size=6)) + draw(st.lists(st.tuples(name, name), max_size=1))
+    individual = st.one_of(st.sampled_from(INDIVIDUALS), st.sampled_from(INDIVIDUALS), name)  # classes may be such, too
+    narrower = draw(st.lists(upwards, min_size=2, max_size=8)) + draw(st.lists(st.tuples(name, name), max_size=1))
     labels = st.tuples(
         st.sampled_from(names),
         st.sampled_from(WORDS),
@@ -173,7 +174,7 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
     )
     return World(
         narrower=tuple(narrower),
-        individuals=tuple(draw(st.lists(st.tuples(name, a_class), max_size=3))),
+        individuals=tuple(draw(st.lists(st.tuples(individual, a_class), min_size=1, max_size=4))),
         equivalent=tuple(draw(st.lists(st.tuples(name, name), max_size=1))),
         labels=tuple(draw(st.lists(labels, max_size=5, unique_by=lambda label: label[:3]))),
         names=names,
@@ -278,7 +279,7 @@ _PUBLISHED = {
 
 # ── meaning: expressions ────────────────────────────────────────────────────────────────────────────────────────────
 
-_NUMERIC = ("size", "weight", "temp")
+_NUMERIC = ("size", "weight", "temp", "box.weight")
 _WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
 _ASKED = (*_NUMERIC, *_WORDY, "b", "flag")
 
@@ -286,7 +287,9 @@ _ASKED = (*_NUMERIC, *_WORDY, "b", "flag")
 def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     """Constants that may be compared with `attribute` under every world: no quantity of a dimension that it may not be
     declared to have; where it may be declared to hold concepts, no string, which would be resolved as a term."""
-    quantities = {"weight": _MASSES, "temp": _TEMPERATURES}.get(attribute, (*_MASSES, *_TEMPERATURES))
+    quantities = {"weight": _MASSES, "box.weight": _MASSES, "temp": _TEMPERATURES}.get(
+        attribute, (*_MASSES, *_TEMPERATURES)
+    )
     numbers: st.SearchStrategy[Any] = st.one_of(_numbers_given, st.sampled_from(quantities))
     texts: st.SearchStrategy[Any] = st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_NUMERALS))
     kinds: list[st.SearchStrategy[Any]] = [numbers if attribute in _NUMERIC else texts, _instants]

@@ -172,7 +172,7 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
 def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
     """Who got the event, by which way, and how far that has come."""
     attempts: dict[int, list[dict[str, Any]]] = {}
-    for row in events.find_attempts(connection, sequence):
+    for row in events.find_attempts(connection, sequence, limit=10 * TRACED):
         attempt = {
             "attempt": row.attempt,
             "at": moment(row.at),

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -90,8 +91,7 @@ async def list_all(
 async def export(broker: AppBroker) -> Response:
     """NDJSON: a line a subscription, its expression with IRIs in place of labels, so that it means the same elsewhere.
     Sinks, secrets and tickets are left out; what is exported can be imported."""
-    lines = await broker.read(_export_lines)
-    return Response(b"".join(lines), media_type="application/x-ndjson")
+    return StreamingResponse(_exported(broker), media_type="application/x-ndjson")
 
 
 @router.post("/import", summary="Import subscriptions")
@@ -193,16 +193,20 @@ async def _import(line: bytes, broker: Broker, settings: Settings) -> dict[str, 
     return {"was": body.get("id")} | {name: created[name] for name in ("id", "ticket", "secret") if name in created}
 
 
-def _export_lines(connection: Connection) -> list[bytes]:
-    def lines() -> Iterator[bytes]:
-        after = 0
-        while rows := subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE):
-            after = rows[-1].number
-            for row in rows:
-                said = {"id": row.id, "expression": row.canonical, "metadata": row.metadata}
-                yield msgspec.json.encode(said) + b"\n"
+async def _exported(broker: Broker) -> AsyncIterator[bytes]:
+    """The lines of an export, a page at a time."""
+    rows: list[Row[Any]] = []
+    while True:
+        after = rows[-1].number if rows else 0
+        rows = await broker.read(partial(_page, after=after))
+        if not rows:
+            return
+        said = ({"id": row.id, "expression": row.canonical, "metadata": row.metadata} for row in rows)
+        yield b"".join(msgspec.json.encode(each) + b"\n" for each in said)
 
-    return list(lines())
+
+def _page(connection: Connection, after: int) -> list[Row[Any]]:
+    return list(subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE))
 
 
 # ── showing ─────────────────────────────────────────────────────────────────────────────────────────────────────────

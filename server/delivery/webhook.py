@@ -5,7 +5,7 @@ webhook rules: 2xx is success, a redirect is a failure and is never followed, 41
 for a pause, and Retry-After is obeyed. One deadline covers name resolution, connection, TLS and answer. Of the answer
 only the status counts: its body is read up to a small bound, to use the connection again, and thrown away.
 
-    outbox --Delivery--> WebhookSender.send --(egress.GuardedBackend)--> sink --status--> Outcome --> outbox
+    courier --Delivery--> WebhookSender.send --Connections--> sink --status--> Outcome --> courier
 """
 
 import asyncio
@@ -13,8 +13,8 @@ import base64
 import re
 import ssl
 import time
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,15 +23,13 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
-from server.security.egress import GuardedBackend, Resolver, SinkRefused, SystemResolver, check_sink
+from server.delivery.connections import Connections
+from server.security.egress import Resolver, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 
 MAX_ANSWER_BYTES = 65_536
 """Of an answer's body: enough to finish any sensible one and keep the connection, too little to fill our memory."""
-
-KEEPALIVE_SECONDS = 15.0
-"""Idle connections are closed after this, so that a name that moves is resolved again soon."""
 
 MAX_HEADERS = 32
 """Extra headers of one subscription."""
@@ -85,7 +83,7 @@ class Outcome:
 
 
 class WebhookSender:
-    """Posts messages over one pool of guarded connections. One event loop; any number of `send` at a time.
+    """Posts messages over guarded connections. One event loop; any number of `send` at a time.
 
     It opens no more connections than `send` is called concurrently: who calls sets the caps.
     """
@@ -93,14 +91,7 @@ class WebhookSender:
     def __init__(self, *, allow_private: bool, timeout: float, resolver: Resolver | None = None) -> None:
         self._allow_private = allow_private
         self._timeout = timeout
-        self._resolver = resolver if resolver is not None else SystemResolver()
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=httpcore.default_ssl_context(),  # made once: loading the authorities takes some 50 ms
-            max_connections=None,
-            max_keepalive_connections=64,
-            keepalive_expiry=KEEPALIVE_SECONDS,
-            network_backend=GuardedBackend(allow_private=allow_private, resolver=self._resolver),
-        )
+        self._connections = Connections(allow_private=allow_private, resolver=resolver)
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
@@ -121,19 +112,23 @@ class WebhookSender:
         return outcome
 
     async def close(self) -> None:
-        await self._pool.aclose()
-        if isinstance(self._resolver, SystemResolver):
-            self._resolver.close()
+        """Closes all connections; nothing may be under way."""
+        await self._connections.close()
 
-    def _posted(self, delivery: Delivery) -> AbstractAsyncContextManager[httpcore.Response]:
+    @asynccontextmanager
+    async def _posted(self, delivery: Delivery) -> AsyncIterator[httpcore.Response]:
         sink = check_sink(delivery.sink, allow_private=self._allow_private)
         check_protocol(delivery.protocolsettings, delivery.sinkcredential)
-        return self._pool.stream(
-            str(delivery.protocolsettings.get("method", "POST")),
-            httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target),
-            headers=[(b"Host", sink.netloc), *_headers(delivery)],
-            content=delivery.body,
-        )
+        async with (
+            self._connections.to(sink.endpoint) as pool,
+            pool.stream(
+                str(delivery.protocolsettings.get("method", "POST")),
+                httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target),
+                headers=[(b"Host", sink.netloc), *_headers(delivery)],
+                content=delivery.body,
+            ) as answer,
+        ):
+            yield answer
 
 
 def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:

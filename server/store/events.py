@@ -31,6 +31,9 @@ __all__ = [
 IDS_PER_QUERY = 500
 """Ids in one IN list: far below every database's limit on parameters."""
 
+PAGE_BYTES = 16 << 20
+"""Of the events in one page that is read back."""
+
 Known = tuple[int, str, int]
 """Sequence, digest, and number of matches of an event that was accepted before."""
 
@@ -113,11 +116,20 @@ def discard_before(connection: Connection, sequence: int) -> int:
 
 
 def list_events(connection: Connection, *, after: int, type: str | None, limit: int) -> Sequence[Row[Any]]:
-    """Events after a sequence, oldest first; with `type` only those of this CloudEvents type."""
+    """Events after a sequence, oldest first; with `type` only those of this CloudEvents type. Fewer than `limit` when
+    their bodies fill the byte budget of a page (at least one comes)."""
     query = select(events).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
     if type is not None:
         query = query.where(events.c.type == type)
-    return connection.execute(query).all()
+    found: list[Row[Any]] = []
+    room = PAGE_BYTES
+    with connection.execute(query) as rows:
+        for row in rows:
+            found.append(row)
+            room -= len(row.body)
+            if room <= 0:
+                break
+    return found
 
 
 def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
@@ -144,10 +156,10 @@ def find_matches(connection: Connection, sequence: int, *, limit: int) -> Sequen
     return connection.execute(query).all()
 
 
-def find_attempts(connection: Connection, sequence: int) -> Sequence[Row[Any]]:
+def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
     """The webhook attempts for an event, oldest first."""
     query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
-    return connection.execute(query).all()
+    return connection.execute(query.limit(limit)).all()
 
 
 def has_match(connection: Connection, subscription: int, sequence: int) -> bool:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from server.client import Client
 from tests.harness.crash_history import broken_promises
 from tests.harness.crash_run import CrashRun
@@ -27,6 +29,7 @@ ENVIRONMENT = {
 }
 
 
+@pytest.mark.slow
 def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> None:
     """Events answered with 202, subscriptions answered with 201, acknowledgements, order, and webhooks at least
     once."""

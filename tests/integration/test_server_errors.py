@@ -1,7 +1,9 @@
 """Every error is a problem document, on every route; and nothing that should stay outside comes in."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,25 @@ def test_body_that_a_form_could_send_is_refused(client: httpx.Client, content_ty
         assert (answer.status_code, problem_code(answer)) == (415, "unsupported-media-type"), path
 
 
+@pytest.mark.parametrize("path", ["/v1/subscriptions", "/v1/match", "/v1/explain"])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"event": NaN}', "malformed-json"),
+        (b'{"event": 1e999}', "malformed-json"),
+        (b'{"event": "\\ud800"}', "malformed-json"),
+        (b"", "malformed-json"),
+        (b"[]", "malformed-request"),
+        (b'{"event": ' + b"[" * 100 + b"]" * 100 + b"}", "too-deep"),
+        (b'{"event": ' + b"[" * 100_000, "malformed-json"),
+    ],
+)
+def test_body_that_is_no_proper_json_is_refused(client: httpx.Client, path: str, body: bytes, code: str) -> None:
+    """Every route that takes JSON takes the same JSON: finite numbers, whole characters, bounded nesting, an object."""
+    answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, problem_code(answer)) == (400, code)
+
+
 # ── health ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -163,6 +184,20 @@ def test_metrics_add_up(client: httpx.Client) -> None:
         "matches_pending": 3,
     }
     assert {name: figures[name] for name in expected} == expected
+
+
+def test_metrics_count_attempts_of_subscriptions_that_are_gone(client: httpx.Client, tmp_path: Path) -> None:
+    """A counter never falls: what a deleted subscription had tried is kept in the ledger."""
+    made = client.post("/v1/subscriptions", json={"expression": ""}).json()
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as store, store:
+        store.execute("UPDATE subscriptions SET times_sent = 5, times_failed = 2")
+
+    def attempts() -> dict[str, str]:
+        return dict(re.findall(r'kindcast_deliveries_total\{result="(\w+)"\} (\S+)', client.get("/metrics").text))
+
+    assert attempts() == {"delivered": "3.0", "failed": "2.0"}
+    client.delete(f"/v1/subscriptions/{made['id']}", headers={"Kindcast-Ticket": made["ticket"]})
+    assert attempts() == {"delivered": "3.0", "failed": "2.0"}
 
 
 def test_health_and_docs_are_there(client: httpx.Client) -> None:

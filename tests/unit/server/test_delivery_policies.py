@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server.delivery.connections import Connections
 from server.delivery.endpoints import Endpoints
 from server.delivery.schedule import LONGEST_WISH_SECONDS, STANDARD_DELAYS, RetrySchedule
 from server.settings import Settings
@@ -109,3 +110,26 @@ def test_endpoints_pause_is_kept_until_it_is_over() -> None:
         return [endpoints.rests_until("a") == first > 0.0, endpoints.rests_until("b") == 0.0]
 
     assert asyncio.run(scenario()) == [True, True]
+
+
+def test_connections_unused_pools_are_closed_used_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the bound the longest unused pool goes; one that is in use stays, and is the same for everybody."""
+    monkeypatch.setattr("server.delivery.connections.MAX_POOLS", 2)
+
+    async def scenario() -> list[bool]:
+        connections = Connections(allow_private=True)
+        async with connections.to("a") as first, connections.to("a") as again:
+            for other in ("b", "c", "d"):
+                async with connections.to(other):
+                    pass
+            async with connections.to("a") as still:
+                kept = [first is again, first is still]
+        for other in ("b", "c", "d"):
+            async with connections.to(other):
+                pass
+        async with connections.to("a") as later:
+            found = [*kept, later is first]
+        await connections.close()
+        return found
+
+    assert asyncio.run(scenario()) == [True, True, False]

@@ -2,7 +2,7 @@
 
 A block fenced as `console` is a session at a terminal: a line that starts with `$ ` is typed, lines that end in a
 backslash go on, and what stands below is what one sees. `…` stands for anything, on one line or over several; lines
-that that are not shown are allowed between those that are. All blocks of a page are one session in one folder.
+that are not shown are allowed between those that are. All blocks of a page are one session in one folder.
 
     ```console
     $ kindcast concept find laptop

@@ -230,6 +230,19 @@ def test_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
     run(body)
 
 
+def test_store_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """The database and its companions hold webhook secrets."""
+
+    async def body() -> None:
+        async with running(tmp_path / "data") as broker:
+            await broker.publish([event(n=1)])
+            files = list((tmp_path / "data").iterdir())
+            assert {file.name for file in files} >= {"kindcast.db", "kindcast.db-wal"}
+            assert [file.name for file in files if file.stat().st_mode & 0o077] == []
+
+    run(body)
+
+
 def test_store_of_another_layout_is_refused(tmp_path: Path) -> None:
     """A server does not guess what another version meant."""
 

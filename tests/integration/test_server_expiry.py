@@ -105,8 +105,9 @@ def test_end_that_was_moved_twice_still_comes(client: httpx.Client) -> None:
 def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -> None:
     """When nobody renews it in time it is deleted with what waits for it, and the ledger still adds up."""
     with running_application(tmp_path, grace_seconds=0.2, sweep_seconds=0.05) as client:
-        created = subscribe(client, "n exists", ttl_seconds=0.2)
-        publish(client, n=1)
+        created = subscribe(client, "n exists")
+        assert publish(client, n=1) == 1
+        client.patch(f"/v1/subscriptions/{created['id']}", json={"ttl_seconds": 0.1}, headers=ticket(created))
         eventually(lambda: show(client, created).status_code == 404)
         metrics = client.get("/metrics").text
         assert "kindcast_matches_discarded_total 1.0" in metrics

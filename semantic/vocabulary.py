@@ -287,8 +287,15 @@ class Vocabulary:
             if concept not in found:
                 if len(found) == limit:
                     break
-                found[concept] = {"label": each.text, "lang": each.language, "iri": self.iri(concept)}
+                found[concept] = {**self._told(each, concept), "iri": self.iri(concept)}
         return list(found.values())
+
+    def _told(self, found: FoundLabel, concept: ConceptId) -> dict[str, str | None]:
+        """The label to show: the one found, unless it would not resolve (a hidden label, a loose synonym)."""
+        if concept in self.readings(found.text):
+            return {"label": found.text, "lang": found.language}
+        label = self.label(concept, found.language or "en")
+        return {"label": label if concept in self.readings(label) else self.iri(concept), "lang": found.language}
 
     @cached_property
     def _index(self) -> LabelIndex:

@@ -10,10 +10,9 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from server import error_responses
-from server.api import concepts, events, health, matching, ontologies, subscriptions
+from server.api import concepts, deliveries, events, health, matching, ontologies, subscriptions
 from server.broker import Broker
 from server.cloudevents import EventReader
-from server.delivery import router as delivery_router
 from server.delivery import running_delivery
 from server.security.limits import BodyLimit, HostGuard
 from server.settings import Settings
@@ -61,10 +60,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     # The order matters: /v1/subscriptions/export is no id.
-    routers = (ontologies, concepts, subscriptions, events, matching, health)
+    routers = (ontologies, concepts, subscriptions, events, matching, health, deliveries)
     for each in routers:
         app.include_router(each.router)
-    app.include_router(delivery_router)
     error_responses.install(app)
     # The last one added is the first one met.
     app.add_middleware(

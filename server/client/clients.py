@@ -34,7 +34,7 @@ class Client(Calls):
         """`http`: an `httpx.Client` of your own (certificates, proxies); it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
-        self._http = http or httpx.Client()
+        self._http = http or httpx.Client(trust_env=not _is_here(server))
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class AsyncClient(Calls):
         """`http`: an `httpx.AsyncClient` of your own; it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
-        self._http = http or httpx.AsyncClient()
+        self._http = http or httpx.AsyncClient(trust_env=not _is_here(server))
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,6 +107,12 @@ class AsyncClient(Calls):
                 pass  # the server went away, or is not back yet
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
+
+
+def _is_here(server: str) -> bool:
+    """Whether the server is on this machine's loopback: no proxy of the environment leads there."""
+    host = httpx.URL(server).host
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _path(id: str) -> str:

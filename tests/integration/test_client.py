@@ -211,3 +211,14 @@ def test_listen_stopped_server_goes_on_too(tmp_path: Path) -> None:
         client.publish({"number": 2})
         second = next(messages)
     assert [message["event"]["data"]["number"] for message in (first, second)] == [1, 2]
+
+
+def test_client_goes_to_this_machine_past_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that is set for the world outside is not asked for the way to a server next door."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # the discard port: nobody answers
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with running_server(tmp_path / "data") as process, Client(process.url) as client:
+        client.ready()

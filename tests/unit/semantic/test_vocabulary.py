@@ -360,3 +360,15 @@ def test_vocabulary_of_records_made_by_hand_works() -> None:
     )
     vocabulary = Vocabulary.from_ontologies([ontology])
     assert named(vocabulary, vocabulary.ancestors(vocabulary.readings("laptop")[0])) == ["Computer"]
+
+
+def test_suggest_hidden_label_leads_to_a_name_that_resolves() -> None:
+    """Who takes a suggestion as it stands must not be refused again: hidden labels find, they are not told."""
+    document = b"""
+    @prefix : <http://example.org/> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+    :Laptop a skos:Concept ; skos:prefLabel "portable computer"@en ; skos:hiddenLabel "labtop"@en .
+    """
+    vocabulary = Vocabulary.from_bytes(document, format="turtle")
+    (told,) = vocabulary.suggest("Labtop")
+    assert told["label"] == "portable computer"
+    assert vocabulary.readings(told["label"])

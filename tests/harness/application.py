@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from server.app import create_app
 from server.settings import Settings
 
-__all__ = ["problem_code", "running_application"]
+__all__ = ["problem_code", "publish", "running_application", "show", "subscribe", "ticket", "waiting"]
 
 
 @contextmanager
@@ -41,6 +41,38 @@ def problem_code(response: httpx.Response) -> str:
     assert "instance" in document
     code: str = document["type"].removeprefix("https://kindcast.dev/problems/")
     return code
+
+
+def subscribe(client: httpx.Client, expression: str = "", **more: Any) -> dict[str, Any]:
+    """What creating a subscription answers, ticket included."""
+    answer = client.post("/v1/subscriptions", json={"expression": expression, **more})
+    assert answer.status_code == 201, answer.text
+    created: dict[str, Any] = answer.json()
+    return created
+
+
+def ticket(created: dict[str, Any]) -> dict[str, str]:
+    """The header that changes need."""
+    return {"Kindcast-Ticket": created["ticket"]}
+
+
+def publish(client: httpx.Client, **data: Any) -> int:
+    """How many subscriptions got an event with these data."""
+    answer = client.post("/v1/events", json=data)
+    assert answer.status_code == 202, answer.text
+    matched: int = answer.json()["matched"]
+    return matched
+
+
+def waiting(client: httpx.Client, created: dict[str, Any]) -> list[Any]:
+    """The data of the messages that wait for a subscription."""
+    page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
+    return [message["event"]["data"] for message in page["events"]]
+
+
+def show(client: httpx.Client, created: dict[str, Any]) -> httpx.Response:
+    """The subscription as it is now."""
+    return client.get(f"/v1/subscriptions/{created['id']}")
 
 
 class _Transport(httpx.BaseTransport):

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from semantic.shipped_vocabularies import shipped
-from tests.harness.application import problem_code, running_application
+from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 
 PATIENCE_SECONDS = 30.0
 """For what must come with time; only a failing test waits this long."""
@@ -21,36 +20,6 @@ POLL_SECONDS = 0.02
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
     with running_application(tmp_path) as client:
         yield client
-
-
-def subscribe(client: httpx.Client, expression: str = "", **more: Any) -> dict[str, Any]:
-    answer = client.post("/v1/subscriptions", json={"expression": expression, **more})
-    assert answer.status_code == 201, answer.text
-    created: dict[str, Any] = answer.json()
-    return created
-
-
-def ticket(created: dict[str, Any]) -> dict[str, str]:
-    """The header that changes need."""
-    return {"Kindcast-Ticket": created["ticket"]}
-
-
-def publish(client: httpx.Client, **data: Any) -> int:
-    """How many subscriptions got an event with these data."""
-    answer = client.post("/v1/events", json=data)
-    assert answer.status_code == 202, answer.text
-    matched: int = answer.json()["matched"]
-    return matched
-
-
-def waiting(client: httpx.Client, created: dict[str, Any]) -> list[Any]:
-    """The data of the messages that wait for a subscription."""
-    page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
-    return [message["event"]["data"] for message in page["events"]]
-
-
-def show(client: httpx.Client, created: dict[str, Any]) -> Any:
-    return client.get(f"/v1/subscriptions/{created['id']}")
 
 
 def eventually(holds: Callable[[], bool]) -> None:

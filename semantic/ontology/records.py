@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["ConceptKind", "ConceptRecord", "Label", "Limits", "Ontology", "PropertyRecord"]
+__all__ = ["ConceptKind", "ConceptRecord", "Label", "Limits", "Ontology", "PropertyRecord", "Reason", "RelationRecord"]
 
 Label = tuple[str, str | None]
 """A label and its language tag in lower case, or None where it has none."""
+
+Reason = Literal["none", "rdfs", "owl"]
+"""How much a document means beyond what it states: structure only, RDFS entailments, or what a DL reasoner finds."""
 
 ConceptKind = Literal["class", "concept", "scheme", "individual", "retired"]
 
@@ -34,14 +37,25 @@ class ConceptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyRecord:
-    """A property, hence an attribute: its labels, the properties above it, the IRIs of its range, its unit if
-    declared."""
+    """A property, hence an attribute: its labels, the properties above it, the IRIs of its range and domain, its unit
+    if declared."""
 
     iri: str
     labels: tuple[Label, ...] = ()
     parents: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
     unit: str | None = None
+    domains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationRecord:
+    """A relation that was asked for when the document was read, as a hierarchy of its own: `edges` are (from, to) IRIs
+    of concepts, whichever way the document states them (a triple, a restriction, an OBO relationship)."""
+
+    iri: str
+    labels: tuple[Label, ...] = ()
+    edges: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +63,12 @@ class Ontology:
     """One document as records, each tuple sorted, so that two documents with the same triples give equal records.
 
     `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
-    defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
-    are pairs of names for one thing. `remarks` are labels and the like of names that the document does not use
-    otherwise: they count where another ontology makes such a name a concept or an attribute (a translation, say).
-    `declares` are the document's own names as an ontology, by which others import it. `languages` counts the labels of
-    concepts per language ("" = no tag).
+    defined class, members of a union, top concepts under their scheme; `inferred` those that a reasoner added, and
+    `unsatisfiable` the classes that it found can have no member. `relations` are those that were asked for. `types` are
+    (individual, class); `equivalences` are pairs of names for one thing. `remarks` are labels and the like of names
+    that the document does not use otherwise: they count where another ontology makes such a name a concept or an
+    attribute (a translation, say). `declares` are the document's own names as an ontology, by which others import it.
+    `languages` counts the labels of concepts per language ("" = no tag).
     """
 
     name: str
@@ -72,6 +87,10 @@ class Ontology:
     declares: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     languages: tuple[tuple[str, int], ...] = ()
+    relations: tuple[RelationRecord, ...] = ()
+    reason: Reason = "none"
+    inferred: frozenset[tuple[str, str]] = frozenset()
+    unsatisfiable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

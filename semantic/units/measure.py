@@ -47,6 +47,8 @@ NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]
 DECIMAL = re.compile(NUMBER)
 QUANTITY = re.compile(rf"\s*({NUMBER})\s*([^\s0-9.,:;+-].*)")
 """A unit never begins with a digit here, so that `12 59` is no parts per million (the UN/CEFACT code 59)."""
+PRICE = re.compile(rf"\s*([A-Z]{{3}}|[^\w\s+.-])\s*({NUMBER})\s*")
+"""Money is also written the other way round: `EUR 12.50`, `€12.50`."""
 
 
 class Measure(NamedTuple):
@@ -75,18 +77,25 @@ class Units:
         self._scales: dict[str, Scale | None] = {}
 
     def parse(self, text: str) -> Quantity | None:
-        """The quantity that a string such as `86 degF` or `12.5kg` is, None where it is not a number and a known unit.
+        """The quantity that a string such as `86 degF`, `12.5kg` or `EUR 400` is, None where it is not a number and a
+        known unit. Only a currency may stand in front of its number.
 
-        Costs about 0.1 µs for a string that does not begin with a number.
+        Costs about 0.1 µs for a string that neither begins nor ends with a number.
         """
-        if not text or text[0] not in "0123456789+-. \t" or len(text) > LONGEST:
+        if not text or len(text) > LONGEST:
             return None
-        shape = QUANTITY.fullmatch(text)
-        if shape is None or self._scale(shape[2].rstrip()) is None:
+        if text[0] in "0123456789+-. \t" and (shape := QUANTITY.fullmatch(text)):
+            digits, unit = shape[1], shape[2].rstrip()
+        elif text[-1] in "0123456789. \t" and (shape := PRICE.fullmatch(text)):
+            unit, digits = shape[1], shape[2]
+            if CURRENCY_SIGNS.get(unit, unit) not in CURRENCIES:
+                return None
+        else:
             return None
-        digits = shape[1]
+        if self._scale(unit) is None:
+            return None
         number = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
-        return Quantity(number, shape[2].rstrip()) if math.isfinite(number) else None
+        return Quantity(number, unit) if math.isfinite(number) else None
 
     def measure(self, value: int | float | str, unit: str) -> Measure:
         """`value` of `unit` in the base unit; a string must be a decimal number.

@@ -201,8 +201,12 @@ def test_metrics_count_attempts_of_subscriptions_that_are_gone(client: httpx.Cli
 
 
 def test_health_and_docs_are_there(client: httpx.Client) -> None:
-    """Alive, ready, the interactive documentation."""
+    """Alive, ready, the interactive documentation, whose files all come from this server."""
     assert client.get("/healthz").json() == {"status": "alive"}
     assert client.get("/readyz").json() == {"status": "ready"}
-    assert client.get("/docs").status_code == 200
+    page = client.get("/docs")
+    assert page.status_code == 200
+    files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert files
+    assert all(each.startswith("/") and client.get(each).status_code == 200 for each in files), files
     assert client.get("/openapi.json").json()["openapi"].startswith("3.1")

@@ -132,14 +132,14 @@ def test_units_any_text_is_a_unit_or_refused(text: str) -> None:
     assert math.isfinite(measured.amount)
 
 
-@given(st.one_of(names, st.builds("{} {}".format, numbers, names)))
+@given(st.one_of(names, st.builds("{} {}".format, numbers, names), st.builds("{} {}".format, names, numbers)))
 def test_parse_any_text_agrees_with_measure(text: str) -> None:
-    """What `parse` calls a quantity can be measured, its number is finite, and it is the text's beginning."""
+    """What `parse` calls a quantity can be measured, its number is finite, and the text begins or ends with its unit."""
     found = UNITS.parse(text)
     if found is None:
         return
     assert math.isfinite(found.value)
-    assert text.strip().endswith(found.unit)
+    assert text.strip().endswith(found.unit) or text.strip().startswith(found.unit)
     assert UNITS.dimension(found.unit)
 
 

@@ -1,0 +1,174 @@
+"""The inner loops of planning, compiled: settling predicates, choosing greedily, weighing pairs of chains.
+
+Numbers only; the modules that call these say what they mean.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["count_work", "join_fragments", "pair_weights", "settle_literals", "shared_pairs"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float64]
+
+
+def _compiled(function: Callable[P, R]) -> Callable[P, R]:
+    return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
+
+
+@_compiled
+def count_work(first_holder: Ints, holder: Ints, wants: Bytes, remaining: Ints) -> tuple[Ints, Ints]:
+    """For each predicate and wanted outcome: its holders, and the literals that these have together."""
+    popularity = np.zeros((len(first_holder) - 1, 2), dtype=np.int32)
+    work = np.zeros((len(first_holder) - 1, 2), dtype=np.int32)
+    for predicate in range(len(work)):
+        for at in range(first_holder[predicate], first_holder[predicate + 1]):
+            popularity[predicate, wants[at]] += 1
+            work[predicate, wants[at]] += remaining[holder[at]]
+    return popularity, work
+
+
+@_compiled
+def settle_literals(
+    settled: int,
+    value: int,
+    first_holder: Ints,
+    holder: Ints,
+    holder_wants: Bytes,
+    first: Ints,
+    literal: Ints,
+    wanted: Bytes,
+    outcome: Bytes,
+    state: Bytes,
+    remaining: Ints,
+    popularity: Ints,
+    work: Ints,
+) -> None:
+    """Bring states and counts up to date after `settled` came to `value` (0, 1, or 2 for a failure)."""
+    for at in range(first_holder[settled], first_holder[settled + 1]):
+        candidate = holder[at]
+        if state[candidate] != 0:
+            continue
+        before = remaining[candidate]
+        decided = value != 2 and value != holder_wants[at]
+        remaining[candidate] = before - 1
+        failed = False
+        for each in range(first[candidate], first[candidate + 1]):
+            other = literal[each]
+            failed |= outcome[other] == 2
+            if outcome[other] == -1:
+                if decided:
+                    popularity[other, wanted[each]] -= 1
+                    work[other, wanted[each]] -= before
+                else:
+                    work[other, wanted[each]] -= 1
+        if decided:
+            state[candidate] = 2
+        elif before == 1:
+            state[candidate] = 3 if failed else 1
+    popularity[settled] = 0
+    work[settled] = 0
+
+
+@_compiled
+def shared_pairs(first: Ints, node: Ints, first_holder: Ints, holder: Ints) -> Ints:
+    """int32[k, 2]: the pairs (u, v), u < v, of chains that share a predicate, each pair once, by its first shared
+    predicate. `node[first[c] : first[c + 1]]` are the predicates of chain `c` in one order common to all chains."""
+    count = 0
+    pairs = np.empty((1024, 2), dtype=np.int32)
+    for predicate in range(len(first_holder) - 1):
+        begin, end = first_holder[predicate], first_holder[predicate + 1]
+        for one in range(begin, end):
+            for other in range(one + 1, end):
+                low, high = min(holder[one], holder[other]), max(holder[one], holder[other])
+                if _first_shared(first, node, low, high) != predicate:
+                    continue
+                if count == len(pairs):
+                    larger = np.empty((2 * count, 2), dtype=np.int32)
+                    larger[:count] = pairs
+                    pairs = larger
+                pairs[count, 0], pairs[count, 1] = low, high
+                count += 1
+    return pairs[:count]
+
+
+@_compiled
+def _first_shared(first: Ints, node: Ints, one: int, other: int) -> int:
+    least = np.int32(2147483647)
+    for here in range(first[one], first[one + 1]):
+        for there in range(first[other], first[other + 1]):
+            if node[here] == node[there] and node[here] < least:
+                least = node[here]
+    return int(least)
+
+
+@_compiled
+def pair_weights(pairs: Ints, first: Ints, node: Ints, passing: Floats, cost: Floats) -> Floats:
+    """For each pair (u, v): the expected cost of u before v minus that of v before u.
+
+    `passing` and `cost` are by node. Sum over the shared predicates e, from the top, of
+    (1 - p_e) (P_v C'_u - P_u C'_v): P over all nodes above e, C' the cost of those above e that are not shared.
+    """
+    weights = np.zeros(len(pairs))
+    for number in range(len(pairs)):
+        u, v = pairs[number]
+        here, there = first[u], first[v]
+        above_u = above_v = 1.0  # P: all nodes above pass
+        alone_u = alone_v = 1.0  # the same over nodes that are not shared
+        cost_u = cost_v = 0.0  # C'
+        total = 0.0
+        while here < first[u + 1] and there < first[v + 1]:
+            # The order is common to all chains, so the next shared predicate is found by a walk down u.
+            step = there
+            while step < first[v + 1] and node[step] != node[here]:
+                step += 1
+            if step == first[v + 1]:  # only in u
+                cost_u += alone_u * cost[here]
+                alone_u *= passing[here]
+                above_u *= passing[here]
+                here += 1
+                continue
+            while there < step:  # only in v
+                cost_v += alone_v * cost[there]
+                alone_v *= passing[there]
+                above_v *= passing[there]
+                there += 1
+            total += (1.0 - passing[here]) * (above_v * cost_u - above_u * cost_v)
+            above_u *= passing[here]
+            above_v *= passing[there]
+            here += 1
+            there += 1
+        weights[number] = total
+    return weights
+
+
+@_compiled
+def join_fragments(edges: Ints, chains: int) -> tuple[Ints, Ints]:
+    """Directed Kruskal: `edges` (u, v), best first, are taken where u has no successor yet, v no predecessor, and no
+    circle closes. Answers `successor[u]` and `predecessor[v]`, -1 for none."""
+    successor = np.full(chains, -1, dtype=np.int32)
+    predecessor = np.full(chains, -1, dtype=np.int32)
+    root = np.arange(chains).astype(np.int32)
+    for number in range(len(edges)):
+        u, v = edges[number]
+        if successor[u] != -1 or predecessor[v] != -1:
+            continue
+        one, other = u, v
+        while root[one] != one:
+            root[one] = root[root[one]]
+            one = root[one]
+        while root[other] != other:
+            root[other] = root[root[other]]
+            other = root[other]
+        if one != other:
+            root[one] = other
+            successor[u], predecessor[v] = v, u
+    return successor, predecessor

@@ -1,0 +1,131 @@
+"""What is still open for one event: candidates with their remaining predicates, predicates with their open candidates.
+
+    candidates ──literals──▶ (predicate, wanted outcome)          a candidate is decided as soon as one outcome is not
+    predicates ──holders───▶ candidates                           the wanted one, or when all of them are
+
+These are the two tables of Liu et al., "Scalable Event Matching for Overlapping Subscriptions" (2007), section 5.1, as
+flat arrays: every strategy works on the same ones, and settling a predicate costs one step for each candidate that
+holds it. A negated predicate is a literal that wants `false`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.planner.kernels import count_work, settle_literals
+
+__all__ = ["DECIDED_FALSE", "OPEN", "SATISFIED", "UNDECIDABLE", "Literals", "Undecided"]
+
+OPEN, SATISFIED, DECIDED_FALSE, UNDECIDABLE = 0, 1, 2, 3
+"""States of a candidate; undecidable: it hangs on a predicate whose operator failed."""
+
+UNKNOWN, FALSE, TRUE, FAILED = -1, 0, 1, 2
+"""Outcomes of a predicate."""
+
+Ints = npt.NDArray[np.int32]
+
+
+class Literals:
+    """The literals of candidates, by candidate: those of `c` stand at `first[c] : first[c + 1]` of `predicate` (int32)
+    and `wanted` (int8, 0 or 1). No predicate stands twice in a candidate. Immutable."""
+
+    __slots__ = ("first", "predicate", "wanted")
+
+    def __init__(self, first: Ints, predicate: Ints, wanted: npt.NDArray[np.int8]) -> None:
+        self.first, self.predicate, self.wanted = first, predicate, wanted
+
+    @classmethod
+    def of(cls, candidates: Sequence[Sequence[tuple[int, bool]]]) -> "Literals":
+        """From (predicate, wanted outcome) pairs by candidate. Linear.
+
+        >>> Literals.of([[(0, True), (1, False)], [(1, False)]]).first.tolist()
+        [0, 2, 3]
+        """
+        first = np.zeros(len(candidates) + 1, dtype=np.int32)
+        np.cumsum([len(each) for each in candidates], out=first[1:])
+        flat = [literal for each in candidates for literal in each]
+        predicate = np.array([number for number, _ in flat], dtype=np.int32)
+        return cls(first, predicate, np.array([wanted for _, wanted in flat], dtype=np.int8))
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+class Undecided:
+    """The progress of one event. Owned by one thread.
+
+    `state[c]` of each candidate; `outcome[p]` of each predicate; `popularity[p, w]`: open candidates that hold `p` and
+    want the outcome `w`; `work[p, w]`: literals not yet evaluated in those candidates. A predicate that is held by no
+    open candidate need not be evaluated any more.
+    """
+
+    def __init__(self, literals: Literals, predicates: int) -> None:
+        """`predicates` are numbered from 0. Cost: linear in the literals."""
+        self.literals = literals
+        self.predicates = predicates
+        self.state = np.zeros(len(literals), dtype=np.int8)
+        self.remaining = np.diff(literals.first).astype(np.int32)
+        self.state[self.remaining == 0] = SATISFIED
+        self.outcome = np.full(predicates, UNKNOWN, dtype=np.int8)
+        held = np.bincount(literals.predicate, minlength=predicates)
+        owner = np.repeat(np.arange(len(literals), dtype=np.int32), np.diff(literals.first))
+        order = np.argsort(literals.predicate, kind="stable")
+        self.holder = owner[order]
+        self.holder_wants = literals.wanted[order]
+        self.first_holder = np.zeros(predicates + 1, dtype=np.int32)
+        np.cumsum(held, out=self.first_holder[1:])
+        self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
+
+    def holders(self, predicate: int) -> Ints:
+        """The candidates that hold `predicate`, decided ones too."""
+        return self.holder[self.first_holder[predicate] : self.first_holder[predicate + 1]]
+
+    def needed(self, predicate: int) -> bool:
+        """Whether an open candidate waits for `predicate`."""
+        return bool(self.outcome[predicate] == UNKNOWN and self.popularity[predicate].any())
+
+    def is_open(self, candidate: int) -> bool:
+        return bool(self.state[candidate] == OPEN)
+
+    def settle(self, predicate: int, outcome: bool | None) -> None:
+        """Note what `predicate` came to; None: its operator failed, and decides nothing. Cost: the literals of the
+        candidates that hold it."""
+        value = FAILED if outcome is None else TRUE if outcome else FALSE
+        self.outcome[predicate] = value
+        settle_literals(
+            *(predicate, value, self.first_holder, self.holder, self.holder_wants),
+            *(self.literals.first, self.literals.predicate, self.literals.wanted, self.outcome),
+            *(self.state, self.remaining, self.popularity, self.work),
+        )
+
+    def unsettled(self) -> int:
+        """How many candidates are open."""
+        return int(np.count_nonzero(self.state == OPEN))
+
+    def satisfied(self) -> list[int]:
+        """The candidates whose literals all came out as wanted, ascending."""
+        found: list[int] = np.flatnonzero(self.state == SATISFIED).tolist()
+        return found
+
+    def undecidable(self) -> list[int]:
+        """The candidates that would have been satisfied, had no operator failed, ascending."""
+        found: list[int] = np.flatnonzero(self.state == UNDECIDABLE).tolist()
+        return found
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the counts are not what the states say. Slow; for tests."""
+        first, predicate = self.literals.first.tolist(), self.literals.predicate.tolist()
+        wanted = self.literals.wanted.tolist()
+        popularity, work = np.zeros((self.predicates, 2)), np.zeros((self.predicates, 2))
+        for candidate in range(len(self.literals)):
+            own = range(first[candidate], first[candidate + 1])
+            waiting = [each for each in own if self.outcome[predicate[each]] == UNKNOWN]
+            if self.state[candidate] == OPEN:
+                assert self.remaining[candidate] == len(waiting) > 0, candidate
+                for each in waiting:
+                    popularity[predicate[each], wanted[each]] += 1
+                    work[predicate[each], wanted[each]] += len(waiting)
+        unknown = self.outcome == UNKNOWN
+        assert self.popularity[unknown].tolist() == popularity[unknown].tolist()
+        assert self.work[unknown].tolist() == work[unknown].tolist()

@@ -1,0 +1,98 @@
+"""What matching answers: matches of one event, of a batch, of a table; what stayed undecided; and the counts."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.model import Match, SubscriptionSlot
+from semantic.operators.joining import reported
+from semantic.units import Units
+
+__all__ = ["Bindings", "Decided", "Found", "MatchTable", "Matches", "Statistics", "Undecided"]
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a matcher has done: events seen, rows that its engine returned, matches after verification, clauses that no
+    one could decide because an operator failed; and, by operator predicate, how often it was asked."""
+
+    events: int = 0
+    candidates: int = 0
+    matches: int = 0
+    undecided: int = 0
+    evaluations: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTable:
+    """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, ascending.
+
+    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has
+    variables.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int32]
+    bindings: list[Any] | None
+    _names: Mapping[int, str] = field(repr=False)
+
+    def subscriptions(self, slots: Iterable[int]) -> list[str]:
+        """The ids of subscriptions by their slots."""
+        return [self._names[int(slot)] for slot in slots]
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A subscription that may match: it hangs on an operator that failed, for this reason."""
+
+    subscription: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of an event: who gets it, and who cannot be told yet."""
+
+    matches: list[Match]
+    undecided: list[Undecided]
+
+
+Bindings = Mapping[SubscriptionSlot, list[dict[str, Any]]]
+"""The joined bindings of subscriptions with variables."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The slots that one event matches, ascending."""
+
+    slots: list[SubscriptionSlot]
+    bindings: Bindings = field(default_factory=dict)
+    undecided: dict[SubscriptionSlot, str] = field(default_factory=dict)
+
+
+class Matches(Sequence[list[Match]]):
+    """The matches of a batch, event by event; `Match` objects are made when an item is read."""
+
+    def __init__(self, found: list[Found], names: Mapping[int, str], units: Units) -> None:
+        self._found = found
+        self._names = names
+        self._units = units
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> list[Match]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[Match]]: ...
+    def __getitem__(self, index: int | slice) -> list[Match] | list[list[Match]]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        found = self._found[index]
+        if not found.bindings:
+            return [Match(self._names[slot]) for slot in found.slots]
+        return [Match(self._names[slot], *reported(found.bindings.get(slot, ()), self._units)) for slot in found.slots]

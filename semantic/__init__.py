@@ -15,11 +15,14 @@ from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Pr
 from semantic.explain import explain
 from semantic.matcher import Matcher, MatchTable
 from semantic.model import CanonicalEvent, Event, Match, Note, Position
+from semantic.operators import Operator, operator
+from semantic.results import Decided, Undecided
 from semantic.vocabulary import Vocabulary
 
 __all__ = [
     "CanonicalEvent",
     "Compiled",
+    "Decided",
     "Event",
     "InvalidEvent",
     "InvalidSubscription",
@@ -28,9 +31,12 @@ __all__ = [
     "Matcher",
     "Note",
     "OntologyError",
+    "Operator",
     "Position",
     "Problem",
     "SemanticError",
+    "Undecided",
     "Vocabulary",
     "explain",
+    "operator",
 ]

@@ -3,7 +3,7 @@
 The verdicts come from `semantic.evaluation`, predicate by predicate; tests hold them to what the matcher decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from index.clause import ConceptId, ConceptTest
@@ -11,8 +11,20 @@ from semantic.canonicalise import Canonicaliser
 from semantic.compilation import Compiled, compile_expression
 from semantic.evaluation import AtomEvaluator
 from semantic.language import to_text
-from semantic.model import AttributeRef, CanonicalEvent, Comparison, Event, Not, Presence, SomeOf, Value
+from semantic.model import (
+    AttributeRef,
+    CanonicalEvent,
+    Comparison,
+    Event,
+    Not,
+    Presence,
+    SomeOf,
+    Value,
+)
 from semantic.normal_form import Atom
+from semantic.operators.clauses import is_expensive
+from semantic.operators.declaration import Operator, operators_by_name
+from semantic.operators.telling import OperatorTeller
 from semantic.reading import checks_of
 from semantic.vocabulary import Vocabulary
 
@@ -25,17 +37,22 @@ def explain(
     event: Mapping[str, Any] | Event | CanonicalEvent,
     *,
     language: str = "en",
+    operators: Iterable[Operator] = (),
 ) -> dict[str, Any]:
     """The verdict of `subscription` on `event` and its reasons, as JSON.
 
     `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
     "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
-    published concept up to the one asked for. Labels are in `language` where there are such. Raises
+    published concept up to the one asked for. Labels are in `language` where there are such. A clause with variables
+    also has `"bindings"`, and a call of one of `operators` the `"seconds"` that it took; all calls are made. Raises
     `InvalidSubscription`, `InvalidEvent`.
     """
-    compiled = subscription if isinstance(subscription, Compiled) else compile_expression(subscription, vocabulary)
+    known = operators_by_name(operators)
+    compiled = (
+        subscription if isinstance(subscription, Compiled) else compile_expression(subscription, vocabulary, known)
+    )
     canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
-    teller = _Teller(vocabulary, canonical, language)
+    teller = _Teller(vocabulary, canonical, language, OperatorTeller(vocabulary, canonical, known))
     clauses = [teller.clause(atoms) for atoms in compiled.clauses]
     matches = any(clause["matches"] for clause in clauses)
     return {
@@ -67,14 +84,20 @@ def _summary(clauses: list[dict[str, Any]]) -> str:
 class _Teller:
     """Puts the verdicts on one event into words."""
 
-    def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, language: str) -> None:
+    def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, language: str, operators: OperatorTeller) -> None:
         self._vocabulary = vocabulary
         self._event = event
         self._language = language
+        self._operators = operators
 
     def clause(self, atoms: tuple[Atom, ...]) -> dict[str, Any]:
-        predicates = [self.predicate(atom) for atom in atoms]
-        return {"matches": all(each["verdict"] for each in predicates), "predicates": predicates}
+        predicates = [self.predicate(atom) for atom in atoms if not is_expensive(atom)]
+        if len(predicates) == len(atoms):
+            return {"matches": all(each["verdict"] for each in predicates), "predicates": predicates}
+        expensive, bindings = self._operators.clause(atoms)
+        predicates += expensive
+        matches = all(each["verdict"] for each in predicates)
+        return {"matches": matches, "predicates": predicates, "bindings": bindings if matches else []}
 
     def predicate(self, atom: Atom) -> dict[str, Any]:
         evaluator = AtomEvaluator(atom, self._vocabulary)

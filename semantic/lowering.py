@@ -11,6 +11,7 @@ from index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predi
 from semantic.evaluation import AtomEvaluator
 from semantic.model import CanonicalEvent, Presence, Value
 from semantic.normal_form import Atom, elements_of
+from semantic.operators.clauses import is_expensive
 from semantic.reading import checks_of, readings_of
 from semantic.vocabulary import Vocabulary
 
@@ -48,6 +49,8 @@ class Lowering:
                 (required if predicate.present else forbidden).add(self._attribute(predicate.attribute))
                 continue
             required.update(self._attribute(name) for name in atom.attributes)
+            if is_expensive(atom):
+                continue  # the operator layer decides it, on what the others let through
             checks = checks_of(predicate, self._vocabulary)
             if checks is None:
                 rest.append(AtomEvaluator(atom, self._vocabulary))

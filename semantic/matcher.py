@@ -1,15 +1,16 @@
 """The whole publish path on one page: which subscriptions does an event match?
 
-    event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows that may match ──verify──▶ matches
+    event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows ──verify──▶ candidates ──operators──▶ matches
 
 docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms
-that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns.
+that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns, and
+what needs an expensive operator is asked of those that are left.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,11 @@ from semantic.errors import DuplicateSubscription, UnknownSubscription
 from semantic.evaluation import AtomEvaluator
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
+from semantic.operators.clauses import expensive_clause
+from semantic.operators.declaration import Operator, operators_by_name
+from semantic.operators.joining import reported
+from semantic.operators.layer import OperatorLayer
+from semantic.results import Bindings, Decided, Found, Matches, MatchTable, Statistics, Undecided
 from semantic.table import TableLowering
 from semantic.vocabulary import Vocabulary
 
@@ -30,33 +36,6 @@ __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
 BATCH = 1_000
 """Events lowered and matched in one call of the engine: enough to spread its overhead, few enough to stay in the
 cache."""
-
-
-@dataclass(slots=True)
-class Statistics:
-    """What a matcher has done: events seen, rows that its engine returned, matches after verification."""
-
-    events: int = 0
-    candidates: int = 0
-    matches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MatchTable:
-    """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, ascending.
-
-    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has
-    variables.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    slots: npt.NDArray[np.int32]
-    bindings: list[Any] | None
-    _names: Mapping[int, str] = field(repr=False)
-
-    def subscriptions(self, slots: Iterable[int]) -> list[str]:
-        """The ids of subscriptions by their slots."""
-        return [self._names[int(slot)] for slot in slots]
 
 
 @dataclass(slots=True)
@@ -82,8 +61,17 @@ class Matcher:
     [Match(subscription='cheap', bindings=(), bindings_truncated=False)]
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, engine: str = "ctps", limits: EventLimits | None = None) -> None:
-        """Raises `index.errors.UnknownEngine` for a name that `index.engines.ENGINES` does not have."""
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        engine: str = "ctps",
+        planner: str = "greedy",
+        operators: Iterable[Operator] = (),
+        limits: EventLimits | None = None,
+    ) -> None:
+        """Raises `index.errors.UnknownEngine` for a name that `index.engines.ENGINES` does not have, `UnknownPlanner`
+        for one that `semantic.planner.PLANNERS` does not have, `InvalidDeclaration` for two operators of one name."""
         self.vocabulary = vocabulary
         self.engine_name = engine
         self.statistics = Statistics()
@@ -96,6 +84,9 @@ class Matcher:
         self._free: list[SubscriptionSlot] = []
         self._slot_of_row: dict[int, SubscriptionSlot] = {}
         self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
+        self.operators = operators_by_name(operators)
+        self.planner_name = planner
+        self._layer = OperatorLayer(self.operators, planner, vocabulary.units)
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +105,7 @@ class Matcher:
 
     def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
         """Check and compile an expression without adding it. Raises `InvalidSubscription` with every problem."""
-        return compile_expression(expression, self.vocabulary)
+        return compile_expression(expression, self.vocabulary, self.operators)
 
     def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
         """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
@@ -128,7 +119,7 @@ class Matcher:
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
         """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are flagged in `notes`, not
         refused."""
-        return self.add_compiled(name, restore_expression(tree, self.vocabulary))
+        return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
         """Add what this matcher, or another under the same vocabulary, compiled."""
@@ -137,13 +128,16 @@ class Matcher:
         slot = self._free.pop() if self._free else SubscriptionSlot(len(self._stored))
         rows: list[ClauseRow] = []
         for atoms in compiled.clauses:
+            part = expensive_clause(atoms, self.operators, self.vocabulary)
             lowered = self._lowering.clause(atoms)
-            if lowered is not None:
+            if lowered is not None and (part is None or part.possible):
                 row = self._engine.add(lowered.clause)
                 rows.append(row)
                 self._slot_of_row[row] = slot
                 if lowered.rest:
                     self._rest_of_row[row] = lowered.rest
+                if part is not None:
+                    self._layer.add(row, part)
         self._slots[name] = slot
         self._stored[slot] = _Stored(name, compiled, rows)
         return compiled
@@ -155,12 +149,20 @@ class Matcher:
             self._engine.remove(row)
             del self._slot_of_row[row]
             self._rest_of_row.pop(row, None)
+            if row in self._layer:
+                self._layer.remove(row)
         del self._slots[name]
         self._free.append(slot)
 
     def rebuilt(self, vocabulary: Vocabulary) -> "Matcher":
         """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is."""
-        other = Matcher(vocabulary, engine=self.engine_name, limits=self._limits)
+        other = Matcher(
+            vocabulary,
+            engine=self.engine_name,
+            planner=self.planner_name,
+            operators=self.operators.values(),
+            limits=self._limits,
+        )
         other.statistics = self.statistics
         for name, slot in self._slots.items():
             other.restore(name, self._stored[slot].compiled.tree)
@@ -183,22 +185,27 @@ class Matcher:
 
     def match(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> list[Match]:
         """The subscriptions that `event` matches, in the order of their slots. A bare mapping is the event's data.
-        Raises `InvalidEvent`."""
+        Those that hang on an operator that failed are left out; `decide` tells them. Raises `InvalidEvent`."""
+        return self.decide(event).matches
+
+    def decide(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> Decided:
+        """`match`, and what no one could decide because an operator failed. Raises `InvalidEvent`."""
         canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
-        rows = self._engine.match(self._lowering.event(canonical))
-        return [Match(self._stored[slot].name) for slot in self._verified(rows, canonical)]
+        found = self._verified(self._engine.match(self._lowering.event(canonical)), canonical)
+        undecided = [Undecided(self._stored[slot].name, why) for slot, why in sorted(found.undecided.items())]
+        return Decided([self._match(slot, found.bindings) for slot in found.slots], undecided)
 
     def match_batch(self, events: Iterable[Mapping[str, Any] | Event | CanonicalEvent]) -> "Matches":
         """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
-        slots: list[list[SubscriptionSlot]] = []
+        found: list[Found] = []
         batch: list[CanonicalEvent] = []
         for event in events:
             batch.append(event if isinstance(event, CanonicalEvent) else self.canonicalise(event))
             if len(batch) == BATCH:
-                slots += self._slots_of_batch(batch)
+                found += self._found_in_batch(batch)
                 batch = []
-        slots += self._slots_of_batch(batch)
-        return Matches(slots, self._names({slot for each in slots for slot in each}))
+        found += self._found_in_batch(batch)
+        return Matches(found, self._names({slot for each in found for slot in each.slots}), self.vocabulary.units)
 
     def match_table(self, columns: Any) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
@@ -207,32 +214,35 @@ class Matcher:
         distinct value, not per row. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
         """
         table = TableLowering(columns, self._canonicaliser, self._lowering)
-        slots: list[list[SubscriptionSlot]] = []
+        verified: list[Found] = []
         for start in range(0, len(table), BATCH):
             found = self._engine.match_batch(table.events(start, min(start + BATCH, len(table))))
             for number in range(len(found.offsets) - 1):
                 rows = found.rows[found.offsets[number] : found.offsets[number + 1]]
-                slots.append(self._verified(rows, functools.partial(table.canonical, start + number)))
-        offsets = np.zeros(len(slots) + 1, dtype=np.int64)
-        np.cumsum([len(each) for each in slots], out=offsets[1:])
-        flat = np.fromiter((slot for each in slots for slot in each), dtype=np.int32, count=int(offsets[-1]))
-        return MatchTable(offsets, flat, None, self._names(np.unique(flat).tolist()))
+                verified.append(self._verified(rows, functools.partial(table.canonical, start + number)))
+        offsets = np.zeros(len(verified) + 1, dtype=np.int64)
+        np.cumsum([len(each.slots) for each in verified], out=offsets[1:])
+        flat = np.fromiter((slot for each in verified for slot in each.slots), np.int32, count=int(offsets[-1]))
+        bindings: list[Any] | None = None
+        if any(each.bindings for each in verified):
+            units = self.vocabulary.units
+            bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in verified for slot in each.slots]
+        return MatchTable(offsets, flat, bindings, self._names(np.unique(flat).tolist()))
 
     # ── the last step ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _slots_of_batch(self, batch: list[CanonicalEvent]) -> list[list[SubscriptionSlot]]:
+    def _found_in_batch(self, batch: list[CanonicalEvent]) -> list[Found]:
         found = self._engine.match_batch([self._lowering.event(event) for event in batch])
         bounds = found.offsets.tolist()
         return [
             self._verified(found.rows[bounds[number] : bounds[number + 1]], event) for number, event in enumerate(batch)
         ]
 
-    def _verified(
-        self, rows: npt.NDArray[np.int32], event: CanonicalEvent | Callable[[], CanonicalEvent]
-    ) -> list[SubscriptionSlot]:
+    def _verified(self, rows: npt.NDArray[np.int32], event: CanonicalEvent | Callable[[], CanonicalEvent]) -> Found:
         """The slots of `rows` whose remaining atoms hold too, each once, ascending. `event` is a canonical event, or a
         function that makes it when the first row needs it."""
         slots: set[SubscriptionSlot] = set()
+        expensive: list[int] = []
         for row in rows.tolist():
             slot = self._slot_of_row[row]
             rest = self._rest_of_row.get(row)
@@ -240,11 +250,37 @@ class Matcher:
                 event = event if isinstance(event, CanonicalEvent) else event()
                 if not all(atom.holds(event) for atom in rest):
                     continue
-            slots.add(slot)
+            if row in self._layer:
+                expensive.append(row)
+            else:
+                slots.add(slot)
+        found = Found([])
+        if expensive:
+            found = self._decided(expensive, slots, event if isinstance(event, CanonicalEvent) else event())
+        found.slots = sorted(slots)
         self.statistics.events += 1
         self.statistics.candidates += len(rows)
         self.statistics.matches += len(slots)
-        return sorted(slots)
+        self.statistics.undecided += len(found.undecided)
+        return found
+
+    def _decided(self, rows: list[int], slots: set[SubscriptionSlot], event: CanonicalEvent) -> Found:
+        """Ask operators about `rows`; adds what matches to `slots`. Where no clause of a subscription has variables,
+        one clause that matches is enough."""
+        layer = self._layer
+        with_variables = {self._slot_of_row[row] for row in rows if layer.has_variables(row)}
+        needed = [row for row in rows if self._slot_of_row[row] not in slots - with_variables]
+        decision = layer.decide(needed, event)
+        self.statistics.evaluations.update(map(str, decision.asked))
+        bindings: dict[SubscriptionSlot, list[dict[str, Any]]] = {}
+        for row, joined in decision.matched.items():
+            slots.add(self._slot_of_row[row])
+            bindings.setdefault(self._slot_of_row[row], []).extend(joined)
+        undecided = {self._slot_of_row[row]: why for row, why in decision.undecided.items()}
+        return Found([], bindings, {slot: why for slot, why in undecided.items() if slot not in slots})
+
+    def _match(self, slot: SubscriptionSlot, bindings: Bindings) -> Match:
+        return Match(self._stored[slot].name, *reported(bindings.get(slot, ()), self.vocabulary.units))
 
     def _names(self, slots: Iterable[int]) -> dict[int, str]:
         """The names of `slots` as they are now: results stay right when a slot is used again later."""
@@ -255,23 +291,3 @@ class Matcher:
             return self._slots[name]
         except KeyError:
             raise UnknownSubscription(name) from None
-
-
-class Matches(Sequence[list[Match]]):
-    """The matches of a batch, event by event; `Match` objects are made when an item is read."""
-
-    def __init__(self, slots: list[list[SubscriptionSlot]], names: Mapping[int, str]) -> None:
-        self._slots = slots
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    @overload
-    def __getitem__(self, index: int) -> list[Match]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[Match]]: ...
-    def __getitem__(self, index: int | slice) -> list[Match] | list[list[Match]]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        return [Match(self._names[slot]) for slot in self._slots[index]]

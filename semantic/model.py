@@ -24,6 +24,7 @@ __all__ = [
     "ConstantValue",
     "Event",
     "Expression",
+    "Group",
     "Instant",
     "KindTest",
     "Match",
@@ -271,6 +272,15 @@ class ValueConstraint:
     at: Position | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What was negated as a whole because it contains a variable (rule 8): it is not split, and `not` of it holds when
+    `item` alone has no joined binding. Only the normal form makes it."""
+
+    item: "Expression"
+    at: Position | None = field(default=None, compare=False)
+
+
 Predicate = (
     KindTest
     | RelationTest
@@ -282,6 +292,7 @@ Predicate = (
     | SomeOf
     | OperatorCall
     | ValueConstraint
+    | Group
 )
 Expression = All | AnyOf | Not | Predicate
 

@@ -8,9 +8,23 @@ value is below 5", so a predicate and its negation are both false where the attr
 from dataclasses import dataclass, replace
 
 from semantic.errors import InvalidSubscription, Problem
-from semantic.model import All, AnyOf, AttributeRef, Comparison, Expression, Not, Predicate, Presence, SomeOf
+from semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
+    Comparison,
+    Expression,
+    Group,
+    Not,
+    OperatorCall,
+    Predicate,
+    Presence,
+    SomeOf,
+    ValueConstraint,
+    Variable,
+)
 
-__all__ = ["MOST_CLAUSES", "Atom", "elements_of", "normal_form"]
+__all__ = ["MOST_CLAUSES", "Atom", "elements_of", "has_variable", "normal_form"]
 
 MOST_CLAUSES = 64
 """Clauses a subscription may have: each is a row of the index and is asked for every event that comes near."""
@@ -23,7 +37,8 @@ MOST_PRODUCTS = 16 * MOST_ON_THE_WAY
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A predicate, or its negation: the attribute is present and no value satisfies the predicate."""
+    """A predicate, or its negation: the attribute is present and no value satisfies the predicate. A group is only ever
+    negated."""
 
     predicate: Predicate
     negated: bool = False
@@ -32,6 +47,8 @@ class Atom:
     def attributes(self) -> tuple[str, ...]:
         """Every attribute that must be present for this atom to hold (for `missing`: the one that must not)."""
         predicate = self.predicate
+        if isinstance(predicate, OperatorCall):
+            return tuple(dict.fromkeys(each.name for each in predicate.arguments if isinstance(each, AttributeRef)))
         name: str = getattr(predicate, "attribute", "")
         if isinstance(predicate, SomeOf):
             return (elements_of(name),)
@@ -64,6 +81,8 @@ def normal_form(expression: Expression) -> tuple[tuple[Atom, ...], ...]:
 def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
     """Negation normal form; leaves are atoms (kept in the `items` of `All` and `AnyOf`)."""
     match node:
+        case Not(item) if not negated and has_variable(item):
+            return Atom(Group(item), negated=True)
         case Not(item):
             return _push(item, negated=not negated)
         case All(items) | AnyOf(items):
@@ -76,6 +95,19 @@ def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
             return Atom(replace(node, order="="), not negated)
         case _:
             return Atom(node, negated)
+
+
+def has_variable(node: Expression) -> bool:
+    """Whether a variable stands anywhere in `node`."""
+    match node:
+        case Not(item):
+            return has_variable(item)
+        case All(items) | AnyOf(items):
+            return any(map(has_variable, items))
+        case OperatorCall(arguments=arguments):
+            return any(isinstance(each, Variable) for each in arguments)
+        case _:
+            return isinstance(node, ValueConstraint)
 
 
 def _disjunction(node: All | AnyOf | Atom, order: dict[Atom, int]) -> list[_Clause]:

@@ -15,6 +15,7 @@ from semantic.model import (
     Comparison,
     Constant,
     Expression,
+    Group,
     Instant,
     KindTest,
     Membership,
@@ -62,12 +63,14 @@ def to_text(expression: Expression) -> str:
             return f"{name}({', '.join(map(_argument, arguments))})"
         case ValueConstraint(left, order, right):
             return f"{_sum(left)} {order} {_sum(right)}"
+        case Group(item):
+            return to_text(item)
         case _:
             assert_never(expression)
 
 
 def _inner(item: Expression) -> str:
-    return f"({to_text(item)})" if isinstance(item, All | AnyOf) else to_text(item)
+    return f"({to_text(item)})" if isinstance(item, All | AnyOf | Group) else to_text(item)
 
 
 def _terms(terms: tuple[Term, ...]) -> str:

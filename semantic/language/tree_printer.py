@@ -12,6 +12,7 @@ from semantic.model import (
     Comparison,
     Constant,
     Expression,
+    Group,
     Instant,
     KindTest,
     Membership,
@@ -62,6 +63,8 @@ def to_tree(expression: Expression) -> dict[str, Json]:
             return {"op": [name, *map(_argument, arguments)]}
         case ValueConstraint(left, order, right):
             return {order: [_sum(left), _sum(right)]}
+        case Group(item):
+            return to_tree(item)
         case _:
             assert_never(expression)
 

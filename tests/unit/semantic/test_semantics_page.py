@@ -10,16 +10,33 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary, explain
+from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Operator, Vocabulary, explain, operator
+from semantic.operators.telling import as_json
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "matching-semantics.md"
 BLOCK = re.compile(r"^### (?P<rule>\d+)\. |^```(?P<language>\w+)(?: (?P<use>[\w ]+))?\n(?P<body>.*?)^```$", re.M | re.S)
 RULES = range(1, 20)
-NOT_IN_THIS_VERSION = {11, 17, 18}
+NOT_IN_THIS_VERSION = {11}
 """Rules whose examples nothing can run yet."""
 ELSEWHERE = {19}
 """Rules of the server."""
-KEYS = {"context", "data", "match", "no match", "refused", "invalid", "notes"}
+KEYS = {"context", "data", "match", "no match", "refused", "invalid", "notes", "bindings"}
+
+
+@operator("numbersIn")
+def numbers_in(event: Mapping[str, tuple[Any, ...]], values: tuple[Any, ...]) -> list[Any]:
+    """Finds every number, and every quantity, among the values of an attribute."""
+    return [value for value in values if not isinstance(value, str | bool)]
+
+
+@operator("hasWord")
+def has_word(event: Mapping[str, tuple[Any, ...]], word: str) -> bool:
+    """Whether some text of the event is this word."""
+    return any(word in values for values in event.values())
+
+
+OPERATORS: tuple[Operator, ...] = (numbers_in, has_word)
+"""Those of the page."""
 
 Subscription = str | Mapping[str, Any]
 
@@ -95,7 +112,7 @@ def test_semantics_page_example_is_what_the_matcher_says(
     example: Example, subscription: Subscription, expected: bool, engine: str
 ) -> None:
     """The verdicts of the page are those of the matcher, with every engine, alone and among the others."""
-    matcher = Matcher(vocabulary("vocabulary"), engine=engine)
+    matcher = Matcher(vocabulary("vocabulary"), engine=engine, operators=OPERATORS)
     matcher.add("asked", subscription)
     for number, each in enumerate((*example.body.get("match", ()), *example.body.get("no match", ()))):
         matcher.add(f"other {number}", each)
@@ -111,12 +128,12 @@ def test_semantics_page_example_is_what_explain_says(
     example: Example, subscription: Subscription, expected: bool
 ) -> None:
     """An explanation never disagrees with the page."""
-    matcher = Matcher(vocabulary("vocabulary"))
+    matcher = Matcher(vocabulary("vocabulary"), operators=OPERATORS)
     compiled = matcher.add("asked", subscription)
     if example.later:
         matcher = matcher.rebuilt(vocabulary("later"))
         compiled = matcher["asked"]
-    assert explain(matcher.vocabulary, compiled, example.event)["matches"] is expected
+    assert explain(matcher.vocabulary, compiled, example.event, operators=OPERATORS)["matches"] is expected
 
 
 @pytest.mark.parametrize(
@@ -130,8 +147,19 @@ def test_semantics_page_example_is_what_explain_says(
 def test_semantics_page_refused_subscription_is_refused(subscription: str, code: str) -> None:
     """With the code that the page gives, and in the text of a subscriber, not in a stack trace."""
     with pytest.raises(InvalidSubscription) as raised:
-        Matcher(vocabulary("vocabulary")).compile(subscription)
+        Matcher(vocabulary("vocabulary"), operators=OPERATORS).compile(subscription)
     assert [problem.code for problem in raised.value.problems] == [code]
+
+
+@pytest.mark.parametrize("example", [example for example in examples() if "bindings" in example.body], ids=str)
+def test_semantics_page_bindings_are_those_of_the_match(example: Example) -> None:
+    """A match carries exactly the bindings that the page gives, in this order."""
+    matcher = Matcher(vocabulary("vocabulary"), operators=OPERATORS)
+    for subscription, bindings in example.body["bindings"].items():
+        matcher.add(subscription, subscription)
+        [match] = [each for each in matcher.match(example.event) if each.subscription == subscription]
+        assert [{name: as_json(value) for name, value in row} for row in match.bindings] == bindings
+        assert not match.bindings_truncated
 
 
 @pytest.mark.parametrize("example", [example for example in examples() if "invalid" in example.body], ids=str)

@@ -1,6 +1,6 @@
-"""What the papers on DEXIN and Le Subscribe get wrong in print, one regression test each, by the numbers of our list.
+"""What the papers on DEXIN, Le Subscribe and the matching tree get wrong in print, one regression test each, by the numbers of our list.
 
-Errata 20, 21 and 22 are of Le Subscribe, 9 to 13 of DEXIN. Every engine that follows one of them is asked, with its
+Errata 20, 21 and 22 are of Le Subscribe, 9 to 13 of DEXIN, 24 and 25 of the matching tree. Every engine that follows one of them is asked, with its
 structure built from the first clause on.
 """
 
@@ -19,7 +19,7 @@ A, B = AttributeId(0), AttributeId(1)
 NUMBER, TEXT = ColumnId(0), ColumnId(1)
 
 
-@pytest.fixture(params=["counting", "dexin", "equality", "quarantine"])
+@pytest.fixture(params=["counting", "dexin", "equality", "matching_tree", "quarantine"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """An empty engine of a paper."""
     found: Engine = partial(ENGINES[request.param], fewest_fresh=0)(ConceptGraph(0))

@@ -9,10 +9,11 @@ from pyoxigraph import RdfFormat
 
 from semantic.errors import OntologyError, UnsupportedFormat
 from semantic.ontology.records import Limits
+from semantic.ontology.sniffing import sniffed
 
-__all__ = ["SYNTAXES", "inflate", "syntax_of"]
+__all__ = ["RDF_SYNTAXES", "SYNTAXES", "inflate", "syntax_of"]
 
-SYNTAXES: Final[Mapping[str, RdfFormat]] = {
+RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "turtle": RdfFormat.TURTLE,
     "rdf-xml": RdfFormat.RDF_XML,
     "n-triples": RdfFormat.N_TRIPLES,
@@ -20,69 +21,40 @@ SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "trig": RdfFormat.TRIG,
     "n-quads": RdfFormat.N_QUADS,
 }
-_NAMES: Final[Mapping[str, str]] = {
-    # content types
-    "text/turtle": "turtle",
-    "application/x-turtle": "turtle",
-    "application/turtle": "turtle",
-    "application/rdf+xml": "rdf-xml",
-    "application/xml": "rdf-xml",
-    "text/xml": "rdf-xml",
-    "application/n-triples": "n-triples",
-    "application/ld+json": "json-ld",
-    "application/json": "json-ld",
-    "application/trig": "trig",
-    "application/x-trig": "trig",
-    "application/n-quads": "n-quads",
-    # extensions, and what people call the syntaxes
-    "ttl": "turtle",
-    "turtle": "turtle",
-    "rdf": "rdf-xml",
-    "owl": "rdf-xml",
-    "xml": "rdf-xml",
-    "rdfs": "rdf-xml",
-    "rdfxml": "rdf-xml",
-    "rdf/xml": "rdf-xml",
-    "rdf-xml": "rdf-xml",
-    "nt": "n-triples",
-    "ntriples": "n-triples",
-    "n-triples": "n-triples",
-    "jsonld": "json-ld",
-    "json": "json-ld",
-    "json-ld": "json-ld",
-    "trig": "trig",
-    "nq": "n-quads",
-    "nquads": "n-quads",
-    "n-quads": "n-quads",
+SYNTAXES: Final = (*RDF_SYNTAXES, "obo", "owl-xml", "owl-functional", "sssom")
+
+_SPELLINGS: Final = {  # each syntax: its content types, its extensions, what else people call it
+    "turtle": "text/turtle application/x-turtle application/turtle ttl turtle",
+    "rdf-xml": "application/rdf+xml rdf rdfs rdfxml rdf/xml rdf-xml",
+    "n-triples": "application/n-triples nt ntriples n-triples",
+    "json-ld": "application/ld+json application/json jsonld json json-ld",
+    "trig": "application/trig application/x-trig trig",
+    "n-quads": "application/n-quads nq nquads n-quads",
+    "obo": "text/obo application/obo application/x-obo text/x-obo obo",
+    "owl-xml": "application/owl+xml owx owlxml owl/xml owl-xml",
+    "owl-functional": "text/owl-functional text/owl-functional-syntax ofn fss functional owl-functional",
+    "sssom": "text/tab-separated-values text/tsv application/sssom+tsv text/x-sssom tsv sssom sssom.tsv",
 }
+_NAMES: Final = {name: syntax for syntax, names in _SPELLINGS.items() for name in names.split()}
+_SEVERAL: Final = frozenset({"application/xml", "text/xml", "xml", "owl"})
+"""Names of more than one syntax, `owl` of every one: the text decides, and what it leaves open is RDF/XML."""
+_IN_XML: Final = frozenset({"rdf-xml", "owl-xml"})
 _SILENT: Final = frozenset(
     {"", "application/octet-stream", "application/gzip", "application/x-gzip", "text/plain", "gz"}
 )
-_READABLE: Final = "Turtle, RDF/XML, N-Triples, JSON-LD, TriG and N-Quads, plain or gzip"
+_READABLE: Final = (
+    "Turtle, RDF/XML, N-Triples, JSON-LD, TriG, N-Quads, OBO, OWL/XML, OWL functional syntax and SSSOM, plain or gzip"
+)
 _UNREAD: Final[Mapping[str, str]] = {
-    "obo": "OBO",
-    "ofn": "OWL functional syntax",
     "omn": "Manchester syntax",
-    "owx": "OWL/XML",
+    "text/owl-manchester": "Manchester syntax",
     "n3": "Notation 3",
+    "text/n3": "Notation 3",
 }
 
-_SNIFFED = 1 << 16  # bytes looked at: long licence comments stand at the top of real files
-_XML_START = re.compile(rb"<(?:\?xml\b|!|[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?[\s>/])")
-_XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s>/]")
-_XML_NOISE = re.compile(rb"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
-_COMMENTS = re.compile(rb"(?:\s+|#[^\n]*(?:\n|$))*")
-_STATEMENT = re.compile(
-    rb"(?:<[^<>\"\s]*>|_:\S+)[ \t]+<[^<>\"\s]*>[ \t]+(?:<[^<>\"\s]*>|_:\S+|\".*\"\S*)"
-    rb"[ \t]*(<[^<>\"\s]*>|_:\S+)?[ \t]*\."
-)
-_TURTLE = re.compile(rb"(?i:@prefix|@base|prefix|base)\s|[<\[(]|_:|[\w.-]*:\S*\s")
-_NAMED_GRAPH = re.compile(rb"(?m)^\s*(?:GRAPH\s+)?(?:<[^<>\"\s]*>|[\w.-]*:[\w.-]*)?\s*\{")
-_OTHERS: Final = (
-    (re.compile(rb"(?:Prefix|Ontology)\s*\("), "OWL functional syntax"),
-    (re.compile(rb"(?:Prefix|Ontology):\s"), "Manchester syntax"),
-    (re.compile(rb"format-version:"), "OBO"),
-)
+_FIRST_STEP = 4_096  # bytes given to a member of gzip at first: what is left over is copied, so not all that remains
+_LARGEST_STEP = 1 << 20
+_PADDING = re.compile(rb"\0*+")  # zeros after a member are legal
 
 
 def inflate(data: bytes, limits: Limits) -> bytes:
@@ -97,77 +69,67 @@ def inflate(data: bytes, limits: Limits) -> bytes:
     most = min(limits.bytes, max(len(data) * limits.inflation, 1 << 20))
     pieces: list[bytes] = []
     room = most
-    rest = data
-    while rest:
+    at = 0
+    while at < len(data):
         member = zlib.decompressobj(wbits=31)
-        try:
-            piece = member.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise OntologyError(f"the gzip data is damaged: {error}") from error
-        room -= len(piece)
-        if room < 0:
-            raise OntologyError(
-                f"the gzip data inflates to more than {most:,} bytes; upload it in parts or raise the limit"
-            )
-        if not member.eof:
-            raise OntologyError("the gzip data ends too early: the upload or the file is cut off")
-        pieces.append(piece)
-        rest = member.unused_data.lstrip(b"\0")  # padding after a member is legal
+        step = _FIRST_STEP
+        while not member.eof:
+            given = memoryview(data)[at : at + step]
+            if not given:
+                raise OntologyError("the gzip data ends too early: the upload or the file is cut off")
+            try:
+                piece = member.decompress(given, room + 1)
+            except zlib.error as error:
+                raise OntologyError(f"the gzip data is damaged: {error}") from error
+            room -= len(piece)
+            if room < 0:
+                raise OntologyError(
+                    f"the gzip data inflates to more than {most:,} bytes; upload it in parts or raise the limit"
+                )
+            pieces.append(piece)
+            at += len(given) - len(member.unused_data)
+            step = min(2 * step, _LARGEST_STEP)
+        padding = _PADDING.match(data, at)
+        at = padding.end() if padding else at
     return b"".join(pieces)
 
 
 def syntax_of(data: bytes, format: str | None, name: str) -> str:
-    """The key of `SYNTAXES` for `data` (not gzip): what `format` (content type, extension, name) says, else the
-    extension of `name`, else what the text looks like.
+    """One of `SYNTAXES` for `data` (not gzip): what `format` (content type, extension, name) says, else the extension
+    of `name`, else what the text looks like.
 
     Raises UnsupportedFormat.
     """
     declared = (format or "").split(";")[0].strip().lower().removeprefix(".")
-    if declared not in _SILENT:
-        if declared in _NAMES:
-            return _NAMES[declared]
-        raise _unsupported(_UNREAD.get(declared, repr(declared)))
     stem, _, extension = name.lower().removesuffix(".gz").rpartition(".")
-    if stem and extension in _NAMES and extension != "owl":  # people give this one to every syntax of OWL
-        return _NAMES[extension]
-    if stem and extension in _UNREAD:
-        raise _unsupported(_UNREAD[extension])
-    sniffed = _sniff(data)
-    if sniffed is None:
+    for told in (declared, extension if stem else ""):
+        if told in _NAMES:
+            return _by_root(data, _NAMES[told])
+        if told in _UNREAD:
+            raise _unsupported(_UNREAD[told])
+        if told == declared and told not in _SEVERAL | _SILENT:
+            raise _unsupported(repr(told))
+    found = _sniffed(data) or ("rdf-xml" if declared in _SEVERAL else None)
+    if found is None:
         raise UnsupportedFormat(f"this does not look like {_READABLE}; say which it is by content type or format")
-    return sniffed
+    return found
 
 
-def _sniff(data: bytes) -> str | None:
-    """The syntax that the first characters suggest; None when they suggest nothing. Raises UnsupportedFormat for a
-    syntax that is recognised and not read."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "rdf-xml"  # of our syntaxes only XML may be UTF-16
-    head = data[:_SNIFFED].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if re.match(rb"\{\s*[\"}]|\[\s*[{\]]\s*(?:\"|$)", head):
-        return "json-ld"
-    if re.match(rb"<(?:\?xml\b|!)", head) or (_XML_START.match(head) and b"xmlns" in head):
-        return _xml(head)
-    for pattern, language in _OTHERS:
-        if pattern.match(head):
-            raise _unsupported(language)
-    text = head[comments.end() :] if (comments := _COMMENTS.match(head)) else head
-    statement = _STATEMENT.match(text)
-    if statement:
-        return "n-quads" if statement[1] else "n-triples"
-    if _NAMED_GRAPH.search(text):
-        return "trig"
-    return "turtle" if not text or _TURTLE.match(text) else None
+def _by_root(data: bytes, told: str) -> str:
+    """`told`, unless it is one of the two syntaxes in XML and the document plainly the other: servers and people call
+    both by either name."""
+    if told in _IN_XML and (found := sniffed(data)) in _IN_XML and found is not None:
+        return found
+    return told
 
 
-def _xml(head: bytes) -> str:
-    root = _XML_ROOT.search(_XML_NOISE.sub(b"", head))
-    name = root[1] if root else b"RDF"
-    if name == b"Ontology":
-        raise _unsupported("OWL/XML")
-    if name.lower() == b"html":
+def _sniffed(data: bytes) -> str | None:
+    found = sniffed(data)
+    if found == "html":
         raise UnsupportedFormat("this is an HTML page, not an ontology; give the address of the document itself")
-    return "rdf-xml"
+    if found == "manchester":
+        raise _unsupported("Manchester syntax")
+    return found
 
 
 def _unsupported(language: str) -> UnsupportedFormat:

@@ -1,21 +1,25 @@
-"""Bytes of a known syntax to triples, by pyoxigraph: it opens no file and no socket, and nothing is done about imports.
+"""Bytes of a known syntax to triples. RDF is read by pyoxigraph: it opens no file and no socket, and nothing is done
+about imports; OBO, the two syntaxes of OWL and SSSOM have readers of their own, and become the triples that they mean.
 
-A document with odd IRIs or language tags is read again leniently and warned about; one with broken syntax is refused,
-with the line. The stream may hold a triple several times, which the collector of statements does not mind.
+An RDF document with odd IRIs or language tags is read again leniently and warned about; one with broken syntax is
+refused, with the line. The stream may hold a triple several times, which the collector of statements does not mind.
 """
 
 import re
 from collections.abc import Iterator
-from typing import IO, Final, cast
+from typing import IO, Final, Protocol, cast
 
 import pyoxigraph as ox
 
 from semantic.errors import OntologyError
 from semantic.ontology import json_guard, turtle_guard, xml_guard
-from semantic.ontology.formats import SYNTAXES
+from semantic.ontology.formats import RDF_SYNTAXES
+from semantic.ontology.obo import OboDocument
+from semantic.ontology.owl_syntaxes import OwlDocument
 from semantic.ontology.records import Limits
+from semantic.ontology.sssom import SssomDocument
 
-__all__ = ["Document"]
+__all__ = ["Document", "RdfDocument", "document_of"]
 
 _CLEARER: Final = {  # what the parser says → what it means for the writer of the document
     "LoadDocumentCallback": (
@@ -28,14 +32,38 @@ _CLEARER: Final = {  # what the parser says → what it means for the writer of 
 _NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
 
 
-class Document:
-    """One document, ready to be read: guarded, in UTF-8, with a base for relative IRIs.
+class Document(Protocol):
+    """One document, ready to be read. `prefixes` and `warnings` are complete after all triples were read. What the
+    constructor raises, and reading, is OntologyError."""
+
+    prefixes: dict[str, str]
+    warnings: list[str]
+
+    def triples(self) -> Iterator[ox.Quad]:
+        """Every triple, in document order. Raises OntologyError, with the line where it is known."""
+
+
+def document_of(data: bytes, syntax: str, base: str, limits: Limits) -> Document:
+    """`data` (not gzip), in the syntax that `semantic.ontology.formats` told, as a document; `base` begins what it
+    calls by relative names. Raises OntologyError where a guard refuses it."""
+    if syntax == "obo":
+        return OboDocument(data, base, limits)
+    if syntax in ("owl-xml", "owl-functional"):
+        return OwlDocument(data, syntax, base, limits)
+    if syntax == "sssom":
+        return SssomDocument(data, limits)
+    return RdfDocument(data, syntax, base, limits)
+
+
+class RdfDocument:
+    """One RDF document, ready to be read: guarded, in UTF-8, with a base for relative IRIs.
 
     `prefixes` is complete after all triples were read. Raises OntologyError from the constructor and while reading.
     """
 
     def __init__(self, data: bytes, syntax: str, base: str, limits: Limits) -> None:
         self.prefixes: dict[str, str] = {}
+        self.warnings: list[str] = []
         self._syntax = syntax
         self._base = base
         if syntax == "rdf-xml":
@@ -49,11 +77,15 @@ class Document:
 
     def triples(self, *, lenient: bool = False) -> Iterator[ox.Quad]:
         """Every triple, in document order, graphs pooled. Raises OntologyError with the line."""
-        parser = ox.parse(self._data, SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient)
+        parser = ox.parse(self._data, RDF_SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient)
         try:
             yield from parser
         except SyntaxError as error:
             raise self._placed(error, lenient) from error
+        except MemoryError as error:
+            if "buffer" not in str(error):
+                raise
+            raise OntologyError("a name or text of the document is longer than any that are read (16 MiB)") from error
         found: dict[str, str] = parser.prefixes
         self.prefixes.update(found)
 
@@ -69,7 +101,7 @@ class Document:
         """The line at which reading stops, found by feeding the parser one line at a time: not every error says it."""
         lines = _Lines(self._data)
         try:
-            for _ in ox.parse(cast(IO[bytes], lines), SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient):
+            for _ in ox.parse(cast(IO[bytes], lines), RDF_SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient):
                 pass
         except SyntaxError:
             pass

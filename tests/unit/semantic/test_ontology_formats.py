@@ -28,6 +28,14 @@ STATEMENT = b"<http://e/a> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <ht
         ("ttl", "turtle"),
         (".owl", "rdf-xml"),
         ("nt", "n-triples"),
+        ("text/obo", "obo"),
+        ("obo", "obo"),
+        ("application/owl+xml", "owl-xml"),
+        ("owx", "owl-xml"),
+        ("text/owl-functional; charset=utf-8", "owl-functional"),
+        ("ofn", "owl-functional"),
+        ("text/tab-separated-values", "sssom"),
+        ("sssom", "sssom"),
     ],
 )
 def test_syntax_of_declared_format_is_believed(format: str, syntax: str) -> None:
@@ -37,7 +45,17 @@ def test_syntax_of_declared_format_is_believed(format: str, syntax: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "syntax"),
-    [("a.ttl", "turtle"), ("a.ttl.gz", "turtle"), ("A.RDF", "rdf-xml"), ("a.jsonld", "json-ld"), ("a.nt", "n-triples")],
+    [
+        ("a.ttl", "turtle"),
+        ("a.ttl.gz", "turtle"),
+        ("A.RDF", "rdf-xml"),
+        ("a.jsonld", "json-ld"),
+        ("a.nt", "n-triples"),
+        ("a.obo.gz", "obo"),
+        ("a.ofn", "owl-functional"),
+        ("a.owx", "owl-xml"),
+        ("a.sssom.tsv", "sssom"),
+    ],
 )
 @pytest.mark.parametrize("format", [None, "application/octet-stream", "application/gzip"])
 def test_syntax_of_silent_content_type_is_taken_from_the_name(name: str, syntax: str, format: str | None) -> None:
@@ -66,6 +84,15 @@ def test_syntax_of_silent_content_type_is_taken_from_the_name(name: str, syntax:
         (b'{"@id": "http://e/a"}', "json-ld"),
         (b' [ {"@id": "http://e/a"} ]', "json-ld"),
         (b"{}", "json-ld"),
+        (b"format-version: 1.4\nontology: x\n", "obo"),
+        (b"\xef\xbb\xbf! a comment\r\nontology: x\r\n\r\n[Term]\r\nid: a\r\n", "obo"),
+        (b"[Term]\nid: CL:1\n", "obo"),
+        (b"# a licence\nPrefix(:=<http://e/>)\nOntology(<http://e/>)", "owl-functional"),
+        (b"Ontology()", "owl-functional"),
+        (b"<?xml version='1.0'?>\n<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", "owl-xml"),
+        (b"<!DOCTYPE Ontology [<!ENTITY a 'b'>]><Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", "owl-xml"),
+        (b"#curie_map:\n#  a: http://a/\nsubject_id\tpredicate_id\tobject_id\n", "sssom"),
+        (b"subject_label,subject_id,predicate_id,object_id\n", "sssom"),
     ],
 )
 def test_syntax_of_undeclared_is_sniffed(data: bytes, syntax: str) -> None:
@@ -77,17 +104,25 @@ def test_syntax_of_owl_file_is_sniffed() -> None:
     """The extension .owl is given to every syntax of OWL, so it decides nothing."""
     assert syntax_of(TURTLE, None, "pizza.owl") == "turtle"
     assert syntax_of(XML, None, "pizza.owl") == "rdf-xml"
+    assert syntax_of(b"Ontology()", "owl", "pizza") == "owl-functional"
+    assert syntax_of(b"<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", "application/xml", "pizza") == "owl-xml"
+
+
+@pytest.mark.parametrize("format", ["application/rdf+xml", "application/owl+xml", "owx", "rdf"])
+def test_syntax_in_xml_is_decided_by_its_root(format: str) -> None:
+    """Each of the two is often called by the name of the other."""
+    assert syntax_of(XML, format, "x") == "rdf-xml"
+    assert syntax_of(b"<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", format, "x") == "owl-xml"
+    node = b"<owl:Ontology xmlns:owl='http://www.w3.org/2002/07/owl#' xmlns:rdf='http://r/' rdf:about='http://e/'/>"
+    assert syntax_of(node, format, "x") == "rdf-xml"
 
 
 @pytest.mark.parametrize(
     ("data", "format", "name", "word"),
     [
-        (b"format-version: 1.2\n[Term]\n", None, "x", "OBO"),
-        (b"x", None, "pato.obo", "OBO"),
-        (b"x", "obo", "x", "OBO"),
-        (b"Prefix(:=<http://e/>)\nOntology(<http://e/>)", None, "x.owl", "OWL functional syntax"),
+        (b"x", "omn", "x", "Manchester"),
+        (b"x", None, "x.n3", "Notation 3"),
         (b"Prefix: e: <http://e/>\n", None, "x", "Manchester"),
-        (b"<?xml version='1.0'?>\n<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>", None, "x.owl", "OWL/XML"),
         (b"<!DOCTYPE html>\n<html><body>Not found</body></html>", None, "x", "HTML"),
         (b"x", "application/pdf", "x", "application/pdf"),
         (b"name,price\nlaptop,350\n", None, "x", "does not look like"),

@@ -1,0 +1,129 @@
+"""Documents from strangers are read here: in child processes, a few at a time, within what the settings allow.
+
+put_ontology ──bytes──▶ wait for a turn ──worker thread──▶ child process ──records──▶ Ontology
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from semantic.ontology import Limits, Ontology, Reason
+from semantic.ontology.encoding import decode
+from semantic.ontology.isolated_reading import read_encoded
+from semantic.ontology.isolation import Cancelled, Cost, Isolation
+from semantic.ontology.progress import Progress, silent
+from semantic.ontology.reasoning.owl import Reasoner
+from server.errors import BrokerBusy, StoreUnavailable
+from server.settings import Settings
+
+__all__ = ["DocumentReader", "Read", "document_limits", "isolation"]
+
+_log = logging.getLogger("kindcast.documents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What a document says, and the same as bytes, which is how it is stored."""
+
+    ontology: Ontology
+    records: bytes
+
+
+def document_limits(settings: Settings) -> Limits:
+    """Bounds on an ontology document, of which the size is set."""
+    return Limits(bytes=2 * settings.max_ontology_bytes)
+
+
+def isolation(settings: Settings) -> Isolation:
+    """What a child that reads a document may use."""
+    return Isolation(
+        memory=settings.ontology_memory_bytes,
+        cpu_seconds=settings.ontology_cpu_seconds,
+        wall_seconds=settings.ontology_seconds,
+    )
+
+
+class DocumentReader:
+    """One a broker; its coroutine runs on the broker's event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limits = document_limits(settings)
+        self._isolation = isolation(settings)
+        self._reasoner = Reasoner(
+            java=settings.java, heap_bytes=settings.reasoner_heap_bytes, seconds=settings.reasoner_seconds
+        )
+        self._turns = anyio.CapacityLimiter(settings.ontology_readers)
+        self._most = settings.max_queue_ontologies
+        self._taken = 0
+        self._stopped = threading.Event()
+
+    def take_room(self) -> ExitStack:
+        """Room for one more upload, until the stack is closed. Raises `BrokerBusy` when there is none."""
+        if self._taken >= self._most:
+            raise BrokerBusy("too many ontologies are waiting to be read: try again later")
+        self._taken += 1
+        room = ExitStack()
+        room.callback(self._leave)
+        return room
+
+    async def read(
+        self,
+        document: bytes,
+        *,
+        name: str,
+        format: str | None = None,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
+        progress: Progress = silent,
+    ) -> Read:
+        """What `document` says. `progress` is called in another thread.
+
+        Raises `StoreUnavailable` when the server stops, and what `semantic.ontology.read_isolated` raises about the
+        document.
+        """
+
+        def work() -> Read:
+            records = read_encoded(
+                document,
+                format=format,
+                name=name,
+                limits=self._limits,
+                reason=reason,
+                relations=relations,
+                reasoner=self._reasoner,
+                isolation=self._isolation,
+                progress=progress,
+                cancelled=self._stopped,
+                account=lambda cost: _tell(name, document, cost),
+            )
+            progress("decode", 0, None)
+            return Read(ontology=decode(records), records=records)
+
+        progress("wait", 0, None)
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._turns)
+        except Cancelled:
+            raise StoreUnavailable("the server stops, so nothing has happened: try again when it is back") from None
+
+    def stop(self) -> None:
+        """End every child that reads; what waits for its turn is not begun."""
+        self._stopped.set()
+
+    def _leave(self) -> None:
+        self._taken -= 1
+
+
+def _tell(name: str, document: bytes, cost: Cost) -> None:
+    _log.info(
+        "reading %s (%d KiB) took %.1f s, %.1f s of processor time, %d MiB",
+        name,
+        len(document) >> 10,
+        cost.wall_seconds,
+        cost.cpu_seconds,
+        cost.peak_bytes >> 20,
+    )

@@ -8,7 +8,7 @@ from server.api.requests import AppBroker
 from server.error_responses import Problem
 from server.errors import StoreUnavailable
 from server.store.ledger import Totals, read_totals
-from server.store.subscriptions import count_by_status
+from server.store.subscriptions import count_by_status, count_flagged
 
 __all__ = ["router"]
 
@@ -39,13 +39,18 @@ async def readyz(broker: AppBroker) -> dict[str, str]:
 async def metrics(broker: AppBroker) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
 
-    def read(connection: Connection) -> tuple[Totals, dict[str, int]]:
-        return read_totals(connection), count_by_status(connection)
+    def read(connection: Connection) -> tuple[Totals, dict[str, int], int]:
+        return read_totals(connection), count_by_status(connection), count_flagged(connection)
 
-    totals, subscriptions = await broker.read(read)
+    totals, subscriptions, flagged = await broker.read(read)
     vocabulary = broker.vocabulary
     text = broker.metrics.text(
-        totals, subscriptions, version=vocabulary.version, concepts=len(vocabulary), waiting=broker.waiting
+        totals,
+        subscriptions,
+        flagged=flagged,
+        version=vocabulary.version,
+        concepts=len(vocabulary),
+        waiting=broker.waiting,
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 

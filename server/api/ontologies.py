@@ -1,12 +1,14 @@
-"""Ontologies: upload, list, activate, delete."""
+"""Ontologies: upload, list, compare, activate, roll back, delete."""
 
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from server.api.requests import AppBroker, answer, moment, not_yet
-from server.broker.vocabularies import as_json
+from semantic.ontology.progress import Progress, silent
+from server.api.jobs import AppJobs, accepted, wants_a_job
+from server.api.requests import AppBroker, answer, moment
+from server.error_responses import Problem
 from server.errors import UnknownOntology
 from server.store import ontologies
 
@@ -25,6 +27,9 @@ Name = Annotated[
 UNTOLD = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})
 """Content types that say nothing about a document; the first is nobody's, the second is what curl sends by itself."""
 
+MOST = 2**31 - 1
+"""The highest number of a version."""
+
 DOCUMENT = {
     "requestBody": {
         "required": True,
@@ -32,7 +37,8 @@ DOCUMENT = {
             kind: {"schema": {"type": "string", "format": "binary"}}
             for kind in (
                 *("text/turtle", "application/rdf+xml", "application/ld+json", "application/n-triples"),
-                *("application/n-quads", "application/trig", "application/octet-stream"),
+                *("application/n-quads", "application/trig", "text/obo", "application/owl+xml", "text/owl-functional"),
+                *("text/tab-separated-values", "application/octet-stream"),
             )
         },
     }
@@ -44,21 +50,55 @@ async def put_ontology(
     request: Request,
     name: Name,
     broker: AppBroker,
-    format: Annotated[str | None, Query(max_length=100, description="The syntax: ttl, owl, nt, jsonld …")] = None,
-    reason: Annotated[Literal["none", "rdfs", "owl"], Query(description="Only `none` in this version.")] = "none",
-    relations: Annotated[str, Query(max_length=8_192, description="Not in this version.")] = "",
+    jobs: AppJobs,
+    format: Annotated[
+        str | None, Query(max_length=100, description="The syntax: ttl, owl, nt, jsonld, obo, ofn …")
+    ] = None,
+    reason: Annotated[
+        Literal["none", "rdfs", "owl"],
+        Query(
+            description="What is added to what is stated: nothing; what follows from sub-properties, domains and "
+            "ranges; or also what a reasoner of OWL 2 finds, which may take minutes."
+        ),
+    ] = "none",
+    relations: Annotated[
+        str,
+        Query(
+            max_length=8_192,
+            description="Relations that subscriptions may follow beside is-a, separated by commas: IRIs, CURIEs, short "
+            "names or labels, or `transitive` for every owl:TransitiveProperty.",
+        ),
+    ] = "",
     activate: Annotated[bool, Query(description="Whether it is in force at once.")] = True,
 ) -> Response:
     """Stores the document, plain or gzip, as another version, and answers the load report. The same bytes again are the
     same version (200). Once active, every live subscription is compiled again, in one step; an event is matched under
-    exactly one version. Nothing is fetched: imports are resolved against what was uploaded."""
-    if reason != "none":
-        raise not_yet(f"reason={reason}")
-    if relations:
-        raise not_yet("relations")
+    exactly one version. Nothing is fetched: imports are resolved against what was uploaded. With `Prefer:
+    respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With `If-Match` it only
+    follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is (412)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     told = format or (None if media_type in UNTOLD else media_type)
-    report, new = await broker.put_ontology(name, await request.body(), format=told, activate=activate)
+    asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
+    replaces = _to_replace(request)
+    document = await request.body()
+    room = broker.documents.take_room()
+
+    async def put(progress: Progress = silent) -> tuple[dict[str, Any], bool]:
+        with room:
+            return await broker.put_ontology(
+                name,
+                document,
+                format=told,
+                activate=activate,
+                reason=reason,
+                relations=asked,
+                replaces=replaces,
+                progress=progress,
+            )
+
+    if wants_a_job(request):
+        return accepted(jobs, put)
+    report, new = await put()
     return answer(report, 201 if new else 200, {"Location": f"/v1/ontologies/{name}"})
 
 
@@ -80,7 +120,8 @@ async def list_ontologies(broker: AppBroker) -> Response:
 async def get_ontology(name: Name, broker: AppBroker) -> Response:
     """Its active version, or the newest where none is active, with its load report."""
     versions = await _versions(broker, name)
-    return answer(_described(next((row for row in versions if row.active), versions[0])))
+    shown = next((row for row in versions if row.active), versions[0])
+    return answer(_described(shown), headers={"ETag": f'"{shown.version}"'})
 
 
 @router.get("/{name}/versions", summary="Versions of an ontology")
@@ -89,33 +130,72 @@ async def list_versions(name: Name, broker: AppBroker) -> Response:
     return answer({"name": name, "versions": [_described(row) for row in await _versions(broker, name)]})
 
 
+@router.get("/{name}/diff", summary="What changed between two versions")
+async def diff(
+    name: Name,
+    broker: AppBroker,
+    before: Annotated[int | None, Query(alias="from", ge=1, le=MOST, description="Else the active version.")] = None,
+    to: Annotated[int | None, Query(ge=1, le=MOST, description="Else the newest version.")] = None,
+    limit: Annotated[int, Query(ge=0, le=1_000, description="Entries a list; counts are complete.")] = 100,
+) -> Response:
+    """Concepts added and removed, moved (with other parents), merged and split, deprecated and restored, and those
+    with other labels, from one version to another."""
+    versions = await _versions(broker, name)
+    old = before or next((row.version for row in versions if row.active), versions[-1].version)
+    new = to or versions[0].version
+    found = await broker.meaning.ontology_difference(name, old, new, limit)
+    return answer({"name": name, "from": old, "to": new, **found})
+
+
 @router.post("/{name}/activate", summary="Activate a version")
 async def activate(
     name: Name,
     broker: AppBroker,
-    version: Annotated[int, Query(ge=1, le=2**31 - 1)],
-    dry_run: Annotated[bool, Query(description="Not in this version.")] = False,
+    version: Annotated[int, Query(ge=1, le=MOST)],
+    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
 ) -> Response:
-    """Makes a stored version the active one, which may be an earlier one; every live subscription is compiled again."""
-    if dry_run:
-        raise not_yet("dry_run")
-    done = await broker.activate_ontology(name, version)
-    return answer(
-        {
-            "name": name,
-            "version": version,
-            "active": True,
-            "vocabulary_version": broker.vocabulary.version,
-            "subscriptions": as_json(done),
-        }
-    )
+    """Puts a stored version in force, which may be an earlier one, and answers which live subscriptions mean something
+    else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
+    told = await broker.meaning.activate_ontology(name, version, dry_run=dry_run)
+    return await _changed(broker, name, dry_run, told)
+
+
+@router.post("/{name}/rollback", summary="Go back to the version before")
+async def rollback(
+    name: Name,
+    broker: AppBroker,
+    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
+) -> Response:
+    """Puts the version in force that was in force before the active one; the same call again goes forth again. 409
+    where there was none."""
+    told = await broker.meaning.activate_ontology(name, None, dry_run=dry_run)
+    return await _changed(broker, name, dry_run, told)
 
 
 @router.delete("/{name}", summary="Delete an ontology")
 async def delete_ontology(name: Name, broker: AppBroker) -> Response:
     """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has."""
-    done = await broker.delete_ontology(name)
-    return answer({"name": name, "vocabulary_version": broker.vocabulary.version, "subscriptions": as_json(done)})
+    told = await broker.meaning.delete_ontology(name)
+    return answer({"name": name, "vocabulary_version": broker.vocabulary.version, **told})
+
+
+async def _changed(broker: AppBroker, name: str, dry_run: bool, told: dict[str, Any]) -> Response:
+    """What activating did, or would do."""
+    state = {"name": name, "dry_run": dry_run, "vocabulary_version": broker.vocabulary.version}
+    return answer(state | told)
+
+
+def _to_replace(request: Request) -> str | None:
+    """The version that an upload is to follow, from its conditions. Raises `Problem` for one that cannot be kept."""
+    if (absent := request.headers.get("if-none-match")) is not None:
+        if absent.strip() != "*":
+            raise Problem(
+                400, "malformed-request", "If-None-Match of an upload can only be *: make it, if there is none"
+            )
+        return ""
+    if (followed := request.headers.get("if-match")) is None:
+        return None
+    return followed.strip().removeprefix("W/").strip('"')
 
 
 async def _versions(broker: AppBroker, name: str) -> list[Row[Any]]:
@@ -132,6 +212,9 @@ def _described(row: Row[Any]) -> dict[str, Any]:
         "active": row.active,
         "sha256": row.sha256,
         "format": row.format,
+        "reason": row.reason,
+        "relations": row.relations,
         "created_at": moment(row.created_at),
+        "activated_at": moment(row.activated_at),
     }
     return stored | {key: value for key, value in row.report.items() if key not in stored}

@@ -69,12 +69,15 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     status: Annotated[Status | None, Query(description="Only those of this status.")] = None,
+    flagged: Annotated[bool | None, Query(description="Only those that need what is gone, or only the others.")] = None,
 ) -> Response:
     """A page of subscriptions in the order in which they were made; the header Link leads to the next one."""
     after, now = parse_page_cursor(cursor), time.time()
 
     def read(connection: Connection) -> list[Row[Any]]:
-        page = subscriptions.list_subscriptions(connection, after=after, limit=limit + 1, status=status, now=now)
+        page = subscriptions.list_subscriptions(
+            connection, after=after, limit=limit + 1, status=status, flagged=flagged, now=now
+        )
         return list(page)
 
     rows = await broker.read(read)
@@ -230,6 +233,7 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "clauses": row.clauses,
         "cost": row.cost,
         "notes": row.notes,
+        "flagged": row.flagged,
         "sink": row.sink,
         "protocol": row.protocol,
         "protocolsettings": _settings_shown(row.protocolsettings),

@@ -5,7 +5,6 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,21 +13,23 @@ import anyio.to_thread
 from sqlalchemy import Connection, Row
 
 from semantic import Event, InvalidEvent, Vocabulary
-from semantic.ontology import Ontology, read
-from server.broker import heap, subscribing, vocabularies
+from semantic.ontology import Reason
+from semantic.ontology.progress import Progress, silent
+from server.broker import heap, subscribing
+from server.broker.declaring import Declaring
+from server.broker.documents import DocumentReader
 from server.broker.group import Group
+from server.broker.meaning import Meaning, Upload
 from server.broker.publishing import EventMatches, Outcome, match_events, publish
-from server.broker.restoring import document_limits, restore
+from server.broker.restoring import restore
 from server.broker.state import State
 from server.broker.subscribing import NewSubscription
 from server.broker.sweeping import Sweeper
 from server.broker.thread import BrokerThread, Command
-from server.broker.vocabularies import Prepared, Recompiled, as_json
 from server.cloudevents import DecodedEvent
-from server.errors import BrokerBusy, StoreUnavailable, UnknownOntology
+from server.errors import BrokerBusy, StoreUnavailable
 from server.metrics import Metrics
 from server.settings import Settings
-from server.store import ontologies, subscriptions
 from server.store.database import Database
 
 __all__ = ["Broker"]
@@ -53,8 +54,13 @@ class Broker:
         self._thread: BrokerThread | None = None
         self._state: State | None = None
         self._waiting = 0
-        self._changing_ontologies = asyncio.Lock()
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
+        self.documents = DocumentReader(settings)
+        """What reads uploaded documents."""
+        self.meaning = Meaning(self, self.documents)
+        """Changes of the vocabulary by ontologies."""
+        self.declaring = Declaring(self.meaning)
+        """Changes of the vocabulary by declarations."""
 
     async def start(self) -> None:
         """Open the store, restore everything, start the thread.
@@ -81,6 +87,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Answer what is queued, then end the thread and close the store. May be called again."""
+        self.documents.stop()
         if self._thread is not None:
             await self._thread.stop()
         await asyncio.to_thread(self._database.close)
@@ -88,8 +95,13 @@ class Broker:
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary in force: one reference to a frozen thing. Any thread."""
+        return self.state.vocabulary
+
+    @property
+    def state(self) -> State:
+        """What the thread works on. Others may only look at the vocabulary, and make matchers of their own."""
         assert self._state is not None, "the broker was not started"
-        return self._state.vocabulary
+        return self._state
 
     @property
     def waiting(self) -> int:
@@ -181,81 +193,38 @@ class Broker:
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_ontology(
-        self, name: str, document: bytes, *, format: str | None, activate: bool
+        self,
+        name: str,
+        document: bytes,
+        *,
+        format: str | None,
+        activate: bool,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
+        replaces: str | None = None,
+        progress: Progress = silent,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report, and whether this made another version. Raises `OntologyError`, `UnsupportedFormat`.
+        """The load report, and whether this made another version. Raises `OntologyError`, `UnsupportedFormat`,
+        `BrokerBusy`, `VersionChanged`.
 
-        The document is read, the vocabulary built, and the subscriptions compiled again in worker threads; publishers
-        go on meanwhile.
+        The document is read in a child process, the vocabulary built, and the subscriptions compiled again in worker
+        threads; publishers go on meanwhile.
         """
-        sha256 = await asyncio.to_thread(lambda: hashlib.sha256(document).hexdigest())
-        async with self._changing_ontologies:
-            same = await self.read(lambda connection: ontologies.find_same(connection, name, sha256))
-            if same is not None:
-                if activate and not same.active:
-                    await self._activate(name, same.version)
-                return self._described(same.report, name, same.version, activate or same.active), False
-            limits = document_limits(self.settings)
-            ontology = await asyncio.to_thread(read, document, format=format, name=name, limits=limits)
-            whole = await asyncio.to_thread(self._with, ontology)
-            stored = ontologies.StoredOntology(
-                name=name,
-                sha256=sha256,
-                format=ontology.format,
-                document=document,
-                report=await asyncio.to_thread(_report, ontology, whole),
-            )
-            prepared = await self._prepared(whole) if activate else None
-            done = await self._submit(lambda group: vocabularies.add_version(group, stored, prepared))
-            if activate:
-                heap.settle(len(whole) + done.subscriptions)
-            report = self._described(stored.report, name, done.version, activate)
-            return report | {"subscriptions": as_json(done)}, True
-
-    async def activate_ontology(self, name: str, version: int) -> Recompiled:
-        """Make a stored version the active one. Raises `UnknownOntology`."""
-        async with self._changing_ontologies:
-            return await self._activate(name, version)
-
-    async def delete_ontology(self, name: str) -> Recompiled:
-        """Forget every version of a name. Raises `UnknownOntology`, `OntologyInUse`."""
-        async with self._changing_ontologies:
-            others = [each for each in self.vocabulary.ontologies if each.name != name]
-            rest = await asyncio.to_thread(Vocabulary.from_ontologies, others)
-            prepared = await self._prepared(rest)
-            done = await self._submit(lambda group: vocabularies.remove_ontology(group, name, prepared))
-            heap.settle(len(rest) + done.subscriptions)
-            return done
-
-    async def _activate(self, name: str, version: int) -> Recompiled:
-        row = await self.read(lambda connection: ontologies.find_version(connection, name, version))
-        if row is None:
-            raise UnknownOntology(f"there is no ontology {name!r} with a version {version}")
-        limits = document_limits(self.settings)
-        ontology = await asyncio.to_thread(read, row.document, format=row.format, name=name, limits=limits)
-        whole = await asyncio.to_thread(self._with, ontology)
-        prepared = await self._prepared(whole)
-        done = await self._submit(lambda group: vocabularies.activate_version(group, name, version, prepared))
-        heap.settle(len(whole) + done.subscriptions)
-        return done
-
-    async def _prepared(self, vocabulary: Vocabulary) -> Prepared:
-        """The subscriptions compiled under another vocabulary, beside the running ones."""
-        assert self._state is not None, "the broker was not started"
-        new_matcher = self._state.new_matcher
-        rows = await self.read(lambda connection: list(subscriptions.trees(connection, matching_only=True)))
-        return await asyncio.to_thread(vocabularies.prepare, vocabulary, new_matcher, rows)
-
-    def _with(self, ontology: Ontology) -> Vocabulary:
-        """The vocabulary in force with this ontology in place of the one of its name."""
-        others = [each for each in self.vocabulary.ontologies if each.name != ontology.name]
-        return Vocabulary.from_ontologies(sorted([*others, ontology], key=lambda each: each.name))
-
-    def _described(self, report: dict[str, Any], name: str, version: int, active: bool) -> dict[str, Any]:
-        said = {"name": name, "version": version, "active": active, "vocabulary_version": self.vocabulary.version}
-        return said | {key: value for key, value in report.items() if key not in said}
+        upload = Upload(
+            name=name,
+            document=document,
+            format=format,
+            reason=reason,
+            relations=tuple(relations),
+            replaces=replaces,
+        )
+        return await self.meaning.put_ontology(upload, activate=activate, progress=progress)
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, work: Callable[[Group], T]) -> T:
+        """A command for the thread. What it changes of the state it must register how to undo."""
+        return await self._submit(work)
 
     async def _submit(self, work: Callable[[Group], T], *, weight: int = 1, reads_only: bool = False) -> T:
         if self._thread is None:
@@ -277,16 +246,3 @@ class Broker:
         except BaseException:
             connection.close()
             raise
-
-
-def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
-    """The load report of one document; what it shares with the others, and which of its imports are there, is seen from
-    the whole."""
-    report = (whole if len(whole.ontologies) == 1 else Vocabulary.from_ontologies([ontology])).report
-    together = whole.report
-    unresolved = set(together["unresolved_imports"])
-    return report | {
-        "format": ontology.format,
-        "merged_across": together["merged_across"],
-        "unresolved_imports": [each for each in report["unresolved_imports"] if each in unresolved],
-    }

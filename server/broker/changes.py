@@ -4,6 +4,7 @@ The store is changed beside it, by the commands, in the same group; the two can 
 """
 
 from semantic import Compiled, Matcher
+from semantic.declarations import Declarations
 from server.broker.group import Group
 from server.broker.state import Live
 
@@ -88,16 +89,17 @@ def forget(group: Group, live: Live) -> None:
     group.touched.add(live.number)
 
 
-def swap_matcher(group: Group, matcher: Matcher) -> None:
-    """Another matcher, under another vocabulary, with the same subscriptions: `matching` follows what it holds."""
-    state, before = group.state, group.state.matcher
+def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> None:
+    """Another matcher, under another vocabulary, with the same subscriptions: `matching` follows what it holds.
+    `declarations` are what that vocabulary was made of, beside its ontologies."""
+    state, before, declared_before = group.state, group.state.matcher, group.state.declarations
     states_before = [(live, live.matching) for live in state.live.values()]
-    state.matcher = matcher
+    state.matcher, state.declarations = matcher, declarations
     for live in state.live.values():
         live.matching = live.id in matcher
 
     def undo() -> None:
-        state.matcher = before
+        state.matcher, state.declarations = before, declared_before
         for live, matching in states_before:
             live.matching = matching
 

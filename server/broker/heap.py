@@ -6,8 +6,11 @@ more: publishing became half as fast again in the workload of real readings.
 """
 
 import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["settle"]
+__all__ = ["building", "settle"]
 
 LARGE = 1_000
 """Concepts and subscriptions from which it is worth a full collection."""
@@ -19,3 +22,24 @@ def settle(objects: int) -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """Around the building of something large that stays: the collector waits until it is done. Else it would walk what
+    is there so far again and again, and everybody with it: no thread runs while it does. Any thread, nested or not."""
+    global _builders
+    with _door:
+        _builders += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _door:
+            _builders -= 1
+            if not _builders:
+                gc.enable()
+
+
+_door = threading.Lock()
+_builders = 0

@@ -1,6 +1,6 @@
 """From the store to the state: what a start does, and nothing else may be needed.
 
-active documents ──read──▶ ontologies ──▶ vocabulary ──▶ matcher ◀── trees of subscriptions that match now
+active records ──decode──▶ ontologies, declarations ──▶ vocabulary ──▶ matcher ◀── trees of subscriptions that match now
 """
 
 import logging
@@ -9,17 +9,17 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from semantic import Matcher, OntologyError, Vocabulary
+from semantic import Matcher, Vocabulary
 from semantic.canonicalise import EventLimits
-from semantic.ontology import Limits, read
+from server.broker.declaring import active_declarations
+from server.broker.records import active_ontologies
 from server.broker.state import Live, State
 from server.broker.sweeping import Sweeper
-from server.broker.vocabularies import fill
-from server.errors import StoreUnreadable
+from server.broker.vocabularies import fill, keep_notes
 from server.settings import Settings
-from server.store import ledger, ontologies, subscriptions
+from server.store import ledger, subscriptions
 
-__all__ = ["document_limits", "restore"]
+__all__ = ["restore"]
 
 _log = logging.getLogger("kindcast.broker")
 
@@ -27,19 +27,18 @@ _log = logging.getLogger("kindcast.broker")
 def restore(connection: Connection, settings: Settings, sweeper: Sweeper) -> State:
     """Everything that the last server had. Raises `StoreUnreadable` rather than serve less.
 
-    Costs the parsing of the active documents and the compilation of the live subscriptions.
+    Costs the building of the vocabulary and the compilation of the live subscriptions.
     """
     started = time.perf_counter()
     ledger.open_ledger(connection)
-    vocabulary = _vocabulary(connection, settings)
+    declared = active_declarations(connection)
+    vocabulary = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
     new_matcher = partial(Matcher, engine=settings.engine, limits=EventLimits(depth=settings.max_json_depth))
     matcher = new_matcher(vocabulary)
     matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on the first publisher's time
-    for row, notes in fill(matcher, list(subscriptions.trees(connection, matching_only=True))):
-        if notes != row.notes:
-            subscriptions.change(connection, row.number, notes=notes)
+    keep_notes(connection, list(fill(matcher, list(subscriptions.trees(connection, live_only=True)))))
     commits, sequence, last = ledger.position(connection)
-    state = State(matcher, new_matcher, commits=commits, sequence=sequence, last_accepted_at=last)
+    state = State(matcher, new_matcher, declared, commits=commits, sequence=sequence, last_accepted_at=last)
     for row in subscriptions.renewable(connection):
         live = Live(row.number, row.id, row.status, row.expires_at, matching=row.id in matcher)
         state.live[row.id] = live
@@ -53,20 +52,3 @@ def restore(connection: Connection, settings: Settings, sweeper: Sweeper) -> Sta
         time.perf_counter() - started,
     )
     return state
-
-
-def document_limits(settings: Settings) -> Limits:
-    """Bounds on an ontology document, of which the size is set."""
-    return Limits(bytes=2 * settings.max_ontology_bytes)
-
-
-def _vocabulary(connection: Connection, settings: Settings) -> Vocabulary:
-    limits = document_limits(settings)
-    found = []
-    for row in ontologies.active_documents(connection):
-        try:
-            found.append(read(row.document, format=row.format, name=row.name, limits=limits))
-        except OntologyError as error:
-            detail = f"the stored ontology {row.name!r}, version {row.version}, cannot be read: {error}"
-            raise StoreUnreadable(detail) from error
-    return Vocabulary.from_ontologies(found)

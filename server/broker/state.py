@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from semantic import Matcher, Vocabulary
+from semantic.declarations import Declarations
 
 __all__ = ["Live", "State"]
 
@@ -31,6 +32,8 @@ class State:
     matcher: Matcher
     new_matcher: Callable[[Vocabulary], Matcher]
     """An empty one, as the settings want it."""
+    declarations: Declarations = field(default_factory=Declarations)
+    """What the vocabulary was made of, beside its ontologies."""
     live: dict[str, Live] = field(default_factory=dict)
     commits: int = 0
     sequence: int = 0

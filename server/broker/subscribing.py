@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from semantic import Compiled, Vocabulary
+from semantic import Compiled, InvalidSubscription, Vocabulary
 from semantic.compilation import compile_expression, restore_expression
 from server.broker.changes import admit, forget, introduce, set_expiry, set_status
 from server.broker.group import Group
@@ -24,7 +24,27 @@ from server.errors import SinkMissing, SubscriptionGone, TooManySubscriptions, U
 from server.security.tickets import check_ticket
 from server.store import subscriptions
 
-__all__ = ["NewSubscription", "compile_new", "create", "delete", "pause", "renew", "resume", "update"]
+__all__ = [
+    "NOT_COMPILABLE",
+    "NewSubscription",
+    "compile_new",
+    "create",
+    "delete",
+    "is_flagged",
+    "notes_of",
+    "pause",
+    "renew",
+    "resume",
+    "update",
+]
+
+NOT_COMPILABLE = "not-compilable"
+FLAGS = frozenset(
+    {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
+    | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain"}
+)
+"""Notes that say that a part of a subscription can never hold under the vocabulary in force, for what it needs is gone
+or was declared otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +103,7 @@ def create(
             "clauses": compiled.clause_count,
             "cost": compiled.cost,
             "notes": notes_of(compiled),
+            "flagged": is_flagged(notes_of(compiled)),
             "status": "active",
             "ticket_hash": new.ticket_hash,
             "sink": new.sink,
@@ -116,8 +137,7 @@ def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper:
         raise SubscriptionGone
     values: dict[str, Any] = {"expires_at": expires_at}
     if live.status == "expired" or live.expires_at <= group.now:
-        values |= {"status": "active", "status_reason": None}
-        _revive(group, live, row)
+        values |= {"status": "active", "status_reason": None, **_revive(group, live, row)}
         _move_end(group, live, expires_at, sweeper, watch=True)
     else:
         _move_end(group, live, expires_at, sweeper)
@@ -142,9 +162,9 @@ def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
     """
     row, live = _owned(group, id, ticket)
     _refuse_expired(group, live)
-    _revive(group, live, row)
+    noted = _revive(group, live, row)
     again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
-    subscriptions.change(group.connection, live.number, **again)
+    subscriptions.change(group.connection, live.number, **again, **noted)
     return _row(group, id)
 
 
@@ -188,6 +208,11 @@ def notes_of(compiled: Compiled) -> list[dict[str, str]]:
     return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in compiled.notes]
 
 
+def is_flagged(notes: list[dict[str, str]]) -> bool:
+    """Whether notes say that something is gone that the subscription needs."""
+    return any(note["code"] in FLAGS for note in notes)
+
+
 def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
     row = _row(group, id)
     check_ticket(ticket, row.ticket_hash)
@@ -214,8 +239,16 @@ def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, 
         sweeper.watch(live)
 
 
-def _revive(group: Group, live: Live, row: Row[Any]) -> None:
-    """Active, and in the matcher."""
-    if not live.matching:
-        admit(group, live, restore_expression(row.tree, group.state.vocabulary))
+def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
+    """Active, and in the matcher, unless it has no meaning under the vocabulary in force; returns what its row must
+    say of that."""
     set_status(group, live, "active")
+    if live.matching:
+        return {}
+    try:
+        compiled = restore_expression(row.tree, group.state.vocabulary)
+    except InvalidSubscription as error:
+        return {"notes": [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}], "flagged": True}
+    admit(group, live, compiled)
+    notes = notes_of(compiled)
+    return {"notes": notes, "flagged": is_flagged(notes)}

@@ -1,78 +1,119 @@
-"""Commands on ontologies: another vocabulary, and every live subscription compiled again under it, in one step.
+"""Commands that change what words mean: every live subscription is compiled again, and all is swapped in one step.
 
     worker thread    trees in the store ──compile──▶ a matcher under the new vocabulary, while events go on
     broker's thread  what came or went meanwhile ──▶ that matcher ──▶ swapped with the row that says "active"
 
 The trees in the store are what is compiled (they hold IRIs, no labels), the same as after a restart; so a server that
 was restarted and one that was not mean the same. An event is matched either before the step or after it.
+
+A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until it
+is back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
 from semantic import InvalidSubscription, Matcher, Vocabulary
+from semantic.compilation import restore_expression
+from semantic.declarations import Declarations
+from semantic.impact import Impact
+from server.broker import heap
 from server.broker.changes import SILENT, swap_matcher
 from server.broker.group import Group
-from server.broker.subscribing import notes_of
+from server.broker.subscribing import NOT_COMPILABLE, is_flagged, notes_of
 from server.errors import OntologyInUse, UnknownOntology
 from server.store import ontologies, subscriptions
 
-__all__ = ["Prepared", "Recompiled", "activate_version", "add_version", "as_json", "fill", "prepare", "remove_ontology"]
+__all__ = ["Noted", "Prepared", "Recompiled", "fill", "keep_notes", "prepare", "remove_ontology", "swap"]
 
 LISTED = 20
 """Ids of subscriptions that an error or an answer names; the count is complete."""
 
 
-Changed = tuple[int, str, list[dict[str, str]]]
-"""Number, id and new notes of a subscription whose notes are not what they were."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A subscription whose notes are not what they were."""
+
+    number: int
+    id: str
+    notes: list[dict[str, str]]
+    flagged: bool
+    was_flagged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A matcher that was filled under another vocabulary, the ids that were looked at, and whose notes changed."""
+    """A matcher that was filled under another vocabulary, which `declarations` are a part of; the status that each
+    subscription had when it was looked at; whose notes changed; what the change does to all of them; and, where asked
+    for, who names a concept that is gone."""
 
     matcher: Matcher
-    compiled: set[str]
-    changed: list[Changed]
+    declarations: Declarations
+    seen: dict[str, str]
+    noted: list[Noted]
+    impact: Impact
+    dependents: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompiled:
-    """What a change of vocabulary did to the subscriptions: how many were compiled, how many have other notes than
-    before (such as an IRI that is gone), and some of their ids."""
+    """What a change did to the subscriptions: how many match under it, whose notes changed, and the trees of those that
+    came while it was prepared."""
 
     version: int
     subscriptions: int
-    changed: int
-    examples: list[str]
+    noted: list[Noted]
+    late: list[tuple[str, Any]] = field(default_factory=list)
 
 
-def as_json(done: Recompiled) -> dict[str, Any]:
-    """What to tell of it."""
-    return {"recompiled": done.subscriptions, "changed": done.changed, "examples": done.examples}
+def prepare(
+    before: Vocabulary,
+    vocabulary: Vocabulary,
+    declarations: Declarations,
+    new_matcher: Callable[[Vocabulary], Matcher],
+    rows: Sequence[Row[Any]],
+    *,
+    with_dependents: bool = False,
+) -> Prepared:
+    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and tell them apart from what
+    they mean `before`. Any thread."""
+    impact = Impact(before, vocabulary)
+    with heap.building():
+        matcher = new_matcher(vocabulary)
+        noted = list(fill(matcher, rows))
+        impact.add((row.id, row.tree) for row in rows)
+    return Prepared(
+        matcher=matcher,
+        declarations=declarations,
+        seen={row.id: row.status for row in rows},
+        noted=noted,
+        impact=impact,
+        dependents=_dependents(before, vocabulary, rows) if with_dependents else [],
+    )
 
 
-def prepare(vocabulary: Vocabulary, new_matcher: Callable[[Vocabulary], Matcher], rows: Sequence[Row[Any]]) -> Prepared:
-    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`. Any thread."""
-    matcher = new_matcher(vocabulary)
-    return Prepared(matcher=matcher, compiled={row.id for row in rows}, changed=_changed(matcher, rows))
-
-
-def add_version(group: Group, ontology: ontologies.StoredOntology, prepared: Prepared | None) -> Recompiled:
-    """Store a version; with `prepared`, whose vocabulary holds it, activate it as well."""
-    version = ontologies.add_version(group.connection, ontology, now=group.now)
-    if prepared is None:
-        return Recompiled(version=version, subscriptions=0, changed=0, examples=[])
-    return activate_version(group, ontology.name, version, prepared)
-
-
-def activate_version(group: Group, name: str, version: int, prepared: Prepared) -> Recompiled:
-    """Make a stored version the active one; the vocabulary of `prepared` is what all active versions then are."""
-    ontologies.activate(group.connection, name, version)
-    return _swap(group, version, prepared)
+def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
+    """Put the vocabulary of `prepared` in force, together with the row that says so (`mark_active` writes it)."""
+    mark_active(group.connection)
+    matcher, live = prepared.matcher, group.state.live
+    for id in prepared.seen:
+        if id in matcher and (id not in live or live[id].status in SILENT):
+            matcher.remove(id)  # deleted, paused or expired while it was compiled
+    late = [
+        each.number
+        for each in live.values()
+        if each.status != "expired"
+        and (each.id not in prepared.seen or (prepared.seen[each.id] in SILENT and each.status not in SILENT))
+    ]
+    rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
+    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in live]
+    keep_notes(group.connection, noted)
+    swap_matcher(group, matcher, prepared.declarations)
+    new = [(row.id, row.tree) for row in rows if row.id not in prepared.seen]
+    return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
 
 
 def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
@@ -82,63 +123,63 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     """
     if not ontologies.list_versions(group.connection, name):
         raise UnknownOntology(f"there is no ontology {name!r}")
-    lost = _dependents(group, prepared.matcher.vocabulary)
+    live = group.state.live
+    late = [each.number for each in live.values() if each.id not in prepared.seen]
+    rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
+    came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
+    lost = [id for id in (*prepared.dependents, *came) if id in live]
     if lost:
         raise OntologyInUse(name, len(lost), lost[:LISTED])
-    ontologies.delete_ontology(group.connection, name)
-    return _swap(group, 0, prepared)
+    return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
 
 
-def fill(matcher: Matcher, rows: Any) -> Iterator[tuple[Any, list[dict[str, str]]]]:
-    """Restore each row's tree into `matcher`; yields the row and its notes. A tree that has no meaning under the
-    vocabulary (its unit no longer fits, say) is left out, so it matches nothing, and its note says so."""
+def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[Noted]:
+    """Restore each row's tree into `matcher`, those of paused subscriptions only for their notes; yields those whose
+    notes are not what the row says. A tree that has no meaning under the vocabulary (its unit no longer fits, say) is
+    left out, so it matches nothing, and its note says so."""
     for row in rows:
         try:
-            yield row, notes_of(matcher.restore(row.id, row.tree))
+            if row.status in SILENT:
+                compiled = restore_expression(row.tree, matcher.vocabulary)
+            else:
+                compiled = matcher.restore(row.id, row.tree)
+            notes = notes_of(compiled)
         except InvalidSubscription as error:
-            yield row, [{"code": "not-compilable", "attribute": "", "detail": str(error)}]
+            notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
+        flagged = is_flagged(notes)
+        if notes != row.notes or flagged != row.flagged:
+            yield Noted(row.number, row.id, notes, flagged, row.flagged)
 
 
-def _swap(group: Group, version: int, prepared: Prepared) -> Recompiled:
-    """Bring the prepared matcher up to date, and put it in place of the old one."""
-    matcher, live = prepared.matcher, group.state.live
-    for id in prepared.compiled:
-        if id in matcher and (id not in live or live[id].status in SILENT):
-            matcher.remove(id)  # deleted, paused or expired while it was compiled
-    late = [each.number for each in live.values() if each.status not in SILENT and each.id not in prepared.compiled]
-    rows = list(subscriptions.trees(group.connection, matching_only=True, numbers=late)) if late else []
-    changed = [*prepared.changed, *_changed(matcher, rows)]
-    changed = [each for each in changed if each[1] in live]
-    for number, _, notes in changed:
-        subscriptions.change(group.connection, number, notes=notes)
-    swap_matcher(group, matcher)
-    examples = [id for _, id, _ in changed[:LISTED]]
-    return Recompiled(version=version, subscriptions=len(matcher), changed=len(changed), examples=examples)
+def keep_notes(connection: Connection, noted: Iterable[Noted]) -> None:
+    """Write the notes down."""
+    subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
 
 
-def _changed(matcher: Matcher, rows: Sequence[Row[Any]]) -> list[Changed]:
-    """Fill `matcher`; which subscriptions have other notes than they had."""
-    return [(row.number, row.id, notes) for row, notes in fill(matcher, rows) if notes != row.notes]
+def _dependents(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]]) -> list[str]:
+    """Subscriptions, paused and expired ones too, that name a concept or a relation which is known before and is not
+    after."""
+    known: dict[str, bool] = {}
 
+    def lost(iri: str) -> bool:
+        if iri not in known:
+            concept = before.concept(iri) is not None and after.concept(iri) is None
+            known[iri] = concept or (iri in before.relations and iri not in after.relations)
+        return known[iri]
 
-def _dependents(group: Group, rest: Vocabulary) -> list[str]:
-    """Subscriptions, paused and expired ones too, that name an IRI which is known now and would not be any more."""
-    now = group.state.vocabulary
-    return [
-        row.id
-        for row in subscriptions.trees(group.connection, matching_only=False)
-        if any(now.concept(iri) is not None and rest.concept(iri) is None for iri in _iris(row.tree))
-    ]
+    return [row.id for row in rows if any(map(lost, _iris(row.tree)))]
 
 
 def _iris(tree: Any) -> Iterator[str]:
-    """Every IRI in a stored tree: {"iri": …}, wherever it stands."""
+    """Every IRI in a stored tree: {"iri": …}, wherever it stands, and the relations."""
     stack = [tree]
     while stack:
         node = stack.pop()
         if isinstance(node, dict):
             if isinstance(node.get("iri"), str):
                 yield node["iri"]
+            if isinstance(node.get("relation"), list):
+                yield node["relation"][1]
             stack.extend(node.values())
         elif isinstance(node, list):
             stack.extend(node)

@@ -14,6 +14,7 @@ from index.errors import IndexingError
 from semantic.errors import SemanticError
 from server.cli import (
     concepts,
+    declarations,
     demonstration,
     listening,
     offline,
@@ -63,6 +64,7 @@ def _root(
 
 application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serving.serve)
 application.add_typer(ontologies.commands)
+application.add_typer(declarations.commands)
 application.add_typer(concepts.commands)
 application.command("subscribe", epilog="Example: kindcast subscribe 'target isa Computer and price <= 400'")(
     subscriptions.subscribe

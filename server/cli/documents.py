@@ -5,13 +5,25 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from semantic.shipped_vocabularies import shipped, shipped_names
 from server.cli import output
 from server.cli.problems import CommandFailed
 
-__all__ = ["Line", "event_lines", "one_event", "read_ontology"]
+__all__ = ["Line", "RelationsOption", "event_lines", "json_file", "listed", "one_event", "read_ontology"]
+
+
+RelationsOption = Annotated[
+    str,
+    typer.Option(
+        "--relations",
+        metavar="NAMES",
+        help="Relations that subscriptions may follow, with commas: part_of,hasPoint; transitive for all such.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,11 @@ def read_ontology(name: str) -> Path:
     raise CommandFailed(
         f"there is no file {name}.", f"Shipped with kindcast, and loaded by name: {', '.join(shipped_names())}"
     )
+
+
+def listed(names: str) -> list[str]:
+    """Names with commas between them."""
+    return [name for name in (each.strip() for each in names.split(",")) if name]
 
 
 def event_lines(source: str) -> Iterator[Line]:
@@ -61,6 +78,22 @@ def one_event(source: str) -> dict[str, Any]:
     if len(lines) != 1:
         raise CommandFailed(f"one event was expected, there are {len(lines)}.")
     return valid(lines[0])
+
+
+def json_file(source: str) -> dict[str, Any]:
+    """The JSON object in a file, or given as it is. Raises CommandFailed when there is none."""
+    if not source.lstrip().startswith("{"):
+        path = Path(source)
+        if not path.is_file():
+            raise CommandFailed(f"there is no file {source}.", "Give a file, or a JSON object as it is.")
+        source = path.read_text(encoding="utf-8")
+    try:
+        value = _json(source)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+    if not isinstance(value, dict):
+        raise CommandFailed("a JSON object was expected.")
+    return value
 
 
 def valid(line: Line) -> dict[str, Any]:

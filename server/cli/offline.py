@@ -10,7 +10,7 @@ from semantic import Matcher, Vocabulary, explain
 from semantic.errors import InvalidEvent, InvalidSubscription
 from server.cli import explanation, output, problems
 from server.cli.connection import JsonOption
-from server.cli.documents import event_lines, one_event, read_ontology
+from server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
 from server.cli.problems import CommandFailed
 
 __all__ = ["explain_offline", "match_offline"]
@@ -24,18 +24,19 @@ SubscriptionsOption = Annotated[
 EventOption = Annotated[
     str, typer.Option("--event", metavar="FILE", help="A file of events (JSON, NDJSON), - for standard input, or JSON.")
 ]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="The index to use: ctps or naive.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="The index to use: fused, ctps or naive.")]
 
 
 def match_offline(
     ontology: OntologyOption,
     subscription: SubscriptionsOption,
     event: EventOption,
-    engine: EngineOption = "ctps",
+    engine: EngineOption = "fused",
+    relations: RelationsOption = "",
     json: JsonOption = False,
 ) -> None:
     """Match events against subscriptions without a server, event by event."""
-    matcher = Matcher(_vocabulary(ontology), engine=engine)
+    matcher = Matcher(_vocabulary(ontology, listed(relations)), engine=engine)
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
     seen = bad = 0
@@ -59,10 +60,11 @@ def explain_offline(
     subscription: Annotated[str, typer.Option("--subscription", metavar="TEXT", help="The subscription.")],
     event: EventOption,
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
+    relations: RelationsOption = "",
     json: JsonOption = False,
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
-    vocabulary = _vocabulary(ontology)
+    vocabulary = _vocabulary(ontology, listed(relations))
     published = one_event(event)
     try:
         told = explain(vocabulary, subscription, published, language=lang)
@@ -74,10 +76,10 @@ def explain_offline(
     explanation.show(told)
 
 
-def _vocabulary(files: Sequence[str]) -> Vocabulary:
+def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> Vocabulary:
     paths = [read_ontology(each) for each in files]
     with output.errors().status("reading " + ", ".join(path.name for path in paths) + " …"):
-        return Vocabulary.from_files(*paths)
+        return Vocabulary.from_files(*paths, relations=relations)
 
 
 def _add(matcher: Matcher, id: str, text: str) -> None:

@@ -1,14 +1,17 @@
 """`kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from semantic import Vocabulary
-from server.cli import output
+from server.cli import output, versions
 from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.documents import read_ontology
+from server.cli.documents import RelationsOption, listed, read_ontology
+from server.cli.impact import show_impact
+from server.cli.loading import read_with_progress, upload_with_progress
 
 __all__ = ["commands"]
 
@@ -16,20 +19,42 @@ commands = typer.Typer(
     name="ontology", help="Check, load and list the ontologies that subscriptions are written in.", no_args_is_help=True
 )
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="Turtle, RDF/XML, N-Triples or JSON-LD.")]
+
+class Reasoning(Enum):
+    """How much a document means beyond what it states."""
+
+    NONE = "none"
+    RDFS = "rdfs"
+    OWL = "owl"
+
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="RDF in any syntax, OWL, OBO or SSSOM.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", metavar="NAME", help="turtle, xml, ntriples or json-ld; else told by the file."),
+    typer.Option("--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx …; else told by the file."),
 ]
-SHOWN = ("concepts", "individuals", "edges", "roots", "max_depth", "multi_parent", "synonyms", "merged", "deprecated")
+ReasonOption = Annotated[
+    Reasoning,
+    typer.Option(help="What is added: nothing; what RDFS entails; or what a reasoner of OWL 2 finds (needs Java)."),
+]
+SHOWN = (
+    *("concepts", "individuals", "edges", "inferred", "roots", "max_depth", "multi_parent", "synonyms", "merged"),
+    "deprecated",
+)
 
 
 @commands.command("check", epilog="Example: kindcast ontology check shop.ttl")
-def check(file: FileArgument, format: FormatOption = None, json: JsonOption = False) -> None:
+def check(
+    file: FileArgument,
+    format: FormatOption = None,
+    reason: ReasonOption = Reasoning.NONE,
+    relations: RelationsOption = "",
+    json: JsonOption = False,
+) -> None:
     """Read an ontology without a server and report what is in it."""
     path = read_ontology(file)
-    with output.errors().status(f"reading {path.name} …"):
-        vocabulary = Vocabulary.from_bytes(path.read_bytes(), format=format, name=path.stem)
+    ontology = read_with_progress(path, format=format, reason=reason.value, relations=listed(relations))
+    vocabulary = Vocabulary.from_ontologies([ontology])
     if json:
         output.print_json(vocabulary.report)
         return
@@ -42,18 +67,35 @@ def load(
     file: FileArgument,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name on the server; else the file's.")] = None,
     format: FormatOption = None,
+    reason: ReasonOption = Reasoning.NONE,
+    relations: RelationsOption = "",
+    activate: Annotated[
+        bool, typer.Option("--activate/--no-activate", help="Put it in force at once, or only store it.")
+    ] = True,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload an ontology, or a new version of it; every subscription is understood by it from then on."""
+    """Upload an ontology, or a new version of it; every subscription is understood by it from then on, unless it is
+    only stored."""
     path = read_ontology(file)
-    with connected(server) as client, output.errors().status(f"loading {path.name} …"):
-        report = client.put_ontology(name or path.stem, path.read_bytes(), format=format or _format_of(path))
+    with connected(server) as client:
+        report = upload_with_progress(
+            client,
+            name or path.stem,
+            path,
+            format=format or _format_of(path),
+            reason=reason.value,
+            relations=listed(relations),
+            activate=activate,
+        )
     if json:
         output.print_json(report)
         return
-    output.paragraph(f"loaded {report['name']}, version {report.get('version', '?')}", "bold green")
+    stored = "" if report["active"] else ", not in force: kindcast ontology activate"
+    output.paragraph(f"loaded {report['name']}, version {report['version']}{stored}", "bold green")
     _show_report(report)
+    if report.get("subscriptions", {}).get("changed"):
+        show_impact(report)
 
 
 @commands.command("list", epilog="Example: kindcast ontology list --json")
@@ -74,12 +116,17 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(("name", "version", "concepts", "triples"), rows)
 
 
+versions.add_to(commands)
+
+
 def _show_report(report: dict[str, Any]) -> None:
     output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in SHOWN if report.get(name)])
     if report.get("languages"):
         # An untagged label stands under the empty tag.
         told = ", ".join(f"{tag or 'no language'} {count}" for tag, count in report["languages"].items())
         output.paragraph(f"labels         {told}")
+    for each in report.get("relations", ()):
+        output.paragraph(f"relation       {each['label']}: {each['edges']} edge{'' if each['edges'] == 1 else 's'}")
     for iri in report.get("unresolved_imports", ()):
         output.warn(f"it imports {iri}, which is not loaded; upload it too if you need its concepts")
     for warning in report.get("warnings", ()):
@@ -87,4 +134,6 @@ def _show_report(report: dict[str, Any]) -> None:
 
 
 def _format_of(path: Path) -> str | None:
-    return {".ttl": "turtle", ".nt": "ntriples", ".jsonld": "json-ld"}.get(path.suffix.lower())
+    """What the extension says beyond doubt; packed files and the rest are told by their looks."""
+    known = {".ttl": "turtle", ".nt": "ntriples", ".jsonld": "json-ld", ".obo": "obo", ".ofn": "ofn", ".owx": "owx"}
+    return known.get(path.suffix.lower())

@@ -102,7 +102,15 @@ def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json
     if not found:
         output.hint("There is no subscription yet: kindcast subscribe 'target isa Computer and price <= 400'")
         return
-    rows = [(each["id"], each["status"], str(each["canonical"]), output.ago(each.get("expires_at"))) for each in found]
+    rows = [
+        (
+            each["id"],
+            each["status"] + (", flagged" if each.get("flagged") else ""),
+            str(each["canonical"]),
+            output.ago(each.get("expires_at")),
+        )
+        for each in found
+    ]
     output.table(("id", "status", "means", "expires"), rows)
     if answer.get("cursor"):
         output.hint("There are more; programs page with the cursor of --json.")

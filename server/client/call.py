@@ -40,6 +40,17 @@ class ProblemError(Exception):
         self.detail = detail
         self.errors = errors
 
+    @classmethod
+    def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
+        """The error of a problem document: of an answer, or of a job that failed."""
+        return cls(
+            int(told.get("status") or status),
+            str(told.get("type", "about:blank")),
+            str(told.get("title") or reason),
+            str(told.get("detail") or ""),
+            [error for error in told.get("errors") or [] if isinstance(error, dict)],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
@@ -127,13 +138,7 @@ def problem(answer: httpx.Response) -> ProblemError:
     except msgspec.DecodeError:
         body = None
     told = body if isinstance(body, dict) else {}
-    return ProblemError(
-        answer.status_code,
-        str(told.get("type", "about:blank")),
-        str(told.get("title") or answer.reason_phrase),
-        str(told.get("detail") or ""),
-        [error for error in told.get("errors") or [] if isinstance(error, dict)],
-    )
+    return ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
 
 
 def _same(answer: Any) -> Json:

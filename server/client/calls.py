@@ -9,11 +9,12 @@ from urllib.parse import quote
 import msgspec
 
 from server.client.call import TIMEOUT_SECONDS, Call, Json, described, get, path_of, post, present
+from server.client.meaning import MeaningCalls
 
 __all__ = ["Calls"]
 
 
-class Calls:
+class Calls(MeaningCalls):
     """Answers are the server's JSON as dicts; failures raise `ProblemError`."""
 
     tickets: dict[str, str]
@@ -22,17 +23,40 @@ class Calls:
 
     @described
     def put_ontology(
-        self, name: str, document: bytes, *, content_type: str | None = None, format: str | None = None
+        self,
+        name: str,
+        document: bytes,
+        *,
+        content_type: str | None = None,
+        format: str | None = None,
+        reason: str | None = None,
+        relations: Iterable[str] = (),
+        activate: bool = True,
     ) -> Call[Json]:
-        """Uploads an ontology and returns its load report. Name its syntax by media type or by format."""
-        return Call(
-            method="PUT",
-            path=path_of("ontologies", name),
-            read=dict,
-            params=present(format=format),
-            headers={"Content-Type": content_type or "application/octet-stream"},
-            content=document,
-        )
+        """Uploads an ontology and returns its load report. Name its syntax by media type or by format; `reason` is
+        `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored."""
+        return _upload(name, document, content_type, format, reason, relations, activate)
+
+    @described
+    def start_ontology(
+        self,
+        name: str,
+        document: bytes,
+        *,
+        content_type: str | None = None,
+        format: str | None = None,
+        reason: str | None = None,
+        relations: Iterable[str] = (),
+        activate: bool = True,
+    ) -> Call[Json]:
+        """Uploads an ontology without waiting for it to be read; returns the job, to be asked for with `job`."""
+        call = _upload(name, document, content_type, format, reason, relations, activate)
+        return replace(call, headers={**call.headers, "Prefer": "respond-async"})
+
+    @described
+    def job(self, id: str) -> Call[Json]:
+        """How far a job is: its `status` (`running`, `done`, `failed`), `progress`, then `result` or `problem`."""
+        return get(path_of("jobs", id))
 
     @described
     def ontologies(self) -> Call[Json]:
@@ -205,6 +229,31 @@ class Calls:
 
 _PLAIN = "!#$&'()*+,/:;=?@[]~"
 """What stands unencoded in a header of CloudEvents' binary mode, beside letters, digits and `_.-~`."""
+
+
+def _upload(
+    name: str,
+    document: bytes,
+    content_type: str | None,
+    format: str | None,
+    reason: str | None,
+    relations: Iterable[str],
+    activate: bool,
+) -> Call[Json]:
+    asked = present(
+        format=format,
+        reason=reason,
+        relations=",".join(relations) or None,
+        activate=None if activate else "false",
+    )
+    return Call(
+        method="PUT",
+        path=path_of("ontologies", name),
+        read=dict,
+        params=asked,
+        headers={"Content-Type": content_type or "application/octet-stream"},
+        content=document,
+    )
 
 
 def _remember(tickets: dict[str, str], created: Json) -> Json:

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from server.errors import StoreUnreadable
+from server.store.migrations import LAYOUT, migrate
 from server.store.tables import events, ledger, matches, subscriptions
 
-__all__ = ["LAYOUT", "Totals", "count", "open_ledger", "position", "read_totals"]
-
-LAYOUT = 1
-"""Of the tables. A server refuses a database of another layout rather than guess."""
+__all__ = ["Totals", "count", "open_ledger", "position", "read_totals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +35,17 @@ class Totals:
 
 
 def open_ledger(connection: Connection) -> None:
-    """Make the row if this database is new. Raises `StoreUnreadable` for another layout."""
+    """Make the row if this database is new; bring the tables of an older one to the present layout.
+
+    Raises `StoreUnreadable` for a layout that is newer than this server.
+    """
     layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
     if layout is None:
         zeros = {column.name: 0 for column in ledger.columns}
         connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
     elif layout != LAYOUT:
-        raise StoreUnreadable(f"the database has layout {layout}, this version reads layout {LAYOUT}")
+        migrate(connection, layout)
+        connection.execute(update(ledger).values(layout=LAYOUT))
 
 
 def position(connection: Connection) -> tuple[int, int, float]:

@@ -1,4 +1,4 @@
-"""Ontology documents, every version as it was uploaded."""
+"""Ontology documents, every version as it was uploaded, with the records that were read from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,14 @@ from server.store.tables import ontologies
 __all__ = [
     "StoredOntology",
     "activate",
-    "active_documents",
+    "active_records",
     "add_version",
     "delete_ontology",
+    "find_document",
+    "find_previous",
     "find_same",
     "find_version",
+    "keep_records",
     "list_ontologies",
     "list_versions",
 ]
@@ -28,19 +31,28 @@ _DESCRIPTION: tuple[Column[Any], ...] = (
     ontologies.c.report,
     ontologies.c.active,
     ontologies.c.created_at,
+    ontologies.c.reason,
+    ontologies.c.relations,
+    ontologies.c.activated_at,
 )
-"""All but the document, which may be many megabytes."""
+"""All but the document and its records, which may be many megabytes each."""
+
+_RECORDS: tuple[Column[Any], ...] = (*_DESCRIPTION, ontologies.c.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOntology:
-    """A version as it is stored. `format` is what its parser was told, so that it reads the same again."""
+    """A version as it is stored. `format` is what its parser was told, so that it reads the same again; `records` are
+    what it read, encoded; `reason` and `relations` what was asked for (`relations` sorted)."""
 
     name: str
     sha256: str
     format: str
     document: bytes
     report: dict[str, Any]
+    records: bytes
+    reason: str = "none"
+    relations: tuple[str, ...] = ()
 
 
 def add_version(connection: Connection, ontology: StoredOntology, *, now: float) -> int:
@@ -57,16 +69,19 @@ def add_version(connection: Connection, ontology: StoredOntology, *, now: float)
             report=ontology.report,
             active=False,
             created_at=now,
+            records=ontology.records,
+            reason=ontology.reason,
+            relations=list(ontology.relations),
         )
     )
     return version
 
 
-def activate(connection: Connection, name: str, version: int) -> None:
+def activate(connection: Connection, name: str, version: int, *, now: float) -> None:
     """Make this version, and no other of the name, the active one."""
-    connection.execute(
-        update(ontologies).where(ontologies.c.name == name).values(active=ontologies.c.version == version)
-    )
+    named = ontologies.c.name == name
+    connection.execute(update(ontologies).where(named).values(active=ontologies.c.version == version))
+    connection.execute(update(ontologies).where(named, ontologies.c.version == version).values(activated_at=now))
 
 
 def delete_ontology(connection: Connection, name: str) -> None:
@@ -74,21 +89,45 @@ def delete_ontology(connection: Connection, name: str) -> None:
     connection.execute(delete(ontologies).where(ontologies.c.name == name))
 
 
-def active_documents(connection: Connection) -> Sequence[Row[Any]]:
-    """The active versions with their documents, by name: what makes the vocabulary."""
-    return connection.execute(select(ontologies).where(ontologies.c.active).order_by(ontologies.c.name)).all()
+def active_records(connection: Connection) -> Sequence[Row[Any]]:
+    """The active versions with their records, by name: what makes the vocabulary."""
+    return connection.execute(select(*_RECORDS).where(ontologies.c.active).order_by(ontologies.c.name)).all()
 
 
-def find_same(connection: Connection, name: str, sha256: str) -> Row[Any] | None:
-    """The newest version of a name with these bytes."""
-    query = select(*_DESCRIPTION).where(ontologies.c.name == name, ontologies.c.sha256 == sha256)
-    return connection.execute(query.order_by(ontologies.c.version.desc()).limit(1)).one_or_none()
+def find_document(connection: Connection, name: str, version: int) -> bytes:
+    """The document of a version that is there, as it was uploaded."""
+    query = select(ontologies.c.document).where(ontologies.c.name == name, ontologies.c.version == version)
+    document: bytes = connection.execute(query).scalar_one()
+    return document
+
+
+def keep_records(connection: Connection, name: str, version: int, records: bytes) -> None:
+    """Keep what was read from a document again, because its records were missing or of another time."""
+    those = (ontologies.c.name == name) & (ontologies.c.version == version)
+    connection.execute(update(ontologies).where(those).values(records=records))
+
+
+def find_same(connection: Connection, name: str, sha256: str, reason: str, relations: Sequence[str]) -> Row[Any] | None:
+    """The newest version of a name with these bytes that was read in this way."""
+    query = select(*_DESCRIPTION).where(
+        ontologies.c.name == name, ontologies.c.sha256 == sha256, ontologies.c.reason == reason
+    )
+    rows = connection.execute(query.order_by(ontologies.c.version.desc()))
+    return next((row for row in rows if row.relations == list(relations)), None)
 
 
 def find_version(connection: Connection, name: str, version: int) -> Row[Any] | None:
-    """One version with its document."""
-    query = select(ontologies).where(ontologies.c.name == name, ontologies.c.version == version)
+    """One version with its records."""
+    query = select(*_RECORDS).where(ontologies.c.name == name, ontologies.c.version == version)
     return connection.execute(query).one_or_none()
+
+
+def find_previous(connection: Connection, name: str) -> int | None:
+    """The version that was in force before the active one; None where there was none."""
+    query = select(ontologies.c.version).where(
+        ontologies.c.name == name, ontologies.c.active.is_(False), ontologies.c.activated_at.is_not(None)
+    )
+    return connection.execute(query.order_by(ontologies.c.activated_at.desc()).limit(1)).scalar_one_or_none()
 
 
 def list_ontologies(connection: Connection) -> Sequence[Row[Any]]:

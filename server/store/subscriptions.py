@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
 from server.store.deliveries import discarded
 from server.store.tables import attempts, matches, subscriptions
 
 __all__ = [
     "change",
+    "change_notes",
     "count_by_status",
+    "count_flagged",
     "count_pending",
     "delete_subscription",
     "expire",
@@ -35,6 +37,17 @@ def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
 def change(connection: Connection, number: int, **values: Any) -> None:
     """Set columns of one subscription."""
     connection.execute(update(subscriptions).where(subscriptions.c.number == number).values(values))
+
+
+def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[str, str]], bool]]) -> None:
+    """Set notes and flag of many: (number, notes, flagged) each."""
+    if changed:
+        connection.execute(
+            update(subscriptions)
+            .where(subscriptions.c.number == bindparam("of"))
+            .values(notes=bindparam("notes"), flagged=bindparam("flagged")),
+            [{"of": number, "notes": notes, "flagged": flagged} for number, notes, flagged in changed],
+        )
 
 
 def delete_subscription(connection: Connection, number: int) -> dict[str, int]:
@@ -68,10 +81,18 @@ def find_subscription(connection: Connection, id: str) -> Row[Any] | None:
 
 
 def list_subscriptions(
-    connection: Connection, *, after: int, limit: int, status: str | None = None, now: float = 0.0
+    connection: Connection,
+    *,
+    after: int,
+    limit: int,
+    status: str | None = None,
+    flagged: bool | None = None,
+    now: float = 0.0,
 ) -> Sequence[Row[Any]]:
     """A page in the order in which they were made. One whose time is over counts as expired, swept or not."""
     query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
+    if flagged is not None:
+        query = query.where(subscriptions.c.flagged == flagged)
     if status == "expired":
         query = query.where((subscriptions.c.status == status) | (subscriptions.c.expires_at <= now))
     elif status is not None:
@@ -85,18 +106,20 @@ def renewable(connection: Connection) -> Iterable[Row[Any]]:
     return connection.execute(select(*columns).order_by(subscriptions.c.number))
 
 
-def trees(connection: Connection, *, matching_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
-    """(number, id, tree, notes) of all, or of those that match now (neither paused nor expired), or of these numbers
+def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
+    """(number, id, status, tree, notes, flagged) of all, or of those that have not expired, or of these numbers
     only."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,
+        subscriptions.c.status,
         subscriptions.c.tree,
         subscriptions.c.notes,
+        subscriptions.c.flagged,
     )
     query = select(*columns).order_by(subscriptions.c.number)
-    if matching_only:
-        query = query.where(subscriptions.c.status.not_in(("paused", "expired")))
+    if live_only:
+        query = query.where(subscriptions.c.status != "expired")
     if numbers is None:
         return connection.execute(query)
     portions = (numbers[start : start + NUMBERS_PER_QUERY] for start in range(0, len(numbers), NUMBERS_PER_QUERY))
@@ -114,3 +137,9 @@ def count_by_status(connection: Connection) -> dict[str, int]:
     """How many there are of each status."""
     query = select(subscriptions.c.status, func.count()).group_by(subscriptions.c.status)
     return {status: number for status, number in connection.execute(query)}
+
+
+def count_flagged(connection: Connection) -> int:
+    """How many there are, expired ones not counted, some of which has no meaning at present."""
+    query = select(func.count()).where(subscriptions.c.flagged, subscriptions.c.status != "expired")
+    return connection.execute(query).scalar_one()

@@ -1,6 +1,8 @@
 """The tables, in SQLAlchemy Core, for SQLite and PostgreSQL alike.
 
-    ontologies      documents as uploaded, every version; the active ones make the vocabulary again after a restart
+    ontologies      documents as uploaded, every version, and the records that were read from them; the active ones
+                    make the vocabulary again after a restart
+    declarations    attributes, synonyms, rates and event types that were declared beside them, every version
     subscriptions   what was asked, as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
     events          what was accepted, in the order of its sequence
     matches         (subscription, sequence): an event that a subscription gets; the cursor of a message is the sequence
@@ -25,9 +27,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
-__all__ = ["attempts", "events", "ledger", "matches", "metadata", "ontologies", "subscriptions"]
+__all__ = ["attempts", "declarations", "events", "ledger", "matches", "metadata", "ontologies", "subscriptions"]
 
 metadata = MetaData()
 
@@ -47,7 +50,24 @@ ontologies = Table(
     Column("report", _Json, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("records", LargeBinary),  # what was read from the document; NULL: not since the older layout
+    Column("reason", String, nullable=False, server_default="none"),
+    Column("relations", _Json, nullable=False, server_default="[]"),  # IRIs, sorted
+    Column("activated_at", Double),  # when it was last put in force; tells what a rollback goes back to
     PrimaryKeyConstraint("name", "version"),
+)
+
+declarations = Table(
+    "declarations",
+    metadata,
+    Column("kind", String, nullable=False),  # attribute | synonyms | rates | schema
+    Column("name", String, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("sha256", String, nullable=False),  # of the body in a fixed form
+    Column("body", _Json, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    PrimaryKeyConstraint("kind", "name", "version"),
 )
 
 subscriptions = Table(
@@ -61,6 +81,7 @@ subscriptions = Table(
     Column("clauses", Integer, nullable=False),
     Column("cost", Double, nullable=False),
     Column("notes", _Json, nullable=False),
+    Column("flagged", Boolean, nullable=False, server_default=false()),  # some of it has no meaning at present
     Column("status", String, nullable=False),  # active | paused | failing | disabled_by_failures | expired
     Column("status_reason", Text),
     Column("ticket_hash", String, nullable=False),

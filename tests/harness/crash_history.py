@@ -10,6 +10,7 @@ back:
 subscription made   it is there; it gets every computer of its lot that was sent after its 201, in order, and no other
     webhook             arrives at least once, always under the same webhook-id; first arrivals are in order
     acknowledged        the cursor never goes back
+    version activated   it is in force, unless another activation is in doubt; events are matched under a known one
 
 A logical clock orders beginnings and endings; real time plays no part.
 """
@@ -24,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["COMPUTERS", "ONTOLOGY", "History", "Made", "Sent", "broken_promises"]
+__all__ = ["COMPUTERS", "ONTOLOGY", "OTHER_VERSION", "History", "Made", "Sent", "broken_promises"]
 
 Key = tuple[str, str]
 """Source and id of an event."""
@@ -38,6 +39,9 @@ ONTOLOGY = b"""
 :Desktop a owl:Class ; rdfs:subClassOf :Computer ; rdfs:label "desktop PC"@en .
 :Printer a owl:Class ; rdfs:label "printer"@en .
 """
+
+OTHER_VERSION = ONTOLOGY + b':Slate a owl:Class ; rdfs:subClassOf :Laptop ; rdfs:label "slate"@en .'
+"""Means something else, and the same for every event that is published here."""
 
 COMPUTERS = ("Klapprechner", "desktop PC", "http://example.org/crash#Laptop")
 """Targets that are computers, none by the word that subscriptions use: they match by the ontology or not at all."""

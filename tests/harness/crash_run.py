@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from server.client import Client, ProblemError
-from tests.harness.crash_history import COMPUTERS, ONTOLOGY, History, Key, Made
+from tests.harness.crash_history import COMPUTERS, ONTOLOGY, OTHER_VERSION, History, Key, Made
 from tests.harness.receiver import Receiver
 from tests.harness.server_process import ServerProcess
 
@@ -53,13 +53,17 @@ class CrashRun:
     receiver: Receiver
     chance: random.Random
     history: History = field(default_factory=History)
+    _versions: dict[int, str] = field(default_factory=dict)  # of the ontology -> of the vocabulary
+    _in_force: set[int] = field(default_factory=lambda: {2})  # the version that was answered last, or is in doubt
     _numbers: dict[str, int] = field(default_factory=dict)
     _last: dict[str, tuple[Key, dict[str, Any]]] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """The first start: the ontology, and for each kind of delivery one subscription that sees all rounds."""
         self.server.start()
-        self.client.put_ontology("crash", ONTOLOGY, content_type="text/turtle")
+        for version, document in ((1, ONTOLOGY), (2, OTHER_VERSION)):
+            told = self.client.put_ontology("crash", document, content_type="text/turtle")
+            self._versions[version] = told["vocabulary_version"]
         for lot, webhook in ((0, False), (1, True)):
             self._subscribe(lot, webhook=webhook)
         self.server.kill()
@@ -74,11 +78,13 @@ class CrashRun:
             self.history.note("killed while starting")
         self.server.start()
         self.check_acknowledged()
+        self.check_version()
         self.settle_doubts(self.chance.randrange(2) == 0)
         workers = [
             *(self._worker(self._publish, f"urn:publisher:{n}") for n in range(PUBLISHERS)),
             self._worker(self._make_subscriptions, "subscriber"),
             self._worker(self._consume, "consumer"),
+            self._worker(self._swap, "swapper"),
         ]
         for worker in workers:
             worker.start()
@@ -109,9 +115,19 @@ class CrashRun:
             if cursor < acked:
                 self.history.fault(f"subscription {id} acknowledged {acked} and stands before {cursor}")
 
+    def check_version(self) -> None:
+        """The version in force is the one whose activation was answered, or one that was under way."""
+        active = self.client.ontology("crash")
+        if active["version"] not in self._in_force:
+            self.history.fault(f"version {active['version']} is in force, not one of {self._in_force}")
+        self._in_force = {active["version"]}
+
     def stored(self) -> list[dict[str, Any]]:
         """All events, read back."""
-        found = _pages(lambda after: self.client.events(after=after, limit=PAGE)["events"], "sequence")
+        found = list(_pages(lambda after: self.client.events(after=after, limit=PAGE)["events"], "sequence"))
+        strange = {each["vocabulary_version"] for each in found} - set(self._versions.values())
+        if strange:
+            self.history.fault(f"events were matched under vocabularies that never were in force: {strange}")
         return [{**each["event"], "sequence": each["sequence"]} for each in found]
 
     def pulled(self) -> dict[str, list[dict[str, Any]]]:
@@ -215,6 +231,17 @@ class CrashRun:
             stands = int(self.client.ack(made.id, page["cursor"], ticket=made.ticket)["cursor"])
             self.history.note("acknowledged", id=made.id, cursor=stands)
             self.history.acked[made.id] = stands
+
+    def _swap(self, _: str, chance: random.Random) -> None:
+        """Activates the other version. While it is in doubt, either may be in force."""
+        (now,) = self._in_force
+        version = 3 - now
+        self._in_force |= {version}
+        self.history.note("activate", version=version)
+        self.client.activate_ontology("crash", version)
+        self._in_force = {version}
+        self.history.note("activated", version=version)
+        time.sleep(chance.uniform(0.0, 0.2))
 
 
 def _event(key: Key, data: Any) -> dict[str, Any]:

@@ -1,0 +1,208 @@
+"""What publishers declare beside ontologies: attributes, synonyms, rates, event types.
+
+Each is a version of the vocabulary: `?dry_run=true` tells what it would do to the subscriptions, and changes nothing.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy import Row
+
+from semantic.declarations import DeclarationKind
+from semantic.synonyms import read_table
+from semantic.units.rate_table import read_rate_table
+from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
+from server.errors import UnknownDeclaration
+from server.store import declarations
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+
+THE_RATES = "rates"
+"""The name under which the one table of rates is stored."""
+
+Name = Annotated[str, Path(min_length=1, max_length=200)]
+DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
+
+ATTRIBUTE = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["concept", "text", "number", "instant", "boolean"]},
+        "range": {"type": ["string", "array"], "items": {"type": "string"}, "description": "IRIs of concepts"},
+        "unit": {"type": "string", "description": "of bare numbers"},
+        "unit_from": {"type": "string", "description": "the sibling attribute that holds the unit"},
+        "values": {"enum": ["unique", "multiple"]},
+        "enum": {"type": "array", "items": {"type": "string"}, "description": "the members of an enumeration"},
+        "order": {"description": "of the members: chains from low to high, or listed"},
+        "derived": {"type": "string", "description": "what it is worth where an event lacks it: gross - tare"},
+        "labels": {"type": ["string", "array", "object"], "description": "other names, by language or in a list"},
+    },
+}
+WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}
+RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
+
+
+# ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/attributes/{name}", summary="Declare an attribute", openapi_extra=body_schema(ATTRIBUTE))
+async def put_attribute(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Says what an attribute holds: its kind, its range, the unit of its bare numbers or the sibling that holds it. 201
+    for another version, 200 for what is said already."""
+    return await _put(broker, "attribute", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/attributes", summary="List declared attributes")
+async def list_attributes(broker: AppBroker) -> Response:
+    """Every declaration in force, by name. What ontologies say of their properties is not among them."""
+    return await _listed(broker, "attribute")
+
+
+@router.get("/attributes/{name}", summary="One declared attribute")
+async def get_attribute(name: Name, broker: AppBroker) -> Response:
+    """The declaration in force, and when each version was made."""
+    return await _shown(broker, "attribute", name)
+
+
+@router.delete("/attributes/{name}", summary="Take a declaration back")
+async def delete_attribute(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version; what ontologies say of it counts again."""
+    return await _deleted(broker, "attribute", name, dry_run)
+
+
+# ── synonyms ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/synonyms/{name}", summary="Upload a table of synonyms", openapi_extra=body_schema(WORDS))
+async def put_synonyms(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Words → root words, for strings and names of attributes: a JSON object, or `text/csv` with a word and its root
+    word a line. All tables count together."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "text/csv":
+        return await _put(broker, "synonyms", name, read_table(await request.body(), media_type), dry_run)
+    return await _put(broker, "synonyms", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/synonyms", summary="List tables of synonyms")
+async def list_synonyms(broker: AppBroker) -> Response:
+    """Every table in force, by name."""
+    return await _listed(broker, "synonyms")
+
+
+@router.get("/synonyms/{name}", summary="One table of synonyms")
+async def get_synonyms(name: Name, broker: AppBroker) -> Response:
+    """The table in force, and when each version was made."""
+    return await _shown(broker, "synonyms", name)
+
+
+@router.delete("/synonyms/{name}", summary="Delete a table of synonyms")
+async def delete_synonyms(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version."""
+    return await _deleted(broker, "synonyms", name, dry_run)
+
+
+# ── rates ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/rates", summary="Upload exchange rates", openapi_extra=body_schema(RATES))
+async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False) -> Response:
+    """The one table of rates, in place of the one before: a JSON object, or `text/csv` with a base, a currency and a
+    rate a line. Currencies that it connects compare; no rate is assumed."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "text/csv":
+        return await _put(broker, "rates", THE_RATES, read_rate_table(await request.body(), media_type), dry_run)
+    return await _put(broker, "rates", THE_RATES, await json_object(request, settings), dry_run)
+
+
+@router.get("/rates", summary="The exchange rates")
+async def get_rates(broker: AppBroker) -> Response:
+    """The table in force, and when each version was made."""
+    return await _shown(broker, "rates", THE_RATES)
+
+
+@router.delete("/rates", summary="Delete the exchange rates")
+async def delete_rates(broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version: currencies do not compare any more."""
+    return await _deleted(broker, "rates", THE_RATES, dry_run)
+
+
+# ── event types ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/schemas/{type:path}", summary="Declare or extend an event type", openapi_extra=body_schema({}))
+async def put_schema(
+    request: Request,
+    type: Name,
+    broker: AppBroker,
+    settings: AppSettings,
+    dry_run: DryRun = False,
+    replace: Annotated[bool, Query(description="Let it change in ways that are no extension.")] = False,
+) -> Response:
+    """A JSON Schema for the events of a type. A type that is there may only be extended, so that what publishers and
+    subscribers rely on stays; each thing that is no extension is an error with its place."""
+    return await _put(broker, "schema", type, await json_object(request, settings), dry_run, replace)
+
+
+@router.get("/schemas", summary="List event types")
+async def list_schemas(broker: AppBroker) -> Response:
+    """Every declared event type, by name."""
+    return await _listed(broker, "schema")
+
+
+@router.get("/schemas/{type:path}", summary="One event type")
+async def get_schema(type: Name, broker: AppBroker) -> Response:
+    """The schema in force, and when each version was made."""
+    return await _shown(broker, "schema", type)
+
+
+@router.delete("/schemas/{type:path}", summary="Delete an event type")
+async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version: events of this type are open again."""
+    return await _deleted(broker, "schema", type, dry_run)
+
+
+# ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _put(
+    broker: AppBroker, kind: DeclarationKind, name: str, body: Any, dry_run: bool, replace: bool = False
+) -> Response:
+    told, new = await broker.declaring.put(kind, name, body, dry_run=dry_run, replace=replace)
+    return answer({"dry_run": dry_run, **told}, 201 if new else 200)
+
+
+async def _deleted(broker: AppBroker, kind: DeclarationKind, name: str, dry_run: bool) -> Response:
+    return answer({"dry_run": dry_run, **await broker.declaring.delete(kind, name, dry_run=dry_run)})
+
+
+async def _listed(broker: AppBroker, kind: DeclarationKind) -> Response:
+    rows = await broker.read(lambda connection: declarations.list_active(connection, kind))
+    return answer({_plural(kind): [_described(row) for row in rows], "vocabulary_version": broker.vocabulary.version})
+
+
+async def _shown(broker: AppBroker, kind: DeclarationKind, name: str) -> Response:
+    versions = await broker.declaring.versions(kind, name)
+    active = next((row for row in versions if row.active), None)
+    if active is None:
+        raise UnknownDeclaration(kind, name)
+    history = [{"version": row.version, "active": row.active, "created_at": moment(row.created_at)} for row in versions]
+    return answer(_described(active) | {"versions": history})
+
+
+def _described(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "version": row.version,
+        "created_at": moment(row.created_at),
+        "declaration": row.body,
+    }
+
+
+def _plural(kind: DeclarationKind) -> str:
+    """The member under which a list of this kind stands."""
+    return {"attribute": "attributes", "schema": "schemas"}.get(kind, kind)

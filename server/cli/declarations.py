@@ -1,0 +1,158 @@
+"""`kindcast declare`: what publishers say beside ontologies, about attributes, words, rates and event types."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from server.cli import output
+from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from server.cli.documents import json_file
+from server.cli.impact import DryRunOption, show_impact
+from server.cli.problems import CommandFailed
+
+__all__ = ["commands"]
+
+commands = typer.Typer(
+    name="declare",
+    help="Declare attributes, synonyms, exchange rates and event types; each is a version of the vocabulary.",
+    no_args_is_help=True,
+)
+
+
+class Kind(Enum):
+    """What can be declared, as its address calls it."""
+
+    ATTRIBUTES = "attributes"
+    SYNONYMS = "synonyms"
+    RATES = "rates"
+    SCHEMAS = "schemas"
+
+
+class ValueKind(Enum):
+    """What an attribute may hold."""
+
+    CONCEPT = "concept"
+    TEXT = "text"
+    NUMBER = "number"
+    INSTANT = "instant"
+    BOOLEAN = "boolean"
+
+
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates or schemas.")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
+
+
+@commands.command("attribute", epilog="Example: kindcast declare attribute value --kind number --unit-from unit")
+def attribute(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The attribute, such as price or seller.email.")],
+    kind: Annotated[ValueKind | None, typer.Option(help="What its values are.")] = None,
+    unit: Annotated[str | None, typer.Option(metavar="UNIT", help="The unit of bare numbers.")] = None,
+    unit_from: Annotated[
+        str | None, typer.Option(metavar="ATTRIBUTE", help="The attribute beside it that holds the unit.")
+    ] = None,
+    range: Annotated[list[str] | None, typer.Option(metavar="IRI", help="A concept that its values are.")] = None,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Say what an attribute holds."""
+    given = {"kind": kind.value if kind else None, "unit": unit, "unit_from": unit_from, "range": range or None}
+    with connected(server) as client:
+        told = client.declare_attribute(
+            name, {key: value for key, value in given.items() if value is not None}, dry_run=dry_run
+        )
+    _show(f"attribute {name}", told, json)
+
+
+@commands.command("synonyms", epilog="Example: kindcast declare synonyms mine words.csv")
+def synonyms(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the table.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV of two columns, or a JSON object: word, root word.")],
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Upload a table of words and the words to read in their place."""
+    path = Path(file)
+    table = path.read_bytes() if path.suffix.lower() == ".csv" else json_file(file)
+    with connected(server) as client:
+        told = client.declare_synonyms(name, table, dry_run=dry_run)
+    _show(f"synonyms {name}", told, json)
+
+
+@commands.command("rates", epilog='Example: kindcast declare rates \'{"EUR": {"USD": "1.08"}}\'')
+def rates(
+    file: FileArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Upload the exchange rates, in place of those before."""
+    with connected(server) as client:
+        told = client.declare_rates(json_file(file), dry_run=dry_run)
+    _show("rates", told, json)
+
+
+@commands.command("schema", epilog="Example: kindcast declare schema offer offer.schema.json")
+def schema(
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="The type of the events.")],
+    file: FileArgument,
+    replace: Annotated[bool, typer.Option("--replace", help="Let it change in ways that are no extension.")] = False,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Declare an event type by a JSON Schema, or extend it."""
+    with connected(server) as client:
+        told = client.declare_schema(type, json_file(file), dry_run=dry_run, replace=replace)
+    _show(f"schema {type}", told, json)
+
+
+@commands.command("list", epilog="Example: kindcast declare list attributes")
+def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show what is declared of one kind."""
+    with connected(server) as client:
+        found = client.declarations(kind.value)
+    if json:
+        output.print_json(found)
+        return
+    declared = [found] if kind is Kind.RATES else found[kind.value]
+    if not declared:
+        output.hint(f"No {kind.value} are declared: kindcast declare --help")
+        return
+    output.table(
+        ("name", "version", "declaration"), [(each["name"], str(each["version"]), _short(each)) for each in declared]
+    )
+
+
+@commands.command("delete", epilog="Example: kindcast declare delete attributes value")
+def delete(
+    kind: KindArgument,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name; the rates have none.")] = "",
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Take a declaration back."""
+    if not name and kind is not Kind.RATES:
+        raise CommandFailed(f"which of the {kind.value}?", f"kindcast declare list {kind.value} shows them.")
+    with connected(server) as client:
+        told = client.delete_declaration(kind.value, name, dry_run=dry_run)
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"{kind.value} {name}".strip() + (" would be gone" if dry_run else " deleted"), "bold green")
+    show_impact(told)
+
+
+def _show(what: str, told: dict[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(told)
+        return
+    state = "would be in force" if told["dry_run"] else f"version {told['version']}, is in force"
+    output.paragraph(f"{what}, {state}", "bold green")
+    show_impact(told)
+
+
+def _short(declared: dict[str, Any]) -> str:
+    text = ", ".join(f"{key}: {value}" for key, value in declared["declaration"].items())
+    return text if len(text) <= 100 else text[:99] + "…"

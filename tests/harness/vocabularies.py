@@ -1,0 +1,52 @@
+"""The product's vocabulary of what the oracle has as plain lists."""
+
+from dataclasses import asdict
+
+from semantic import Vocabulary
+from semantic.ontology import ConceptRecord, Ontology, PropertyRecord, RelationRecord
+from tests.oracle import World
+
+__all__ = ["vocabulary_of"]
+
+NAMESPACE = "http://example.org/"
+"""That of properties; the oracle has attributes by their names."""
+
+
+def vocabulary_of(world: World) -> Vocabulary:
+    """The vocabulary that says what `world` says."""
+
+    def labels(iri: str, level: str) -> tuple[tuple[str, str | None], ...]:
+        return tuple((text, language) for name, text, language, its in world.labels if (name, its) == (iri, level))
+
+    records = [
+        ConceptRecord(
+            iri=iri,
+            preferred=labels(iri, "preferred"),
+            synonyms=labels(iri, "synonym"),
+            hidden=labels(iri, "hidden"),
+            deprecated=any(old == iri for old, _ in world.replaced),
+            replaced_by=tuple(new for old, new in world.replaced if old == iri),
+        )
+        for iri in world.names
+    ]
+    lower = sorted({low for low, _ in world.subproperties} | {high for _, high in world.subproperties})
+    properties = [
+        PropertyRecord(
+            iri=NAMESPACE + name, parents=tuple(NAMESPACE + high for low, high in world.subproperties if low == name)
+        )
+        for name in lower
+    ]
+    ontology = Ontology(
+        name="world",
+        concepts=tuple(records),
+        edges=world.narrower,
+        types=world.individuals,
+        equivalences=world.equivalent,
+        properties=tuple(properties),
+        prefixes=world.prefixes,
+        relations=tuple(RelationRecord(iri=iri, edges=pairs) for iri, pairs in world.relations.items()),
+    )
+    declared = {
+        name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
+    }
+    return Vocabulary.from_ontologies([ontology], attributes=declared, synonyms=world.synonyms)

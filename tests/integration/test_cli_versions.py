@@ -1,0 +1,81 @@
+"""`kindcast ontology versions|diff|activate|rollback` and `kindcast declare`, against a real server."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Kindcast
+
+PREFIXES = "@prefix : <http://fleet/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
+FIRST = PREFIXES + ":Truck rdfs:subClassOf :Vehicle . :Pickup rdfs:subClassOf :Van . :Moped rdfs:subClassOf :Vehicle ."
+SECOND = PREFIXES + ":Truck rdfs:subClassOf :Vehicle . :Pickup rdfs:subClassOf :Van, :Truck ."
+
+
+@pytest.fixture
+def fleet(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> str:
+    """The name of an ontology of two versions, the first in force."""
+    name = tmp_path.name.replace("_", "-")
+    for document, flags in ((FIRST, ()), (SECOND, ("--no-activate",))):
+        file = tmp_path / "fleet.ttl"
+        file.write_text(document.replace("fleet", name))
+        assert kindcast("ontology", "load", str(file), "--name", name, *flags).status == 0
+    return name
+
+
+def test_versions_story_is_told_to_people(kindcast: Kindcast, fleet: str) -> None:
+    """Compare, try out, put in force, go back: each says what it does to whom."""
+    kindcast("subscribe", f"vehicle isa <http://{fleet}/Truck>")
+    id = kindcast("subscribe", f"vehicle isa <http://{fleet}/Moped>", "--quiet").out.strip()
+    shown = kindcast("ontology", "diff", fleet).out
+    assert "removed  1\n  Moped" in shown
+    assert f"beneath http://{fleet}/Truck, http://{fleet}/Van, was beneath http://{fleet}/Van" in shown
+    tried = kindcast("ontology", "activate", fleet, "2", "--dry-run")
+    assert "would be in force" in tried.out
+    assert "isa Truck: gains Pickup (1 subscription)" in tried.out
+    assert "isa Moped: gone, loses Moped (1 subscription)" in tried.out
+    assert id in tried.err
+    assert kindcast("ontology", "versions", fleet, "--json").json["versions"][1]["active"] is True
+    assert "is in force" in kindcast("ontology", "activate", fleet, "2").out
+    assert "active, flagged" in next(line for line in kindcast("subscriptions").out.splitlines() if id in line)
+    back = kindcast("ontology", "rollback", fleet)
+    assert "version 1, is in force" in back.out
+    assert "have it back" in back.err
+    assert "no difference" in kindcast("ontology", "diff", fleet, "--to", "1").out
+
+
+def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """Attributes, words and rates, as they are declared, listed and taken back."""
+    kindcast("subscribe", "reading > 86 degF")
+    options = ("declare", "attribute", "reading", "--kind", "number", "--unit-from", "scale")
+    tried = kindcast(*options, "--dry-run")
+    assert "reading: declared as kind number, unit_from scale, was nothing (1 subscription)" in tried.out
+    assert kindcast(*options, "--json").json["version"] == 1
+    assert "nothing changes" in kindcast(*options).out
+    assert "unit_from: scale" in kindcast("declare", "list", "attributes").out
+    table = tmp_path / "words.csv"
+    table.write_text("PC,computer\n")
+    assert kindcast("declare", "synonyms", "house", str(table)).status == 0
+    assert kindcast("declare", "rates", '{"EUR": {"USD": "1.08"}}').status == 0
+    for kind, name in (("attributes", "reading"), ("synonyms", "house"), ("rates", "")):
+        assert kindcast("declare", "delete", kind, *([name] if name else [])).status == 0
+    assert kindcast("declare", "list", "synonyms", "--json").json["synonyms"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("declare", "delete", "attributes"), "which of the attributes"),
+        (("declare", "rates", "nothing.json"), "there is no file"),
+        (("declare", "rates", "{"), "not JSON"),
+        (("declare", "rates", '{"EUR": {"XXY": 1}}'), "no currency"),
+        (("ontology", "activate", "none", "1"), "there is no ontology"),
+        (("ontology", "rollback", "shop"), "no other version"),
+    ],
+)
+def test_versions_wrong_use_says_what_is_wrong(
+    kindcast: Kindcast, shop_server: str, arguments: tuple[str, ...], word: str
+) -> None:
+    """A failure is words and an exit status."""
+    ran = kindcast(*arguments)
+    assert ran.status == 1
+    assert word in ran.err

@@ -1,0 +1,124 @@
+"""A database of an older layout is brought to the present one at the start, with all that is in it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, inspect, select, text, update
+
+from server.store.tables import ledger, metadata, ontologies
+from tests.harness.application import problem_code, publish, running_application, subscribe
+from tests.harness.older_layouts import DROPPED, make_layout_1
+
+FIRST = """
+@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en, "Notebook"@de .
+"""
+SECOND = FIRST + ':Slate rdfs:subClassOf :Computer ; rdfs:label "slate" .'
+TREES = {
+    "kind": {"isa": ["target", {"iri": "http://e/Computer"}]},
+    "gone": {"isa": ["target", {"iri": "http://e/Typewriter"}]},
+}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Engine:
+    """A database of layout 1, the second of two versions in force, in the folder of the test."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    make_layout_1(engine, {"computers": [FIRST, SECOND]}, TREES, active=2)
+    return engine
+
+
+def columns(engine: Engine) -> dict[str, set[str]]:
+    inspector = inspect(engine)
+    return {name: {each["name"] for each in inspector.get_columns(name)} for name in inspector.get_table_names()}
+
+
+def test_migration_gives_the_tables_of_a_new_database(old: Engine, tmp_path: Path) -> None:
+    """Column for column what a new database has; before, it was really an older one."""
+    before = columns(old)
+    assert "declarations" not in before
+    assert not any(before[table] & dropped for table, dropped in DROPPED.items())
+    with running_application(tmp_path):
+        pass
+    assert columns(old) == {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
+    with old.connect() as connection:
+        assert connection.execute(select(ledger.c.layout)).scalar_one() == 2
+
+
+def test_migration_keeps_meaning_and_reads_each_document_once(old: Engine, tmp_path: Path) -> None:
+    """What was subscribed matches as before; what it names and is gone is flagged; afterwards records alone are read,
+    so that a document which nobody could read any more does not matter."""
+    with running_application(tmp_path) as client:
+        assert publish(client, target="Notebook") == 1
+        assert client.get("/v1/subscriptions/gone").json()["flagged"] is True
+        assert client.get("/v1/subscriptions/kind").json()["flagged"] is False
+    with old.begin() as connection:
+        rows = connection.execute(select(ontologies.c.version, ontologies.c.records)).all()
+        assert {row.version: row.records is not None for row in rows} == {1: False, 2: True}
+        connection.execute(update(ontologies).where(ontologies.c.version == 2).values(document=b"@@ not Turtle"))
+    with running_application(tmp_path) as client:
+        assert publish(client, target="slate") == 1
+        assert client.get("/v1/ontologies/computers").json()["version"] == 2
+
+
+def test_migration_of_a_version_that_is_not_in_force_reads_it_when_it_is_needed(old: Engine, tmp_path: Path) -> None:
+    """Comparing, activating and going back work with versions of the older layout too."""
+    with running_application(tmp_path) as client:
+        found = client.get("/v1/ontologies/computers/diff?from=1&to=2").json()
+        assert [each["iri"] for each in found["added"]["concepts"]] == ["http://e/Slate"]
+        told = client.post("/v1/ontologies/computers/rollback").json()
+        assert (told["version"], publish(client, target="slate")) == (1, 0)
+    with old.connect() as connection:
+        assert all(row.records for row in connection.execute(select(ontologies.c.records)))
+
+
+def test_start_of_records_in_another_form_reads_the_document_again(tmp_path: Path) -> None:
+    """Records that this version does not read are no loss: the document is there."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
+        subscribe(client, "target isa Computer")
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    with engine.begin() as connection:
+        connection.execute(update(ontologies).values(records=b"another time"))
+    with running_application(tmp_path) as client:
+        assert publish(client, target="Notebook") == 1
+    with engine.connect() as connection:
+        assert connection.execute(select(ontologies.c.records)).scalar_one() != b"another time"
+
+
+def test_migration_that_is_interrupted_leaves_the_older_layout(
+    old: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it or nothing: a start that fails after the tables were changed can be tried again, by an older server
+    too."""
+    from server.broker import broker
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    restore: Callable[..., object] = broker.restore
+    monkeypatch.setattr(broker, "restore", lambda *all: (restore(*all), fail()))
+    with pytest.raises(OSError, match="full"), running_application(tmp_path):
+        pass
+    before = columns(old)
+    assert not any(before[table] & dropped for table, dropped in DROPPED.items())
+    monkeypatch.undo()
+    with running_application(tmp_path) as client:
+        assert publish(client, target="slate") == 1
+
+
+def test_rollback_without_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    """There is nothing to go back to."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
+        answer = client.post("/v1/ontologies/computers/rollback")
+        assert (answer.status_code, problem_code(answer)) == (409, "nothing-before")
+
+
+def test_layout_of_a_newer_server_is_refused(old: Engine, tmp_path: Path) -> None:
+    """A server does not guess what a newer one meant."""
+    with old.begin() as connection:
+        connection.execute(text("UPDATE ledger SET layout = 99"))
+    with pytest.raises(Exception, match="layout 99"), running_application(tmp_path):
+        pass

@@ -1,0 +1,172 @@
+"""Impact and difference against their plain definitions, on random pairs of vocabularies.
+
+A subscription changes when some published value reaches it under one vocabulary and not under the other. Here every
+value that either vocabulary knows is published under both, by a matcher; there it is found without trying.
+"""
+
+from typing import Any
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from semantic import Matcher, Vocabulary
+from semantic.compilation import compile_expression
+from semantic.difference import difference
+from semantic.footprint import TermPart, footprint
+from semantic.impact import Impact
+from semantic.ontology import ConceptRecord, Ontology
+from semantic.ontology.names import local_name
+from semantic.ontology.records import RelationRecord
+
+NAMES = (*(f"http://e/{letter}" for letter in "ABCDEF"), "http://other/A")
+LABELS = ("red", "green", "blue")
+RELATIONS = ("http://e/partOf", "http://e/near")
+ROOTS = ("red", "B", "root")
+
+names = st.sampled_from(NAMES)
+pairs = st.lists(st.tuples(names, names), max_size=6).map(lambda found: tuple(sorted(set(found))))
+
+
+@st.composite
+def records(draw: st.DrawFn, iri: str) -> ConceptRecord:
+    labels = draw(st.lists(st.sampled_from(LABELS), max_size=2, unique=True))
+    deprecated = draw(st.integers(0, 3)) == 0
+    return ConceptRecord(
+        iri=iri,
+        preferred=tuple((label, None) for label in labels[:1]),
+        synonyms=tuple((label, "de") for label in labels[1:]),
+        deprecated=deprecated,
+        replaced_by=tuple(draw(st.lists(names, max_size=2, unique=True))) if deprecated else (),
+    )
+
+
+@st.composite
+def ontologies(draw: st.DrawFn, name: str = "x") -> Ontology:
+    there = sorted(draw(st.sets(names, max_size=6)))
+    return Ontology(
+        name=name,
+        concepts=tuple(draw(records(iri)) for iri in there),
+        edges=draw(pairs),
+        types=draw(pairs),
+        equivalences=draw(st.lists(st.tuples(names, names), max_size=2).map(tuple)),
+        relations=tuple(
+            RelationRecord(iri=iri, edges=draw(pairs)) for iri in sorted(draw(st.sets(st.sampled_from(RELATIONS))))
+        ),
+    )
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn) -> tuple[Vocabulary, Vocabulary]:
+    """Two that may share an ontology."""
+    shared = draw(ontologies("shared"))
+
+    def one() -> Vocabulary:
+        synonyms = draw(st.dictionaries(st.sampled_from(("one", "two", "A")), st.sampled_from(ROOTS), max_size=2))
+        return Vocabulary([shared, draw(ontologies())], synonyms=synonyms)
+
+    return one(), one()
+
+
+def published(*known: Vocabulary) -> list[str]:
+    """Every value that could be read as a concept or a word by one of them."""
+    iris = {iri for each in known for number in range(len(each)) for iri in each.iris(number)}  # type: ignore[arg-type]
+    return sorted({*iris, *map(local_name, iris), *LABELS, *ROOTS, "one", "two"} - {""})
+
+
+def reaching(vocabulary: Vocabulary, trees: dict[str, Any], values: list[str]) -> dict[str, set[str]]:
+    """By subscription, the values that reach it."""
+    matcher = Matcher(vocabulary)
+    for id, tree in trees.items():
+        matcher.restore(id, tree)
+    found: dict[str, set[str]] = {id: set() for id in trees}
+    for value in values:
+        for match in matcher.match({"x": value}):
+            found[match.subscription].add(value)
+    return found
+
+
+@settings(max_examples=100)
+@given(vocabularies())
+def test_impact_finds_exactly_the_subscriptions_that_change(both: tuple[Vocabulary, Vocabulary]) -> None:
+    """Of every test of every name: changed if and only if some value tells the vocabularies apart; the names gained and
+    lost are exactly those of the definition, and a word that is told of is one of it."""
+    before, after = both
+    trees: dict[str, Any] = {
+        f"{test} {iri}": {test: ["x", {"iri": iri}]} for test in ("isa", "below", "is") for iri in NAMES
+    }
+    trees |= {f"{name} {iri}": {"relation": ["x", name, {"iri": iri}]} for name in RELATIONS for iri in NAMES}
+    values = published(before, after)
+    was, now = reaching(before, trees, values), reaching(after, trees, values)
+    impact = Impact(before, after, listed=1_000)
+    impact.add(trees.items())
+    note(f"{before.ontologies} {before.synonyms} / {after.ontologies} {after.synonyms}")
+    silent = {id for id in impact.changed if not any(impact.changes[part].counts for part in impact.parts_of(id))}
+    assert set(impact.changed) - silent == {id for id in trees if was[id] != now[id]}
+    for id in silent:  # nothing reached it, nothing does: the IRI alone is gone, back or read otherwise
+        assert any(impact.changes[part].details for part in impact.parts_of(id))
+    for part, change in impact.changes.items():
+        assert isinstance(part, TermPart)
+        id = f"{part.relation or part.test} {part.iri}"
+        gained, lost = now[id] - was[id], was[id] - now[id]
+        named = {
+            value for value in gained | lost if before.concept(value) is not None or after.concept(value) is not None
+        }
+        assert set(change.listed.get("gains", ())) == gained & named
+        assert set(change.listed.get("loses", ())) == lost & named
+        assert set(change.listed.get("gains_words", ())) <= gained
+        assert set(change.listed.get("loses_words", ())) <= lost
+
+
+@settings(max_examples=50)
+@given(vocabularies(), st.integers(0, 20))
+def test_impact_does_not_depend_on_how_subscriptions_come(both: tuple[Vocabulary, Vocabulary], first: int) -> None:
+    """All at once or in two portions, and whatever else is subscribed: the same changes, the same counts."""
+    before, after = both
+    trees = [(f"{test} {iri}", {test: ["x", {"iri": iri}]}) for test in ("isa", "is") for iri in NAMES]
+    once, twice = Impact(before, after), Impact(before, after)
+    once.add(trees)
+    twice.add(trees[:first])
+    twice.add(trees[first:])
+    assert (once.changes, once.changed, once.live) == (twice.changes, twice.changed, twice.live)
+
+
+@settings(max_examples=100)
+@given(vocabularies())
+def test_difference_is_what_the_records_say(both: tuple[Vocabulary, Vocabulary]) -> None:
+    """Names, parents, labels and deprecation by their definitions; the way back is the mirror image; nothing differs
+    from itself."""
+    before, after = both
+    found, back = difference(before, after), difference(after, before)
+
+    def stated(vocabulary: Vocabulary) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+        for each in vocabulary.ontologies:
+            for record in each.concepts:
+                labels = said.setdefault(record.iri, (set(), [False]))
+                labels[0].update({*record.preferred, *record.synonyms})
+                labels[1][0] |= record.deprecated
+        return said
+
+    old, new = stated(before), stated(after)
+    assert set(found.added) == new.keys() - old.keys() == set(back.removed)
+    assert set(found.relabelled) == {iri for iri in old.keys() & new.keys() if old[iri][0] != new[iri][0]}
+    assert set(found.restored) == {iri for iri in old.keys() & new.keys() if old[iri][1][0] and not new[iri][1][0]}
+    assert {iri: (now, was) for iri, (was, now) in found.moved.items()} == back.moved
+    assert (found.merged, found.split) == (back.split, back.merged)
+    for group in found.merged:
+        assert len({after.concept(iri) for iri in group}) == 1
+        assert len({before.concept(iri) for iri in group if iri in old}) > 1
+    assert not difference(before, before)
+    assert found.as_json(limit=1)["added"]["count"] == len(found.added)
+
+
+def test_footprint_reads_what_the_compiler_writes() -> None:
+    """Trees are taken as the language prints them: every term, attribute, unit and word of a stored expression."""
+    vocabulary = Vocabulary([Ontology(name="x", concepts=(ConceptRecord(iri=NAMES[0]), ConceptRecord(iri=NAMES[1])))])
+    text = """a isa A or not b below (A, B) or c is B or d = <http://e/A> or e in ("red", 3 kg, <http://e/B>)
+        or f between [1 USD, 2 USD] or g < h or i exists or k missing or l startswith "x" or some m (n = "blue")"""
+    parts = footprint(compile_expression(text, vocabulary).tree)
+    told = {tuple(part) for part in parts}
+    terms = {("isa", NAMES[0]), ("below", NAMES[0]), ("below", NAMES[1]), ("is", NAMES[1]), ("is", NAMES[0])}
+    assert {part[:2] for part in told if len(part) == 3} == terms
+    assert {part[0] for part in told if len(part) == 1} == {*"abcdefghiklmn", "m.n", "red", "blue", "kg", "USD"}

@@ -50,6 +50,10 @@ class ConceptGraph:
     def __len__(self) -> int:
         return self._size
 
+    def edges(self) -> tuple[npt.NDArray[np.int64], IntArray, npt.NDArray[np.int64], IntArray]:
+        """The arrays themselves: offsets and targets of the parents, offsets and targets of the entries."""
+        return self._parent_offsets, self._parents, self._entry_offsets, self._entries
+
     def parents(self, concept: ConceptId) -> list[ConceptId]:
         """The direct parents of `concept`, ascending."""
         offsets = self._parent_offsets
@@ -59,6 +63,18 @@ class ConceptGraph:
         """The classes of which `concept` is an individual, ascending."""
         offsets = self._entry_offsets
         return cast(list[ConceptId], self._entries[offsets[concept] : offsets[concept + 1]].tolist())
+
+    def extended(self, more: int, parents: Iterable[tuple[int, int]]) -> "ConceptGraph":
+        """Another graph: these concepts and `more` after them, these steps and further `parents`."""
+        size = self._size + more
+        graph = ConceptGraph(size, parents)
+        graph._parent_offsets, graph._parents = _joined(
+            (self._parent_offsets, self._parents), (graph._parent_offsets, graph._parents)
+        )
+        graph._entry_offsets = np.concatenate([self._entry_offsets, np.full(more, self._entry_offsets[-1])])
+        graph._entry_offsets.setflags(write=False)
+        graph._entries = self._entries
+        return graph
 
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """`concept` and all that is above it, ascending and without duplicates."""
@@ -93,3 +109,18 @@ def _rows(size: int, pairs: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.i
     offsets.setflags(write=False)
     targets.setflags(write=False)
     return offsets, targets
+
+
+def _joined(
+    these: tuple[npt.NDArray[np.int64], IntArray], others: tuple[npt.NDArray[np.int64], IntArray]
+) -> tuple[npt.NDArray[np.int64], IntArray]:
+    """Rows of both, sorted and unique; the second has at least as many rows as the first."""
+    size = len(others[0]) - 1
+    keys = [np.repeat(np.arange(len(each) - 1), np.diff(each)) * size + targets for each, targets in (these, others)]
+    rows, targets = np.divmod(np.unique(np.concatenate(keys)), max(size, 1))
+    offsets = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=size), out=offsets[1:])
+    narrow = targets.astype(np.int32)
+    offsets.setflags(write=False)
+    narrow.setflags(write=False)
+    return offsets, narrow

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from index.clause import Clause, ClauseRow, LoweredEvent
+from index.column_batch import ColumnBatch
 from index.concept_graph import ConceptGraph
 
-__all__ = ["Engine", "EngineFactory", "RowTable", "row_table"]
+__all__ = ["ColumnEngine", "Engine", "EngineFactory", "RowTable", "row_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ class Engine(Protocol):
     def check_invariants(self) -> None:
         """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for
         tests."""
+
+
+@runtime_checkable
+class ColumnEngine(Engine, Protocol):
+    """An engine that takes events in columns, without an object for each."""
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """What `match_batch` gives for `batch.lowered()`, the rows of an event each once, in no order. Several threads
+        may call this at the same time."""
 
 
 class EngineFactory(Protocol):

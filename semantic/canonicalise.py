@@ -7,7 +7,6 @@ docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,11 +16,11 @@ from semantic.errors import InvalidEvent, SemanticError
 from semantic.flatten import EventLimits, Found, QuantityObject, flatten, problem_at
 from semantic.instants import parse_instant
 from semantic.model import CanonicalEvent, Event, Note, Value
+from semantic.typed_events import JSON_NUMBER, TypedEvents
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 
-JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
 CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
 look-ups."""
@@ -37,14 +36,16 @@ class Canonicaliser:
         self._vocabulary = vocabulary
         self._units = vocabulary.units
         self._limits = limits or EventLimits()
-        self._names: dict[str, tuple[str, ...]] = {}
+        self._names: dict[tuple[str, str], tuple[str, ...]] = {}
         self._declarations: dict[str, AttributeDeclaration | None] = {}
         self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
+        self._typed = TypedEvents(vocabulary, self.names)
 
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
         """The canonical form of `event`, a bare mapping being its data.
 
-        Raises `InvalidEvent` with a JSON pointer for each problem: a top-level key `ce`, and what `flatten` refuses.
+        Raises `InvalidEvent` with a JSON pointer for each problem: a top-level key `ce`, what `flatten` refuses, and
+        what does not fit the declared types of the event.
         """
         event = event if isinstance(event, Event) else Event(event)
         notes: list[Note] = []
@@ -60,66 +61,82 @@ class Canonicaliser:
             elements = flat.elements
         elif event.data is not None:
             notes.append(Note("no-attributes", "", "data is not a JSON object: only context attributes can match"))
+        declared: frozenset[str] = frozenset()
+        if self._typed:
+            said = (found.scalar for found in scalars.get("ce.type", ()))
+            declared = self._typed.types_of(each for each in said if isinstance(each, str))
+            self._typed.check(declared, event.data, notes)
         attributes = self._read(scalars, notes)
-        return CanonicalEvent(attributes, self._elements(elements, {}), tuple(dict.fromkeys(notes)))
+        if self._typed:
+            attributes = self._typed.complete(attributes, declared, notes)
+        return CanonicalEvent(attributes, self._elements(elements, "", {}), tuple(dict.fromkeys(notes)))
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def names(self, raw: str) -> tuple[str, ...]:
-        """The attribute that a published name means, and every attribute above it (rule 2)."""
-        found = self._names.get(raw)
+    def names(self, raw: str, array: str = "") -> tuple[str, ...]:
+        """The attribute that a published name means, and every attribute above it (rule 2); inside elements of `array`
+        as seen from the element."""
+        found = self._names.get((array, raw))
         if found is None:
             attributes = self._vocabulary.attributes
-            found = attributes.broader(attributes.resolve(raw))
+            found = attributes.broader(attributes.resolve_within(raw, array))
             if len(self._names) >= CACHED_STRINGS:
                 self._names.clear()
-            self._names[raw] = found
+            self._names[array, raw] = found
         return found
 
-    def needs_siblings(self, raw: str) -> bool:
-        """Whether a value of this attribute can only be read beside its siblings (its unit stands in one of them)."""
-        declaration = self._declaration(self.names(raw)[0])
-        return declaration is not None and declaration.unit_from is not None
-
-    def _named(self, raw: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        named: dict[str, list[Any]] = {}
-        for name, found in raw.items():
-            for each in self.names(name):
-                named.setdefault(each, []).extend(found)
-        return named
+    def needs_row(self, raw: str) -> bool:
+        """Whether a value of this attribute can only be read with the event around it: its unit stands in a sibling, it
+        says the type of the event, or another attribute is derived from it."""
+        names = self.names(raw)
+        declaration = self._declaration(names[0])
+        return (declaration is not None and declaration.unit_from is not None) or self._typed.needs_row(names)
 
     # ── elements ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _elements(
-        self, raw: Mapping[str, list[Mapping[str, Any]]], done: dict[int, CanonicalEvent]
+        self, raw: Mapping[str, list[Mapping[str, Any]]], array: str, done: dict[tuple[str, int], CanonicalEvent]
     ) -> dict[str, tuple[CanonicalEvent, ...]]:
-        """The elements of arrays of objects, each as an event of its own (for `some`). `done` keeps those already made:
-        an object is an element of every array around it, and making it anew for each would cost 2^depth."""
-        return {name: tuple(self._element(each, done) for each in found) for name, found in self._named(raw).items()}
+        """The elements of arrays of objects, each as an event of its own (for `some`); `array` is the one around them,
+        if any. `done` keeps those already made, by the whole name of their array: an object is an element of every
+        array around it, and making it anew for each would cost 2^depth."""
+        named: dict[str, list[Mapping[str, Any]]] = {}
+        for name, found in raw.items():
+            for each in self.names(name, array):
+                named.setdefault(each, []).extend(found)
+        before = f"{array}." if array else ""
+        return {
+            name: tuple(self._element(each, before + name, done) for each in found) for name, found in named.items()
+        }
 
-    def _element(self, data: Mapping[str, Any], done: dict[int, CanonicalEvent]) -> CanonicalEvent:
-        found = done.get(id(data))
+    def _element(
+        self, data: Mapping[str, Any], array: str, done: dict[tuple[str, int], CanonicalEvent]
+    ) -> CanonicalEvent:
+        found = done.get((array, id(data)))
         if found is None:
             flat = flatten(data, self._limits)
-            found = CanonicalEvent(self._read(flat.scalars, []), self._elements(flat.elements, done))
-            done[id(data)] = found
+            found = CanonicalEvent(self._read(flat.scalars, [], array), self._elements(flat.elements, array, done))
+            done[array, id(data)] = found
         return found
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, scalars: Mapping[str, Iterable[Found]], notes: list[Note]) -> dict[str, tuple[Value, ...]]:
+    def _read(
+        self, scalars: Mapping[str, Iterable[Found]], notes: list[Note], array: str = ""
+    ) -> dict[str, tuple[Value, ...]]:
+        declared_as = self._vocabulary.attributes.declared_as
         attributes: dict[str, dict[Any, Value]] = {}
         siblings: dict[tuple[int, str], str | None] = {}
         for raw, all_found in scalars.items():
-            names = self.names(raw)
+            names = self.names(raw, array)
             for found in all_found:
                 scalar = found.scalar
-                unit = found.unit or self._sibling_unit(names[0], found, siblings)
+                unit = found.unit or self._sibling_unit(declared_as(names[0], array), found, siblings)
                 key = (type(scalar), scalar, unit) if not isinstance(scalar, QuantityObject) else id(scalar)
                 for name in names:
                     values = attributes.setdefault(name, {})
                     if key not in values:
-                        values[key] = self.read(name, scalar, unit, notes)
+                        values[key] = self.read(declared_as(name, array), scalar, unit, notes)
         return {name: tuple(values.values()) for name, values in attributes.items()}
 
     def _sibling_unit(self, name: str, found: Found, known: dict[tuple[int, str], str | None]) -> str | None:
@@ -202,8 +219,12 @@ class Canonicaliser:
             notes.append(Note("unknown-unit", name, str(problem)))
             return None, None
         declaration = self._declaration(name)
-        if declaration is not None and declaration.unit is not None:
-            expected = self._units.dimension(declaration.unit)
+        if declaration is not None and declaration.unit is not None and declaration.unit != unit:
+            try:
+                expected = self._units.dimension(declaration.unit)
+            except SemanticError as problem:
+                notes.append(Note("unknown-unit", name, str(problem)))
+                return measure.dimension, measure.amount
             if expected != measure.dimension:
                 detail = f"{unit!r} is no unit of {name}, which has {declaration.unit}"
                 notes.append(Note("wrong-dimension", name, detail))

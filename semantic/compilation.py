@@ -5,19 +5,26 @@ text or tree ──language──▶ expression ──resolution──▶ resolv
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from semantic.errors import InvalidSubscription
 from semantic.language import parse, parse_tree, to_text, to_tree
-from semantic.model import Expression, Note
+from semantic.model import Expression, Group, Note, OperatorCall
 from semantic.normal_form import Atom, normal_form
+from semantic.operators.clauses import is_expensive, unbound
+from semantic.operators.declaration import Operator
 from semantic.reading import checks_of
 from semantic.resolution import resolve
+from semantic.schemas.subscription_checks import SubscriptionCheck
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["Compiled", "compile_expression", "restore_expression"]
 
 VERIFIED_COST = 10.0
 """What an atom costs that no column decides, in atoms that one does: it is asked of each candidate by itself."""
+SECOND_COST = 1e5
+"""What a second of an operator costs in the same measure: a call that takes a millisecond counts as ten of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,8 @@ class Compiled:
 
     `canonical` is the resolved expression as text, `tree` the same as JSON (what to store: it holds IRIs, no labels),
     `clauses` its disjunctive normal form, `notes` what the subscriber should know, `cost` a relative figure: one per
-    atom that a column of the index decides, ten per atom that must be verified on candidates.
+    atom that a column of the index decides, ten per atom that must be verified on candidates, and by its declared
+    seconds for a call of an operator.
     """
 
     expression: Expression
@@ -42,24 +50,61 @@ class Compiled:
         return len(self.clauses)
 
 
-def compile_expression(expression: str | Mapping[str, Any], vocabulary: Vocabulary) -> Compiled:
+Operators = Mapping[str, Operator]
+
+
+def compile_expression(
+    expression: str | Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
+) -> Compiled:
     """Compile what a subscriber wrote. Raises `InvalidSubscription` with every problem."""
-    return _compiled(parse(expression), vocabulary, stored=False)
+    return _compiled(parse(expression), vocabulary, operators, stored=False)
 
 
-def restore_expression(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Compiled:
+def restore_expression(
+    tree: Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
+) -> Compiled:
     """Compile a stored tree again, perhaps under another vocabulary (rule 14): IRIs stay or follow their replacement;
     one that is gone is noted, and its predicate never holds."""
-    return _compiled(parse_tree(tree), vocabulary, stored=True)
+    return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
 
 
-def _compiled(expression: Expression, vocabulary: Vocabulary, *, stored: bool) -> Compiled:
-    resolved = resolve(expression, vocabulary, stored=stored)
+def _compiled(expression: Expression, vocabulary: Vocabulary, operators: Operators, *, stored: bool) -> Compiled:
+    try:
+        resolved = resolve(expression, vocabulary, stored=stored, operators=operators)
+    except InvalidSubscription as error:
+        raise InvalidSubscription([*error.problems, *unbound(normal_form(expression))]) from None
     clauses = normal_form(resolved.expression)
-    notes = list(resolved.notes)
+    problems = unbound(clauses)
+    if problems:
+        raise InvalidSubscription(problems)
+    notes = [*resolved.notes, *_typed(clauses, vocabulary, stored=stored)]
     if not clauses:
         notes.append(Note("never-matches", "", "the expression contradicts itself: no event can match it"))
-    atoms = [atom for clause in clauses for atom in clause]
-    cost = sum(1.0 if checks_of(atom.predicate, vocabulary) is not None else VERIFIED_COST for atom in atoms)
+    cost = sum(_cost(atom, vocabulary, operators) for clause in clauses for atom in clause)
     text = to_text(resolved.expression)
     return Compiled(resolved.expression, text, to_tree(resolved.expression), clauses, tuple(notes), cost)
+
+
+def _typed(clauses: tuple[tuple[Atom, ...], ...], vocabulary: Vocabulary, *, stored: bool) -> list[Note]:
+    """What the declared event types say to the clauses. A stored subscription is kept whatever was declared since.
+    Raises `InvalidSubscription`."""
+    if not vocabulary.schemas:
+        return []
+    check = SubscriptionCheck(vocabulary.schemas, vocabulary.attributes)
+    for atoms in clauses:
+        check.clause(atoms)
+    if check.problems and not stored:
+        raise InvalidSubscription(check.problems)
+    told = [Note(each.code, "", each.detail) for each in check.problems]
+    return [*check.notes, *told]
+
+
+def _cost(atom: Atom, vocabulary: Vocabulary, operators: Operators) -> float:
+    predicate = atom.predicate
+    if isinstance(predicate, OperatorCall):
+        return operators[predicate.name].cost * SECOND_COST if predicate.name in operators else 0.0
+    if isinstance(predicate, Group):
+        return sum(_cost(each, vocabulary, operators) for clause in normal_form(predicate.item) for each in clause)
+    if is_expensive(atom):
+        return 1.0
+    return 1.0 if checks_of(predicate, vocabulary) is not None else VERIFIED_COST

@@ -2,10 +2,14 @@
 
 SemanticError
 ├── OntologyError           a document that cannot be read (where, why, what to do)
-│   └── UnsupportedFormat   a syntax that nobody here reads
+│   ├── UnsupportedFormat   a syntax that nobody here reads
+│   ├── InconsistentOntology  its axioms contradict each other, says a reasoner
+│   ├── ReasonerUnavailable no Java runtime, or no HermiT, for reason="owl"
+│   ├── UnknownRelation     a relation was asked for that the document does not have; lists those that it has
+│   └── TooCostly           a document that takes more memory or time than it may, or crashes its reader
 ├── InvalidEvent            an event that cannot be understood; `problems` has all of them
 ├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
-├── InvalidDeclaration      an attribute, synonym or unit declared wrongly
+├── InvalidDeclaration      an attribute, synonym, rate or event type declared wrongly; `problems` has all of them
 ├── InvalidPattern          a regular expression that RE2 does not read; says where
 ├── UnknownUnit             no unit has this name; has the nearest ones
 ├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
@@ -20,6 +24,7 @@ from semantic.model import Position
 
 __all__ = [
     "DuplicateSubscription",
+    "InconsistentOntology",
     "InvalidDeclaration",
     "InvalidEvent",
     "InvalidPattern",
@@ -27,7 +32,10 @@ __all__ = [
     "InvalidSubscription",
     "OntologyError",
     "Problem",
+    "ReasonerUnavailable",
     "SemanticError",
+    "TooCostly",
+    "UnknownRelation",
     "UnknownSubscription",
     "UnknownUnit",
     "UnsupportedFormat",
@@ -72,6 +80,34 @@ class UnsupportedFormat(OntologyError):
     """Nobody here reads this syntax."""
 
 
+class InconsistentOntology(OntologyError):
+    """The axioms of the document contradict each other, so that everything would follow from it."""
+
+
+class ReasonerUnavailable(OntologyError):
+    """There is no Java to run the reasoner with, or no reasoner."""
+
+
+class UnknownRelation(OntologyError):
+    """A relation was asked for that the document does not have, or has several of that name. `missing` are the names
+    that it does not have."""
+
+    def __init__(
+        self, detail: str, *, line: int | None = None, column: int | None = None, missing: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(detail, line=line, column=column)
+        self.missing = missing
+
+
+class TooCostly(OntologyError):
+    """Reading the document takes more than it may. `limit` says of what: `memory`, `cpu`, `wall`; `crash` where the
+    reader itself gave way."""
+
+    def __init__(self, detail: str, limit: str) -> None:
+        super().__init__(detail)
+        self.limit = limit
+
+
 class _Problems(SemanticError):
     """An error that collects all problems before it is raised."""
 
@@ -88,8 +124,11 @@ class InvalidSubscription(_Problems):
     """The subscription cannot be understood."""
 
 
-class InvalidDeclaration(SemanticError):
-    """An attribute, a synonym or a unit is declared wrongly."""
+class InvalidDeclaration(_Problems):
+    """An attribute, a synonym, a rate or an event type is declared wrongly."""
+
+    def __init__(self, problems: str | list[Problem]) -> None:
+        super().__init__([Problem("invalid-declaration", problems)] if isinstance(problems, str) else problems)
 
 
 class InvalidPattern(SemanticError):

@@ -23,26 +23,30 @@ from semantic.model import (
 )
 from semantic.normal_form import Atom, normal_form
 from semantic.patterns import compile_pattern, fold
-from semantic.reading import Check, checks_of, readings_of
+from semantic.reading import Check, checks_of, enumeration_of, readings_of
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["AtomEvaluator"]
 
 
 class AtomEvaluator:
-    """An atom made ready to be asked of events under one vocabulary. Cost of `holds`: the values of its attribute."""
+    """An atom made ready to be asked of events under one vocabulary. Cost of `holds`: the values of its attribute.
 
-    def __init__(self, atom: Atom, vocabulary: Vocabulary) -> None:
+    Inside `some`, `array` is the whole name of the array whose elements are asked, and names are seen from there."""
+
+    def __init__(self, atom: Atom, vocabulary: Vocabulary, array: str = "") -> None:
         self.atom = atom
         self._vocabulary = vocabulary
-        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary)
+        self._array = array
+        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary, array)
         self.satisfied_by = self._value_test()
         """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements
         apart)."""
         self._inner: list[list[AtomEvaluator]] = []
         if isinstance(atom.predicate, SomeOf):
             clauses = normal_form(atom.predicate.item)
-            self._inner = [[AtomEvaluator(inner, vocabulary) for inner in clause] for clause in clauses]
+            whole = f"{array}.{atom.predicate.attribute}" if array else atom.predicate.attribute
+            self._inner = [[AtomEvaluator(inner, vocabulary, whole) for inner in clause] for clause in clauses]
 
     def holds(self, event: CanonicalEvent) -> bool:
         """Rules 6 to 8: present and some value satisfies; or, negated, present and none does."""
@@ -66,13 +70,20 @@ class AtomEvaluator:
 
     def _compare(self, predicate: Comparison, left: Value, right: Value) -> bool:
         """Two values compare when they share a kind (rule 9): quantities by amount, strings by code point; strings are
-        equal as published, or as concepts where the attribute is declared to hold them."""
+        equal as published, or as concepts where the attribute is declared to hold them; members of an enumeration
+        compare by its order, and where both attributes have one, by both."""
+        if predicate.order != "=" and left.text is not None and right.text is not None:
+            names = (predicate.attribute, predicate.operand.name) if isinstance(predicate.operand, AttributeRef) else ()
+            found = (enumeration_of(self._declared_as(name), self._vocabulary) for name in names)
+            listed = [each for each in found if each is not None]
+            if listed:
+                return all(each.compares(left.text, predicate.order, right.text) for each in listed)
         for reading in ("amount", "number", "boolean"):
             low, high = getattr(left, reading), getattr(right, reading)
             if low is not None and high is not None and left.dimension == right.dimension:
                 return (reading != "boolean" or predicate.order == "=") and _ordered(predicate.order, low, high)
         if predicate.order == "=":
-            declaration = self._vocabulary.attributes.declaration(predicate.attribute)
+            declaration = self._vocabulary.attributes.declaration(self._declared_as(predicate.attribute))
             if declaration is not None and declaration.kind == "concept" and set(left.concepts) & set(right.concepts):
                 return True
             return left.text is not None and left.text == right.text
@@ -81,6 +92,9 @@ class AtomEvaluator:
         if left.text is None or right.text is None or left.instant is not None or right.instant is not None:
             return False
         return _ordered(predicate.order, left.text, right.text)
+
+    def _declared_as(self, name: str) -> str:
+        return self._vocabulary.attributes.declared_as(name, self._array)
 
     def _value_test(self) -> Callable[[Value], bool]:
         predicate = self.atom.predicate

@@ -18,6 +18,7 @@ from semantic.model import (
     Event,
     Not,
     Presence,
+    RelationTest,
     SomeOf,
     Value,
 )
@@ -43,9 +44,9 @@ def explain(
 
     `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
     "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
-    published concept up to the one asked for. Labels are in `language` where there are such. A clause with variables
-    also has `"bindings"`, and a call of one of `operators` the `"seconds"` that it took; all calls are made. Raises
-    `InvalidSubscription`, `InvalidEvent`.
+    published concept up to the one asked for, a step of a relation as `(part of) heart`. Labels are in `language` where
+    there are such. A clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that
+    it took; all calls are made. Raises `InvalidSubscription`, `InvalidEvent`.
     """
     known = operators_by_name(operators)
     compiled = (
@@ -123,6 +124,9 @@ class _Teller:
             concept = self._vocabulary.concept(term.iri) if term.iri else None
             if concept is not None:
                 text = text.replace(f"<{term.iri}>", self._vocabulary.label(concept, self._language))
+        if isinstance(predicate, RelationTest) and predicate.relation in self._vocabulary.relations:
+            label = self._vocabulary.relations.label(predicate.relation, self._language)
+            text = text.replace(f"<{predicate.relation}>", label)
         return text
 
     def _value(self, atom: Atom, evaluator: AtomEvaluator, value: Value) -> dict[str, Any]:
@@ -155,6 +159,8 @@ class _Teller:
 
     def _path(self, atom: Atom, value: Value) -> list[str]:
         """Labels from the published concept up to the one that the predicate asks for; empty if it is not beneath."""
+        if isinstance(atom.predicate, RelationTest):
+            return self._relation_path(atom.predicate, value)
         checks = checks_of(atom.predicate, self._vocabulary) or ()
         asked: set[ConceptId] = set()
         for _, test in checks:
@@ -163,6 +169,26 @@ class _Teller:
         paths = (self._vocabulary.path(concept, upper) for concept in value.concepts for upper in sorted(asked))
         shortest = min((path for path in paths if path), key=len, default=())
         return [self._vocabulary.label(concept, self._language) for concept in shortest]
+
+    def _relation_path(self, predicate: RelationTest, value: Value) -> list[str]:
+        """The same where a relation is asked for: a step of the relation is named before the label it leads to."""
+        vocabulary = self._vocabulary
+        relations = vocabulary.relations
+        uppers = (vocabulary.concept(term.iri) for term in predicate.terms if term.iri is not None)
+        asked = sorted({upper for upper in uppers if upper is not None})
+        paths = [
+            (concept, path)
+            for concept in value.concepts
+            for upper in asked
+            if (path := relations.path(concept, predicate.relation, upper)) is not None
+        ]
+        if not paths:
+            return []
+        start, path = min(paths, key=lambda each: len(each[1]))
+        name = relations.label(predicate.relation, self._language)
+        labels = [(vocabulary.label(concept, self._language), taken) for concept, taken in path]
+        said = [f"({name}) {label}" if taken else label for label, taken in labels]
+        return [vocabulary.label(start, self._language), *said]
 
     def _reason(self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]) -> str:
         predicate = atom.predicate

@@ -15,7 +15,7 @@ from typing import Any
 from semantic.errors import InvalidEvent, Problem
 from semantic.model import Position
 
-__all__ = ["EventLimits", "Flat", "Found", "QuantityObject", "Scalar", "flatten", "problem_at"]
+__all__ = ["EventLimits", "Flat", "Found", "QuantityObject", "Scalar", "as_quantity", "flatten", "problem_at"]
 
 UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 """What may stand beside `value` in an object that is a quantity (rule 15)."""
@@ -81,7 +81,7 @@ def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
                 detail = f"more than {limits.values} values in one event: split it"
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
-            quantity = _as_quantity(node) if path else None
+            quantity = as_quantity(node) if path else None
             if quantity is not None:
                 flat.scalars.setdefault(name, []).append(Found(quantity))
                 flat.scalars.setdefault(f"{name}.value", []).append(Found(quantity.value, quantity.unit))
@@ -106,7 +106,7 @@ def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
     return flat
 
 
-def _as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
+def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
     if len(node) != 2 or "value" not in node:
         return None
     unit_key = next(key for key in node if key != "value")

@@ -91,6 +91,7 @@ def _merged(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
         hidden=_union(one.hidden, other.hidden),
         deprecated=one.deprecated or other.deprecated,
         replaced_by=tuple(sorted({*one.replaced_by, *other.replaced_by})),
+        consider=tuple(sorted({*one.consider, *other.consider})),
         definition=one.definition or other.definition,
     )
 

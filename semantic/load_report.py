@@ -13,13 +13,15 @@ from index.clause import ConceptId
 from semantic.hierarchy import Hierarchy
 from semantic.labels import Names
 from semantic.ontology.records import Ontology
+from semantic.relations import Relations
 
 __all__ = ["report"]
 
 LISTED = 100  # entries of a list in the report; the numbers are complete
+EXAMPLES = 20  # pairs that a reasoner added
 
 
-def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy) -> dict[str, Any]:
+def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, relations: Relations) -> dict[str, Any]:
     """The load report of `ontologies` together. JSON-able."""
     edges = {pair for each in ontologies for pair in each.edges}
     derived = {pair for each in ontologies for pair in each.derived} - {
@@ -47,6 +49,10 @@ def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy) -
         "merged": len(hierarchy.concept_of) - len(hierarchy),
         "merged_across": _merges_across(names, hierarchy),
         "deprecated": sum(record.deprecated for record in records),
+        "relations": [
+            {"iri": iri, "label": relations.label(iri), "edges": relations.edge_count(iri)} for iri in relations
+        ],
+        **_reasoned(ontologies),
         "unresolved_imports": _unresolved(ontologies),
         "warnings": _warnings(ontologies, hierarchy),
     }
@@ -59,6 +65,18 @@ def _roots(names: Names, hierarchy: Hierarchy) -> int:
         not graph.parents(concept) and names.places(hierarchy.names[concept])
         for concept in map(ConceptId, range(len(hierarchy)))
     )
+
+
+def _reasoned(ontologies: Sequence[Ontology]) -> dict[str, Any]:
+    """How far it was reasoned, how many pairs that gave, some of them, and what can have no member."""
+    inferred = sorted({pair for each in ontologies for pair in each.inferred})
+    reasons = sorted({each.reason for each in ontologies})
+    return {
+        "reason": ", ".join(reasons) or "none",
+        "inferred": len(inferred),
+        "inferred_examples": [list(pair) for pair in inferred[:EXAMPLES]],
+        "unsatisfiable": sorted({name for each in ontologies for name in each.unsatisfiable})[:LISTED],
+    }
 
 
 def _digest(ontologies: Sequence[Ontology]) -> str:

@@ -80,6 +80,11 @@ class Lowering:
                 present.add(attribute)
         return LoweredEvent(frozenset(present), {column: tuple(keys) for column, keys in values.items()})
 
+    @property
+    def asked(self) -> int:
+        """Grows whenever a subscription asks about an attribute or a reading that none asked about before."""
+        return len(self._attributes) + len(self._columns)
+
     def known(self, name: str) -> AttributeId | None:
         """The number of an attribute that some subscription asks about."""
         return self._attributes.get(name)

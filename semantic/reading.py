@@ -5,13 +5,16 @@ means. One table of checks serves both roads: `semantic.lowering` turns them int
 `semantic.evaluation` asks them of one event at a time.
 
     price <= 400            → ("number", IntervalTest(-inf, 400))
+    grade >= "B"            → ("text", KeyTest({"A", "B"}))       where grade is an enumeration with this order
     price in (3, "x")       → ("number", KeyTest({3.0})), ("text", KeyTest({"x"}))
     target isa Computer     → ("concept", ConceptTest(within={17}))
+    target part_of Heart    → ("concept", ConceptTest(within={1042}))     the shadow of Heart in part_of
     name startswith "HP"    → no check that a column can answer: None, verified on the candidates
 """
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
 from semantic.instants import parse_instant
@@ -25,12 +28,14 @@ from semantic.model import (
     Membership,
     Predicate,
     Quantity,
+    RelationTest,
     Term,
     Value,
 )
+from semantic.schemas.enumerations import Enumeration
 from semantic.vocabulary import Vocabulary
 
-__all__ = ["Check", "Reading", "checks_of", "readings_of"]
+__all__ = ["Check", "Reading", "checks_of", "enumeration_of", "readings_of"]
 
 Reading = str
 """`text`, `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a quantity."""
@@ -38,20 +43,38 @@ Reading = str
 Check = tuple[Reading, Test]
 
 
-def checks_of(predicate: Predicate, vocabulary: Vocabulary) -> tuple[Check, ...] | None:
+def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> tuple[Check, ...] | None:
     """The checks of which one must hold on one value, or None where no column can decide (texts, attributes compared).
 
-    An empty tuple means that the predicate can never hold, nor its negation: all its concepts are gone (rule 14).
-    `predicate` is resolved, in negation normal form: `!=` does not occur.
+    An empty tuple means that the predicate can never hold, nor its negation: all its concepts, its relation or its
+    member of an enumeration are gone (rule 14).
+    `predicate` is resolved, in negation normal form: `!=` does not occur. Inside `some`, `array` is the whole name of
+    the array.
     """
+    name = getattr(predicate, "attribute", "")
+    declared_as = vocabulary.attributes.declared_as(name, array)
+    if declared_as != name:
+        predicate = replace(predicate, attribute=declared_as)  # type: ignore[arg-type]  # it has one
     match predicate:
         case KindTest(test=test, terms=terms):
             concepts = _concepts(terms, vocabulary)
             return (("concept", _concept_test(test, concepts)),) if concepts else ()
+        case RelationTest(relation=relation, terms=terms):
+            concepts = _concepts(terms, vocabulary) if relation in vocabulary.relations else frozenset()
+            return (("concept", _relation_test(relation, concepts, vocabulary)),) if concepts else ()
         case Comparison(attribute, "=", Constant() as operand):
             return _equal(attribute, (operand.value,), vocabulary)
         case Membership(attribute, constants):
             return _equal(attribute, tuple(constant.value for constant in constants), vocabulary)
+        case Comparison(attribute, order, Constant(value=str(bound))) if listed := enumeration_of(
+            attribute, vocabulary
+        ):
+            return _members(listed, ((order, bound),), vocabulary)
+        case Between(attribute, Constant(value=str(least)), Constant(value=str(most)), closed) if listed := (
+            enumeration_of(attribute, vocabulary)
+        ):
+            ends = (">" if closed[0] == "(" else ">=", least), ("<" if closed[1] == ")" else "<=", most)
+            return _members(listed, ends, vocabulary)
         case Comparison(attribute, order, Constant() as operand):
             point = _point(attribute, operand.value, vocabulary)
             if point is None:
@@ -88,6 +111,20 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
         yield "concept", concept
 
 
+def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None:
+    """The members that `attribute` is declared to have, if it is declared as an enumeration."""
+    declaration = vocabulary.attributes.declaration(attribute)
+    return declaration.enumeration if declaration is not None else None
+
+
+def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
+    """Rule 9: the members that compare so with every end; a bound that is no member has no order, so nothing does."""
+    bounds = [(order, vocabulary.root_word(bound)) for order, bound in ends]
+    if not listed.is_ordered or any(bound not in listed.members for _, bound in bounds):
+        return ()
+    return (("text", KeyTest(frozenset.intersection(*(listed.satisfying(*each) for each in bounds)))),)
+
+
 def _concepts(terms: tuple[Term, ...], vocabulary: Vocabulary) -> frozenset[ConceptId]:
     found = (vocabulary.concept(term.iri) for term in terms if term.iri is not None)
     return frozenset(concept for concept in found if concept is not None)
@@ -101,6 +138,12 @@ def _concept_test(test: str, concepts: frozenset[ConceptId]) -> ConceptTest:
             return ConceptTest(below=concepts)
         case _:
             return ConceptTest(exactly=concepts)
+
+
+def _relation_test(relation: str, concepts: frozenset[ConceptId], vocabulary: Vocabulary) -> ConceptTest:
+    """Rule 11; a concept to which the relation never leads is there all the same, so the negation may hold."""
+    shadows = (vocabulary.relations.shadow(relation, concept) for concept in concepts)
+    return ConceptTest(within=frozenset(shadow for shadow in shadows if shadow is not None))
 
 
 def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Vocabulary) -> tuple[Check, ...]:

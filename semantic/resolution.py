@@ -5,8 +5,9 @@ resolved expression is what a server stores: it never depends on labels again. R
 version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from semantic.attributes import AttributeDeclaration
 from semantic.canonicalise import range_of
@@ -21,6 +22,7 @@ from semantic.model import (
     Comparison,
     Constant,
     Expression,
+    Group,
     Instant,
     KindTest,
     Membership,
@@ -35,11 +37,18 @@ from semantic.model import (
     Term,
     TextTest,
     ValueConstraint,
+    Variable,
 )
+from semantic.operators.declaration import Operator
 from semantic.patterns import compile_pattern
+from semantic.reading import enumeration_of
+from semantic.schemas.enumerations import Enumeration
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["Resolved", "resolve"]
+
+SUGGESTED = 10
+"""Members of enumerations of one subscription for which near ones are looked for: each is compared with all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +59,20 @@ class Resolved:
     notes: tuple[Note, ...]
 
 
-def resolve(expression: Expression, vocabulary: Vocabulary, *, stored: bool = False) -> Resolved:
+def resolve(
+    expression: Expression,
+    vocabulary: Vocabulary,
+    *,
+    stored: bool = False,
+    operators: Mapping[str, Operator] | None = None,
+) -> Resolved:
     """Replace every name in `expression` by what it means under `vocabulary`.
 
     With `stored`, terms that carry an IRI are kept even if the vocabulary lost it (a note says so). Raises
     `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit, impossible
     comparison and bad pattern. Linear in the expression; a term costs one look-up.
     """
-    resolver = _Resolver(vocabulary, stored)
+    resolver = _Resolver(vocabulary, stored, operators or {})
     resolved = resolver.expression(expression)
     if resolver.problems:
         raise InvalidSubscription(resolver.problems)
@@ -68,6 +83,8 @@ def resolve(expression: Expression, vocabulary: Vocabulary, *, stored: bool = Fa
 class _Resolver:
     vocabulary: Vocabulary
     stored: bool
+    operators: Mapping[str, Operator]
+    array: str = ""  # inside `some`: the whole name of the array whose elements are asked
     problems: list[Problem] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -80,7 +97,11 @@ class _Resolver:
             case Not(item):
                 return replace(node, item=self.expression(item))
             case SomeOf(attribute, item):
-                return replace(node, attribute=self.name(attribute), item=self.expression(item))
+                around, name = self.array, self.name(attribute)
+                self.array = f"{around}.{name}" if around else name
+                inner = self.expression(item)
+                self.array = around
+                return replace(node, attribute=name, item=inner)
             case KindTest(attribute, _, terms):
                 name = self.name(attribute)
                 return replace(node, attribute=name, terms=tuple(self.term(name, term) for term in terms))
@@ -95,35 +116,71 @@ class _Resolver:
                 return replace(node, attribute=self.name(attribute))
             case TextTest():
                 return self.text_test(node)
-            case RelationTest(relation=relation):
-                detail = f"there is no relation named {relation!r}: this version knows isa, below and is"
-                near = nearest_keyword(relation)
-                self.problem("unknown-relation", detail, node.at, ({"label": near},) if near else ())
-                return node
-            case OperatorCall(name):
-                self.problem("unknown-operator", f"no operator named {name!r} is registered here", node.at)
-                return node
+            case RelationTest(attribute, _, terms):
+                name = self.name(attribute)
+                relation = self.relation(name, node)
+                if relation is None:
+                    return node  # perhaps it was meant to be none, and what follows it no concept
+                resolved = tuple(self.term(name, term, ranged=False) for term in terms)
+                return replace(node, attribute=name, relation=relation, terms=resolved)
+            case OperatorCall():
+                return self.call(node)
             case ValueConstraint():
-                self.problem("unbound-variable", "no operator of this clause binds the variable", node.at)
                 return node
+            case Group(item):
+                return replace(node, item=self.expression(item))
+
+    def call(self, node: OperatorCall) -> OperatorCall:
+        """Attributes and terms among the arguments; whether there is such an operator, and it takes so many."""
+        arguments = tuple(map(self.argument, node.arguments))
+        operator = self.operators.get(node.name)
+        if operator is None:
+            detail = f"no operator named {node.name!r} is registered here"
+            if self.stored:
+                self.notes.append(Note("operator-gone", "", f"{detail}: this call never holds"))
+            else:
+                near = get_close_matches(node.name, self.operators, n=3)
+                self.problem("unknown-operator", detail, node.at, tuple({"label": name} for name in near))
+        elif not self.stored:
+            given = sum(not isinstance(each, Variable) for each in arguments)
+            if not operator.takes(given):
+                shape = ", ".join(list(operator.signature.parameters)[1:])
+                detail = f"{node.name} takes ({shape}) besides its variables; {given} arguments are given"
+                self.problem("wrong-arguments", detail, node.at)
+        return replace(node, arguments=arguments)
+
+    def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:
+        if isinstance(argument, AttributeRef):
+            return replace(argument, name=self.name(argument.name))
+        if isinstance(argument, Constant) and isinstance(argument.value, Term):
+            return replace(argument, value=self.term("", argument.value))
+        return argument
 
     # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
 
     def name(self, raw: str) -> str:
-        return self.vocabulary.attributes.resolve(raw)
+        return self.vocabulary.attributes.resolve_within(raw, self.array)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
-        return self.vocabulary.attributes.declaration(name)
+        return self.vocabulary.attributes.declaration(self.declared_as(name))
 
-    def term(self, attribute: str, term: Term) -> Term:
-        """`term` with the IRI of the concept it means."""
+    def declared_as(self, name: str) -> str:
+        return self.vocabulary.attributes.declared_as(name, self.array)
+
+    def term(self, attribute: str, term: Term, *, ranged: bool = True) -> Term:
+        """`term` with the IRI of the concept it means. Where it is not `ranged`, what the attribute is declared to hold
+        says nothing of it: a relation leads elsewhere."""
         vocabulary = self.vocabulary
         if term.iri is not None or (self.stored and term.is_iri):
             return self.kept(attribute, term.iri or term.text, term)
-        scope = range_of(self.declaration(attribute), vocabulary)
+        scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
         found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
         for old, new in found.replaced:
             self.notes.append(Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead"))
+        for iri in found.iris:
+            if considered := vocabulary.considered(iri):
+                detail = f"{iri} is deprecated, nothing replaces it; consider {', '.join(considered)}"
+                self.notes.append(Note("deprecated-term", attribute, detail))
         if len(found.candidates) == 1:
             # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
             # equivalence back, the subscription stays with what its author named (rule 14).
@@ -148,6 +205,33 @@ class _Resolver:
             detail = f"{iri} is gone from the vocabulary: until it is back, this predicate never holds"
             self.notes.append(Note("gone-concept", attribute, detail))
         return replace(term, text=iri, is_iri=True, iri=iri)
+
+    def relation(self, attribute: str, node: RelationTest) -> str | None:
+        """The IRI of the relation that is meant, None where that is a problem. One that is gone is kept and flagged
+        (rule 14)."""
+        relations = self.vocabulary.relations
+        written = node.relation
+        if self.stored and (":" in written or written in relations):
+            if written not in relations:
+                detail = f"the relation {written} is gone from the vocabulary: until it is back, this never holds"
+                self.notes.append(Note("gone-relation", attribute, detail))
+            return written
+        meant = self.vocabulary.relation(written)
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            detail = f"{written!r} may mean several relations: write one of them as <IRI>"
+            candidates: list[dict[str, object]] = [{"label": relations.label(iri), "iri": iri} for iri in meant[:20]]
+            self.problem("ambiguous-relation", detail, node.at, tuple(candidates))
+            return None
+        known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
+        there = f"besides isa, below and is there are {known}" if known else "there are isa, below and is"
+        near = list(relations.names.near(written, 3))
+        keyword = nearest_keyword(written)
+        suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
+        detail = f"no relation is named {written!r}; {there} (relations are asked for when an ontology is uploaded)"
+        self.problem("unknown-relation", detail, node.at, tuple(suggestions))
+        return None
 
     # ── constants ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,6 +267,11 @@ class _Resolver:
             return replace(constant, value=self.term(name, value))
         if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
             return replace(constant, value=self.term(name, Term(value, at=constant.at)))
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
+            detail = f"{value!r} is no member of {name}" + (f" (near: {', '.join(near)})" if near else "")
+            self.notes.append(Note("not-in-enumeration", name, detail))
         self.checked(name, constant)
         return constant
 
@@ -193,12 +282,28 @@ class _Resolver:
             what = "true and false have" if isinstance(value, bool) else "a concept has"
             self.problem("no-order", f"{what} no order: use =, != or isa", constant.at)
             return None
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None:
+            return self.ordered_member(name, value, listed, constant.at)
         self.checked(name, constant)
         if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
             return "instant"
         if isinstance(value, Quantity):
             return self.dimension(value.unit)
         return "text" if isinstance(value, str) else "number"
+
+    def ordered_member(self, name: str, value: str, listed: Enumeration, at: Position | None) -> str:
+        """A member of an enumeration has the order that was declared, and no other (rule 9)."""
+        if not listed.is_ordered:
+            detail = f"{name} is an enumeration without an order: use = or in, or declare an order"
+            self.flagged("no-order", name, detail, at)
+        elif self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=5) if len(self.problems) < SUGGESTED else []
+            detail = f"{value!r} is no member of {name}, so it has no order"
+            self.flagged(
+                "not-in-enumeration", name, detail, at, tuple({"label": each} for each in near or listed.members[:5])
+            )
+        return "enumeration"
 
     def checked(self, name: str, constant: Constant) -> None:
         """Units must be known and fit what the attribute is declared to have; date-times must be such."""
@@ -218,7 +323,7 @@ class _Resolver:
                 expected = units.dimension(declaration.unit)
                 if expected != dimension:
                     detail = f"{value.unit!r} is no unit of {name}, which has {declaration.unit} ({expected})"
-                    self.problem("wrong-dimension", detail, constant.at)
+                    self.flagged("wrong-dimension", name, detail, constant.at)
 
         self.attempt("unknown-unit", measure, constant.at)
 
@@ -241,6 +346,21 @@ class _Resolver:
             check()
         except SemanticError as error:
             self.problem(code, str(error), at)
+
+    def flagged(
+        self,
+        code: str,
+        attribute: str,
+        detail: str,
+        at: Position | None,
+        suggestions: tuple[dict[str, object], ...] = (),
+    ) -> None:
+        """A problem of a new subscription. A stored one was sound when it was made; what was declared since then must
+        not lose it: it is told, and keeps what meaning it has (rule 14)."""
+        if self.stored:
+            self.notes.append(Note(code, attribute, detail))
+        else:
+            self.problem(code, detail, at, suggestions)
 
     def problem(
         self, code: str, detail: str, at: Position | None, suggestions: tuple[dict[str, object], ...] = ()

@@ -12,7 +12,7 @@ from semantic.model import Match, SubscriptionSlot
 from semantic.operators.joining import reported
 from semantic.units import Units
 
-__all__ = ["Bindings", "Decided", "Found", "MatchTable", "Matches", "Statistics", "Undecided"]
+__all__ = ["Bindings", "Decided", "Found", "MatchTable", "Matches", "Statistics", "TablePart", "Undecided", "table_of"]
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class MatchTable:
-    """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, ascending.
+    """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, each once, in no order.
 
     `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has
     variables.
@@ -43,6 +43,30 @@ class MatchTable:
     def subscriptions(self, slots: Iterable[int]) -> list[str]:
         """The ids of subscriptions by their slots."""
         return [self._names[int(slot)] for slot in slots]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The matches of a part of a table, as `MatchTable` has them."""
+
+    offsets: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int32]
+    bindings: list[Any] | None = None
+
+
+def table_of(parts: Sequence[TablePart], names: Mapping[int, str]) -> MatchTable:
+    """The parts of a table in one."""
+    offsets = np.zeros(1 + sum(part.offsets.size - 1 for part in parts), dtype=np.int64)
+    at = 0
+    for part in parts:
+        offsets[at + 1 : at + part.offsets.size] = part.offsets[1:] + offsets[at]
+        at += part.offsets.size - 1
+    nothing = np.zeros(0, dtype=np.int32)
+    slots = parts[0].slots if len(parts) == 1 else np.concatenate([*(part.slots for part in parts), nothing])
+    bindings: list[Any] | None = None
+    if any(part.bindings is not None for part in parts):
+        bindings = [each for part in parts for each in part.bindings or [()] * part.slots.size]
+    return MatchTable(offsets, slots, bindings, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,111 +1,285 @@
-"""Events in columns → lowered events, reading each distinct value once.
+"""Events in columns → columns of the index, reading each distinct value once.
 
 A table of flat columns holds few distinct values many times over: a value is canonicalised and lowered the first time
-it is seen, and rows are put together from the pieces. Where one cell is not enough to read a value (structs, or a unit
-that stands in a sibling attribute), rows are canonicalised one by one, as `Matcher.match` would.
+it is seen, and what became of it stays with the matcher, for later tables.
+
+    column of numbers ──────────────▶ the same numbers, where the attribute is read as it is published
+    column of other cells ──CellIndex──▶ places in a table of distinct values ──▶ a table of keys for each column read
+                                                                           ColumnBatch ──▶ engine
+
+Where one cell is not enough to read a value (structs, lists, a unit in a sibling attribute, the type of an event, what
+others are derived from, two columns that mean one attribute), rows are canonicalised one by one, as `Matcher.match`
+would.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from index.clause import AttributeId, ColumnId, LoweredEvent
+from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from semantic.canonicalise import Canonicaliser
-from semantic.lowering import Lowering, ValueColumns
+from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent
 
-__all__ = ["TableLowering"]
+__all__ = ["RowsNeeded", "Table", "TableReader"]
 
-_Piece = tuple[tuple[AttributeId, ...], ValueColumns]
-"""What one cell adds to a lowered event: attributes that it makes present, and where its values stand."""
-_NOTHING: _Piece = ((), ())
 CACHED_CELLS = 1 << 16
-"""Distinct cells a column remembers: a column of measurements may hold as many as it has rows."""
+"""Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
+PROBES = (1.5, 1e6 + 0.25, -3.0)
+"""A column of numbers is taken as it is if these are read as themselves: no unit converts them all to themselves."""
+EXACT = 1 << 53
+"""Integers beyond are not exact as doubles; they go cell by cell, where they are refused."""
+MISSING, UNSEEN = -1, -2
+
+
+class RowsNeeded(Exception):
+    """This table cannot be read column by column."""
 
 
 @dataclass(slots=True)
-class _Column:
-    name: str
-    cells: Sequence[Any]
-    pieces: dict[Any, _Piece] = field(default_factory=dict)
+class _CellIndex:
+    """What became of the distinct cells of one attribute. `present` and the keys of `tables` are by place."""
+
+    places: dict[Any, int] = field(default_factory=lambda: {None: MISSING})
+    others: dict[Any, int] = field(default_factory=dict)
+    present: list[frozenset[AttributeId]] = field(default_factory=list)
+    several: dict[int, LoweredEvent] = field(default_factory=dict)
+    tables: dict[ColumnId, KeyTable] = field(default_factory=dict)
 
 
-class TableLowering:
-    """Rows of `columns` as lowered events. `columns` is a `pyarrow.Table`, or a mapping of attribute → sequence.
+class TableReader:
+    """Reads tables for one matcher, and remembers what it has read. One thread at a time."""
 
-    Raises ValueError for columns of different lengths.
-    """
-
-    def __init__(self, columns: Any, canonicaliser: Canonicaliser, lowering: Lowering) -> None:
+    def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering) -> None:
         self._canonicaliser = canonicaliser
         self._lowering = lowering
-        self._columns = [_Column(name, cells) for name, cells in _cells(columns).items()]
-        lengths = {column.name: len(column.cells) for column in self._columns}
+        self._asked = 0
+        self._cells: dict[str, _CellIndex] = {}
+        self._numbers: dict[str, tuple[frozenset[AttributeId], tuple[ColumnId, ...]] | None] = {}
+
+    def read(self, columns: Any) -> "Table":
+        """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array or list. Raises ValueError for
+        columns of different lengths."""
+        if self._asked != self._lowering.asked:  # somebody asks about more than when the cells were read
+            self._asked = self._lowering.asked
+            self._cells.clear()
+            self._numbers.clear()
+        return Table(columns, self)
+
+    def lowered(self, data: Mapping[str, Any]) -> LoweredEvent:
+        """One row, lowered. Raises `InvalidEvent`."""
+        return self._lowering.event(self.canonical(data))
+
+    def canonical(self, data: Mapping[str, Any]) -> CanonicalEvent:
+        """One row as a canonical event. Raises `InvalidEvent`."""
+        return self._canonicaliser.canonicalise(data)
+
+    def needs_row(self, name: str) -> bool:
+        """Whether a value of this attribute can only be read with the event around it."""
+        return self._canonicaliser.needs_row(name)
+
+    def numbers(self, name: str) -> tuple[frozenset[AttributeId], tuple[ColumnId, ...]] | None:
+        """The attributes that a number makes present, and the columns in which it stands, if it stands there as it
+        is."""
+        if name not in self._numbers:
+            lowered = [(number, self.lowered({name: number})) for number in PROBES]
+            first = lowered[0][1]
+            as_it_is = all(
+                event.present == first.present
+                and event.values.keys() == first.values.keys()
+                and all(keys == (number,) for keys in event.values.values())
+                for number, event in lowered
+            )
+            self._numbers[name] = (first.present, tuple(first.values)) if as_it_is else None
+        return self._numbers[name]
+
+    def index(self, name: str, room: int) -> _CellIndex:
+        """What is known of the cells of an attribute, with room for so many more."""
+        index = self._cells.get(name)
+        if index is None or len(index.present) + room > CACHED_CELLS:
+            index = self._cells[name] = _CellIndex()
+        return index
+
+    def places(self, index: _CellIndex, name: str, cells: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """The place of each cell, `MISSING` for none. Some 60 ns a cell; a cell never seen costs its reading. Raises
+        `RowsNeeded` for a list or a struct."""
+        try:
+            places = np.fromiter(map(index.places.get, cells, repeat(UNSEEN)), np.int32, len(cells))
+        except TypeError:  # a list or a dict has no hash
+            raise RowsNeeded from None
+        for row in np.flatnonzero(places == UNSEEN).tolist():
+            places[row] = self._place(index, name, cells[row])
+        return places
+
+    def _place(self, index: _CellIndex, name: str, cell: Any) -> int:
+        plain = _plain(cell)
+        if plain is None:
+            return MISSING
+        if isinstance(plain, list | Mapping):
+            raise RowsNeeded
+        # Strings are looked up as they are; others with their type, since 1, 1.0 and True are one key.
+        known, key = (index.places, plain) if type(plain) is str else (index.others, (type(plain), plain))
+        place = known.get(key)
+        if place is None:
+            place = known[key] = self._learn(index, self.lowered({name: plain}))
+        return place
+
+    def _learn(self, index: _CellIndex, event: LoweredEvent) -> int:
+        place = len(index.present)
+        if index.present and index.present[0] != event.present:
+            raise RowsNeeded
+        index.present.append(event.present)
+        if any(len(keys) > 1 for keys in event.values.values()):
+            index.several[place] = event
+        for column in event.values:
+            if column not in index.tables:
+                index.tables[column] = KeyTable([None] * place)
+        for column, table in index.tables.items():
+            keys = event.values.get(column, ())
+            table.keys.append(keys[0] if len(keys) == 1 else None)
+        return place
+
+
+class Table:
+    """The rows of a table, as events."""
+
+    def __init__(self, columns: Any, reader: TableReader) -> None:
+        self._reader = reader
+        self._columns = _columns(columns)
+        lengths = {name: len(cells) for name, cells in self._columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns have different lengths: {lengths}")
         self._length = next(iter(lengths.values()), 0)
-        self._by_row = any(self._needs_row(column) for column in self._columns)
+        self._presents: dict[Any, frozenset[AttributeId]] = {}
 
     def __len__(self) -> int:
         return self._length
 
     def events(self, start: int, stop: int) -> list[LoweredEvent]:
-        """The rows `start … stop-1`, lowered. Raises `InvalidEvent`."""
-        if self._by_row:
-            return [self._lowering.event(self.canonical(row)) for row in range(start, stop)]
-        cells = [self._lowered_cells(column, start, stop) for column in self._columns]
-        return [_joined(pieces) for pieces in zip(*cells, strict=True)]
+        """The rows `start … stop-1`, lowered one by one. Raises `InvalidEvent`."""
+        return [self._reader.lowered(self._row(row)) for row in range(start, stop)]
 
     def canonical(self, row: int) -> CanonicalEvent:
         """One row as a canonical event."""
-        data = {column.name: _plain(column.cells[row]) for column in self._columns}
-        return self._canonicaliser.canonicalise(data)
+        return self._reader.canonical(self._row(row))
 
-    def _needs_row(self, column: _Column) -> bool:
-        if self._canonicaliser.needs_siblings(column.name):
-            return True
-        return any(isinstance(cell, Mapping) or _is_list(cell) for cell in column.cells)
+    def batch(self, start: int, stop: int) -> ColumnBatch:
+        """The rows `start … stop-1` in columns. Raises `RowsNeeded`, `InvalidEvent`."""
+        count = stop - start
+        found: list[ColumnValues] = []
+        present: list[tuple[npt.NDArray[np.bool_], frozenset[AttributeId]]] = []
+        several: set[int] = set()
+        for name, cells in self._columns.items():
+            if self._reader.needs_row(name):
+                raise RowsNeeded
+            part = cells[start:stop]
+            if isinstance(part, np.ndarray) and part.dtype == np.float64:
+                as_it_is = self._reader.numbers(name)
+                if as_it_is is not None:
+                    attributes, columns = as_it_is
+                    if attributes:
+                        present.append((~np.isnan(part), attributes))
+                    found += [ColumnValues(column, part) for column in columns]
+                    continue
+                part = [None if cell != cell else cell for cell in part.tolist()]
+            index = self._reader.index(name, count)
+            places = self._reader.places(index, name, part if isinstance(part, list) else list(part))
+            if index.present and index.present[0]:
+                present.append((places >= 0, index.present[0]))
+            if index.several:
+                several.update(np.flatnonzero(np.isin(places, list(index.several))).tolist())
+            no_numbers = np.zeros(0)
+            found += [ColumnValues(column, no_numbers, table, places) for column, table in index.tables.items()]
+        if len({each.column for each in found}) < len(found):
+            raise RowsNeeded
+        kinds, presents = self._kinds(present, count)
+        if several:
+            found = _without(found, sorted(several))
+        return ColumnBatch(
+            kinds, presents, found, {row: self._reader.lowered(self._row(start + row)) for row in several}
+        )
 
-    def _lowered_cells(self, column: _Column, start: int, stop: int) -> list[_Piece]:
-        pieces = column.pieces
-        lowered: list[_Piece] = []
-        for cell in column.cells[start:stop]:
-            key = cell if type(cell) is str else (type(cell), cell)
-            piece = pieces.get(key)
-            if piece is None:
-                if len(pieces) >= CACHED_CELLS:
-                    pieces.clear()
-                piece = pieces[key] = self._piece(column.name, _plain(cell))
-            lowered.append(piece)
-        return lowered
+    def _kinds(
+        self, present: list[tuple[npt.NDArray[np.bool_], frozenset[AttributeId]]], count: int
+    ) -> tuple[npt.NDArray[np.int32], list[frozenset[AttributeId]]]:
+        """Which attributes each row has: the number of a set, and the sets."""
+        if all(bits.all() for bits, _ in present):
+            everything = frozenset[AttributeId]().union(*(attributes for _, attributes in present))
+            return np.zeros(count, dtype=np.int32), [everything]
+        codes = np.zeros(count, dtype=np.int64)
+        packed: list[Any] = []
+        if len(present) <= 62:
+            for place, (bits, _) in enumerate(present):
+                codes |= bits.astype(np.int64) << place
+            distinct, kinds = np.unique(codes, return_inverse=True)
+            packed = distinct.tolist()
+        else:
+            rows = np.packbits(np.column_stack([bits for bits, _ in present]), axis=1, bitorder="little")
+            numbers: dict[bytes, int] = {}
+            kinds = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
+            packed = [int.from_bytes(row, "little") for row in numbers]
+        presents = []
+        for code in packed:
+            known = self._presents.get(code)
+            if known is None:
+                sets = (attributes for place, (_, attributes) in enumerate(present) if code >> place & 1)
+                known = self._presents[code] = frozenset[AttributeId]().union(*sets)
+            presents.append(known)
+        return kinds.astype(np.int32), presents
 
-    def _piece(self, name: str, scalar: Any) -> _Piece:
-        if scalar is None:
-            return _NOTHING
-        event = self._lowering.event(self._canonicaliser.canonicalise({name: scalar}))
-        pairs = tuple((column, key) for column, keys in event.values.items() for key in keys)
-        return tuple(event.present), pairs
+    def _row(self, row: int) -> dict[str, Any]:
+        return {name: _plain(cells[row]) for name, cells in self._columns.items()}
 
 
-def _joined(pieces: tuple[_Piece, ...]) -> LoweredEvent:
-    present: list[AttributeId] = []
-    values: dict[ColumnId, tuple[Key, ...]] = {}
-    for attributes, pairs in pieces:
-        present += attributes
-        for column, key in pairs:
-            before = values.get(column)
-            values[column] = (key,) if before is None else before if key in before else (*before, key)
-    return LoweredEvent(frozenset(present), values)
+def _without(found: list[ColumnValues], rows: list[int]) -> list[ColumnValues]:
+    """The same values, none in `rows`."""
+    kept = []
+    for each in found:
+        numbers, places = each.numbers.copy(), each.places.copy()
+        if each.table is None:
+            numbers[rows] = math.nan
+        else:
+            places[rows] = MISSING
+        kept.append(ColumnValues(each.column, numbers, each.table, places))
+    return kept
 
 
-def _cells(columns: Any) -> dict[str, Sequence[Any]]:
-    """Columns of Python scalars: Arrow and numpy give theirs up in bulk."""
+def _columns(columns: Any) -> dict[str, Any]:
+    """Each column as `float64[rows]` (NaN: none) where it holds numbers that doubles hold exactly, else as a sequence
+    of cells."""
     if isinstance(columns, Mapping):
-        return {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, cells in columns.items()}
-    return {name: columns.column(name).to_pylist() for name in columns.column_names}
+        return {name: _of_array(cells) if isinstance(cells, np.ndarray) else cells for name, cells in columns.items()}
+    return {name: _of_arrow(columns.column(name)) for name in columns.column_names}
+
+
+def _of_array(cells: npt.NDArray[Any]) -> Any:
+    if cells.ndim == 1 and cells.dtype.kind in "iuf" and cells.dtype.itemsize <= 8:
+        numbers = cells.astype(np.float64, copy=False)
+        # Infinite numbers are refused, and long integers looked at, cell by cell.
+        if cells.dtype.kind == "f" and not np.isinf(numbers).any():
+            return numbers
+        if cells.dtype.kind != "f" and (not cells.size or np.abs(numbers).max() < EXACT):
+            return numbers
+    return cells.tolist()
+
+
+def _of_arrow(column: Any) -> Any:
+    kind = str(column.type)
+    if kind in ("double", "float") or kind.startswith(("int", "uint")):
+        numbers = column.to_numpy()
+        if column.null_count == 0:
+            return _of_array(numbers)
+        numbers = numbers.astype(np.float64, copy=False)
+        finite = numbers[~np.isnan(numbers)]
+        if not np.isinf(finite).any() and (kind in ("double", "float") or not (np.abs(finite) >= EXACT).any()):
+            return numbers
+    return column.to_pylist()
 
 
 def _plain(cell: Any) -> Any:
@@ -116,8 +290,4 @@ def _plain(cell: Any) -> Any:
         return None
     if isinstance(cell, Mapping):
         return {key: _plain(value) for key, value in cell.items()}
-    return [_plain(each) for each in cell] if _is_list(cell) else cell
-
-
-def _is_list(cell: Any) -> bool:
-    return isinstance(cell, list | tuple | np.ndarray)
+    return [_plain(each) for each in cell] if isinstance(cell, list | tuple | np.ndarray) else cell

@@ -19,7 +19,11 @@ from semantic.attributes import AttributeScheme
 from semantic.hierarchy import Hierarchy
 from semantic.labels import Names, all_labels, best_label
 from semantic.load_report import report
-from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, read
+from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
+from semantic.ontology.several import read_several
+from semantic.relations import Relations
+from semantic.schemas.derivation import Derivations
+from semantic.schemas.event_schemas import EventSchemas
 from semantic.suggestions import FoundLabel, LabelIndex
 from semantic.synonyms import root_words
 from semantic.terms import Resolution, TermIndex
@@ -48,9 +52,11 @@ class Vocabulary:
         attributes: Mapping[str, Mapping[str, Any]] | None = None,
         synonyms: Mapping[str, str] | None = None,
         rates: Mapping[str, Any] | None = None,
+        schemas: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
-        `synonyms` the user's table of words → root words, `rates` that of currencies.
+        `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
+        Schema.
 
         Raises InvalidDeclaration.
         """
@@ -65,15 +71,19 @@ class Vocabulary:
             equivalences=(pair for each in self._ontologies for pair in each.equivalences),
             preference=names.preference,
         )
+        self._relations = Relations.build(self._ontologies, self._hierarchy)
         self._terms = TermIndex(
             names.records.values(),
             self._hierarchy.concept_of,
             {pair for each in self._ontologies for pair in each.prefixes},
             self._successors,
         )
-        self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots)
-        self._version = _version(self._ontologies, attributes, synonyms, rates)
-        self._report = report(self._ontologies, names, self._hierarchy)
+        self._schemas = EventSchemas(schemas)
+        domains = self._schemas.owned_domains()
+        self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
+        self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
+        self._version = _version(self._ontologies, attributes, synonyms, rates, schemas)
+        self._report = report(self._ontologies, names, self._hierarchy, self._relations)
         self._readings: dict[str, tuple[ConceptId, ...]] = {}
 
     # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
@@ -91,16 +101,32 @@ class Vocabulary:
         format: str | None = None,
         name: str = "ontology",
         limits: Limits | None = None,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
         **declarations: Any,
     ) -> "Vocabulary":
-        """The vocabulary of one document. Raises OntologyError, UnsupportedFormat, InvalidDeclaration."""
-        return cls((read(data, format=format, name=name, limits=limits),), **declarations)
+        """The vocabulary of one document, read in this process; `reason="owl"` starts another one for the reasoner.
+        `relations` are kept as hierarchies of their own: IRIs, CURIEs, local names, labels, or `transitive`.
+
+        Raises OntologyError, UnsupportedFormat, UnknownRelation, ReasonerUnavailable, InvalidDeclaration.
+        """
+        ontology = read(data, format=format, name=name, limits=limits, reason=reason, relations=relations)
+        return cls((ontology,), **declarations)
 
     @classmethod
-    def from_files(cls, *paths: str | Path, limits: Limits | None = None, **declarations: Any) -> "Vocabulary":
-        """One vocabulary of several files, each named by its file name. Raises as `from_bytes`, and OSError."""
-        files = [Path(path) for path in paths]
-        return cls([read(file.read_bytes(), name=file.name, limits=limits) for file in files], **declarations)
+    def from_files(
+        cls,
+        *paths: str | Path,
+        limits: Limits | None = None,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
+        **declarations: Any,
+    ) -> "Vocabulary":
+        """One vocabulary of several files, each named by its file name, and reasoned about by itself; each of
+        `relations` must be in one of them at least. Raises as `from_bytes`, and OSError."""
+        documents = [(file.name, file.read_bytes()) for file in map(Path, paths)]
+        ontologies = read_several(documents, limits=limits, reason=reason, relations=relations)
+        return cls(ontologies, **declarations)
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,7 +146,13 @@ class Vocabulary:
 
     @property
     def graph(self) -> ConceptGraph:
-        return self._hierarchy.graph
+        """What engines walk: the concepts and, after them, the shadows of `relations`."""
+        return self._relations.graph
+
+    @property
+    def relations(self) -> Relations:
+        """The relations that were asked for when documents were read; false where there are none."""
+        return self._relations
 
     @property
     def attributes(self) -> AttributeScheme:
@@ -129,6 +161,21 @@ class Vocabulary:
     @property
     def units(self) -> Units:
         return self._units
+
+    @property
+    def schemas(self) -> EventSchemas:
+        """The declared event types; false where there are none (open mode)."""
+        return self._schemas
+
+    @property
+    def derivations(self) -> Derivations:
+        """The derived attributes; false where there are none."""
+        return self._derivations
+
+    @property
+    def synonyms(self) -> Mapping[str, str]:
+        """The user's table: word → root word."""
+        return self._roots
 
     def __len__(self) -> int:
         return len(self._hierarchy)
@@ -154,6 +201,7 @@ class Vocabulary:
     def summary(self, concept: ConceptId, lang: str = "en") -> dict[str, Any]:
         """What to show of `concept`, JSON-able."""
         records = self._records(concept)
+        graph = self._hierarchy.graph
         return {
             "iri": self.iri(concept),
             "iris": list(self.iris(concept)),
@@ -163,7 +211,7 @@ class Vocabulary:
             "definition": next((record.definition for record in records if record.definition), None),
             "deprecated": bool(records) and all(record.deprecated for record in records),
             "ontology": next((self._names.origins[record.iri] for record in records), None),
-            "parents": [self.iri(each) for each in (*self.graph.parents(concept), *self.graph.entries(concept))],
+            "parents": [self.iri(each) for each in (*graph.parents(concept), *graph.entries(concept))],
             "children_count": len(self.children(concept)),
         }
 
@@ -229,14 +277,24 @@ class Vocabulary:
     def _replaced_by(self, iri: str) -> tuple[str, ...]:
         """The known names that a document gives as replacements of a deprecated one."""
         record = self._names.records.get(iri)
-        if record is None or not record.deprecated:
+        return self._known(record.replaced_by) if record is not None and record.deprecated else ()
+
+    def considered(self, iri: str) -> tuple[str, ...]:
+        """The known names that a document says to consider instead of a deprecated one that nothing replaces: for
+        people, who choose; nothing here does."""
+        record = self._names.records.get(iri)
+        if record is None or not record.deprecated or self._successors(iri):
             return ()
+        return self._known(record.consider)
+
+    def _known(self, written: Iterable[str]) -> tuple[str, ...]:
+        """IRIs that are known, those of short forms among them."""
         known = self._hierarchy.concept_of
-        return tuple(
-            name
-            for written in record.replaced_by
-            for name in ((written,) if written in known else self._terms.short_form(written))
-        )
+        return tuple(name for each in written for name in ((each,) if each in known else self._terms.short_form(each)))
+
+    def relation(self, name: str) -> tuple[str, ...]:
+        """The IRIs of the relations that `name` may mean: none, one, or several where it is ambiguous."""
+        return self._relations.names.meant(name)
 
     # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,7 +309,7 @@ class Vocabulary:
 
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """All above `concept`, itself not included."""
-        return tuple(each for each in self.graph.ancestors(concept) if each != concept)
+        return tuple(each for each in self._hierarchy.graph.ancestors(concept) if each != concept)
 
     def descendants(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """All beneath `concept`, itself not included."""
@@ -270,12 +328,13 @@ class Vocabulary:
 
     def search(self, q: str, *, lang: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         """Concepts with `q` in a label, best first, each `{"label", "lang", "iri"}`; the nearest ones if there is none.
-        With `lang` only labels in that language (`en` finds `en-GB` too) or without any."""
+        With `lang` only labels in that language (`en` finds `en-GB` too, and `en-GB` finds `en`) or without any."""
         wanted = (lang or "").lower()
+        base = wanted.partition("-")[0]
 
         def fits(found: FoundLabel) -> bool:
             tag = found.language
-            return not wanted or tag is None or tag == wanted or tag.startswith(wanted + "-")
+            return not wanted or tag is None or tag in (wanted, base) or tag.startswith(wanted + "-")
 
         found = [each for each in self._index.containing(q) if fits(each)]
         return self._listed(found or filter(fits, self._index.nearest(q, 8 * limit)), limit)
@@ -320,9 +379,14 @@ def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
 
 
 def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
-    """Sixteen hex digits over names and digests of the documents and the declarations."""
+    """Sixteen hex digits over names and digests of the documents, how they were read, and the declarations."""
     documents = sorted(
-        (each.name, each.sha256 or hashlib.sha256(repr(each).encode(errors="replace")).hexdigest())
+        (
+            each.name,
+            each.sha256 or hashlib.sha256(repr(each).encode(errors="replace")).hexdigest(),
+            each.reason,
+            [relation.iri for relation in each.relations],
+        )
         for each in ontologies
     )
     text = json.dumps([documents, *[each or {} for each in declarations]], sort_keys=True, default=str)

@@ -18,7 +18,14 @@ from starlette.exceptions import HTTPException
 
 from semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
 from semantic import Problem as Fault
-from semantic.errors import UnsupportedFormat
+from semantic.errors import (
+    InconsistentOntology,
+    InvalidDeclaration,
+    ReasonerUnavailable,
+    TooCostly,
+    UnknownRelation,
+    UnsupportedFormat,
+)
 from server import errors
 from server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
 from server.delivery.cursor import CursorGone, InvalidCursor
@@ -61,7 +68,11 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.BrokerBusy, 503, "busy"),
     (errors.UnknownSubscription, 404, "unknown-subscription"),
     (errors.UnknownOntology, 404, "unknown-ontology"),
+    (errors.VersionChanged, 412, "precondition-failed"),
+    (errors.NothingBefore, 409, "nothing-before"),
+    (errors.UnknownDeclaration, 404, "unknown-declaration"),
     (errors.UnknownEvent, 404, "unknown-event"),
+    (errors.UnknownJob, 404, "unknown-job"),
     (errors.TicketMissing, 401, "ticket-missing"),
     (errors.TicketWrong, 403, "ticket-wrong"),
     (errors.SubscriptionGone, 409, "subscription-expired"),
@@ -107,10 +118,20 @@ def problem_of(error: Exception) -> Problem:
             return error
         case UnsupportedFormat():
             return Problem(415, "unsupported-format", error.detail, errors=_place_of(error))
+        case InconsistentOntology():
+            return Problem(422, "inconsistent-ontology", error.detail)
+        case ReasonerUnavailable():
+            return Problem(501, "reasoner-unavailable", error.detail)
+        case TooCostly():
+            return Problem(422, "ontology-too-costly", error.detail, limit=error.limit)
+        case UnknownRelation():
+            return Problem(422, "unknown-relation", error.detail)
         case OntologyError():
             return Problem(400, "malformed-ontology", str(error), errors=_place_of(error))
         case InvalidSubscription():
             return Problem(422, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
+        case InvalidDeclaration():
+            return Problem(422, "invalid-declaration", _summary(error.problems), errors=faults(error.problems))
         case InvalidEvent():
             malformed = any(each.code == "malformed-json" for each in error.problems)
             status, code = (400, "malformed-json") if malformed else (422, "invalid-event")

@@ -12,12 +12,17 @@ ServerError
 ├── SinkMissing             settings for a webhook, and no sink
 ├── TooManySubscriptions    the limit of this server is reached
 ├── UnknownOntology         no ontology, or no version of it, has this name
+├── UnknownJob              no job has this id (any more)
+├── NothingBefore           nothing was in force before, so nothing can be gone back to
+├── UnknownDeclaration      nothing of this kind and name was declared
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
+├── VersionChanged          another version is in force than the one that was to be replaced
 └── UnknownEvent            no event has this sequence (any more)
 """
 
 __all__ = [
     "BrokerBusy",
+    "NothingBefore",
     "OntologyInUse",
     "ServerError",
     "SinkMissing",
@@ -28,9 +33,12 @@ __all__ = [
     "TicketMissing",
     "TicketWrong",
     "TooManySubscriptions",
+    "UnknownDeclaration",
     "UnknownEvent",
+    "UnknownJob",
     "UnknownOntology",
     "UnknownSubscription",
+    "VersionChanged",
 ]
 
 
@@ -88,6 +96,24 @@ class UnknownOntology(ServerError):
     """There is no ontology, or no version of it, of this name."""
 
 
+class UnknownJob(ServerError):
+    """There is no job of this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no job {id!r}: it ended long ago, or before the server was started")
+
+
+class NothingBefore(ServerError):
+    """No other version was in force before."""
+
+
+class UnknownDeclaration(ServerError):
+    """Nothing of this kind and name was declared."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"no {kind} {name!r} was declared" if kind != "rates" else "no rates were declared")
+
+
 class OntologyInUse(ServerError):
     """Subscriptions depend on concepts that only this ontology has."""
 
@@ -100,3 +126,7 @@ class OntologyInUse(ServerError):
 
 class UnknownEvent(ServerError):
     """There is no event of this sequence, or it is older than the retention."""
+
+
+class VersionChanged(ServerError):
+    """Another version is in force than the one that was to be replaced."""

@@ -47,12 +47,20 @@ class Metrics:
         self.commit_duration.observe(seconds)
 
     def text(
-        self, totals: Totals, subscriptions: Mapping[str, int], *, version: str, concepts: int, waiting: int
+        self,
+        totals: Totals,
+        subscriptions: Mapping[str, int],
+        *,
+        flagged: int,
+        version: str,
+        concepts: int,
+        waiting: int,
     ) -> bytes:
         """All of it in Prometheus' text format."""
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
+            "kindcast_subscriptions_flagged": ("Subscriptions that need what is gone from the vocabulary", flagged),
             "kindcast_concepts": ("Concepts of the vocabulary", concepts),
             "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
         }

@@ -37,11 +37,28 @@ class Settings(BaseSettings):
     max_body_bytes: PositiveInt = 16 * MIB
     max_ontology_bytes: PositiveInt = 128 * MIB
     """Gene Ontology is about 120 MiB as RDF/XML."""
+    max_queue_ontologies: PositiveInt = 16
+    """Uploads that are read, or wait for it; each holds its document in memory."""
     max_events_per_request: PositiveInt = 10_000
     max_json_depth: Annotated[int, Field(ge=1, le=500)] = 64
     max_subscription_bytes: PositiveInt = MIB // 4
     """Of a stored subscription: it is kept in memory, and compiled again with every vocabulary."""
     max_subscriptions: PositiveInt = 1_000_000
+
+    # ── what reading an ontology may take ───────────────────────────────────────────────────────────────────────────
+    ontology_readers: PositiveInt = 2
+    """Documents read at one time, each in a process of its own."""
+    ontology_memory_bytes: Annotated[int, Field(ge=256 * MIB)] = 4_096 * MIB
+    """Of address space; an interpreter with what it needs to read takes some 200 MiB of it."""
+    ontology_cpu_seconds: PositiveFloat = 300.0
+    ontology_seconds: PositiveFloat = 600.0
+    java: str | None = None
+    """The Java runtime that classifies with `reason=owl`: a path, or a name on PATH; default: that of JAVA_HOME, else
+    `java`. Nothing else needs one."""
+    reasoner_heap_bytes: Annotated[int, Field(ge=64 * MIB)] = 2_048 * MIB
+    """Of Java's heap, beside which it takes up to 3 GiB of addresses."""
+    reasoner_seconds: PositiveFloat = 300.0
+    """Nobody can tell from the size of an ontology how long its classification takes."""
 
     # ── how long ────────────────────────────────────────────────────────────────────────────────────────────────────
     default_ttl_seconds: PositiveFloat = 86_400.0
@@ -54,7 +71,7 @@ class Settings(BaseSettings):
     """How often old events and expired subscriptions are looked for. Matching stops at the moment of expiry itself."""
 
     # ── the broker ──────────────────────────────────────────────────────────────────────────────────────────────────
-    engine: str = "ctps"
+    engine: str = "fused"
     max_queue_events: PositiveInt = 100_000
     """Events waiting for the broker's thread; above it publishing answers 503 rather than filling the memory."""
     max_group_events: PositiveInt = 10_000
@@ -76,6 +93,12 @@ class Settings(BaseSettings):
     stream_ping_seconds: PositiveFloat = 15.0
     max_wait_seconds: PositiveFloat = 30.0
     """Of a long poll."""
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    max_jobs: PositiveInt = 100
+    """Jobs that have ended and can still be asked about."""
+    job_seconds: PositiveFloat = 3_600.0
+    """How long they can."""
 
     @field_validator("host")
     @classmethod

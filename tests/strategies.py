@@ -8,7 +8,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,7 +25,6 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
-from semantic import Vocabulary
 from semantic.model import (
     All,
     AnyOf,
@@ -42,16 +40,18 @@ from semantic.model import (
     Not,
     Presence,
     Quantity,
+    RelationTest,
     SomeOf,
     Term,
     TextTest,
 )
-from semantic.ontology import ConceptRecord, Ontology, PropertyRecord
+from tests.harness.vocabularies import vocabulary_of
 from tests.oracle import Declaration, World
 
 __all__ = [
     "ATTRIBUTES",
     "CLASSES",
+    "RELATIONS",
     "clauses",
     "concept_graphs",
     "events",
@@ -142,6 +142,7 @@ def lowered_events(draw: st.DrawFn) -> LoweredEvent:
 EX = "http://example.org/"
 CLASSES = tuple(f"{EX}C{number}" for number in range(5))
 INDIVIDUALS = (f"{EX}i0", f"{EX}i1")
+RELATIONS = (f"{EX}part_of", f"{EX}near")
 RETIRED = f"{EX}Old"
 """A deprecated name: events may use it, expressions do not."""
 WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1")
@@ -151,6 +152,12 @@ DECLARATIONS = {
     "weight": Declaration("number", unit="kg"),
     "temp": Declaration("number", unit="degC", unit_from="unit"),
     "flag": Declaration("boolean"),
+    "box.kind": Declaration("concept", range=(CLASSES[3],)),
+    "box.size": Declaration("text"),
+    "grade": Declaration("text", enum=("low", "x", "high", "nb"), order=(("low", "x", "high"), ("low", "nb"))),
+    "load": Declaration("number", derived="weight / size"),
+    "net": Declaration("number", unit="kg", derived="weight - 1 kg + load * size / 2"),
+    "later": Declaration("instant", derived="b + 1.5 day"),
 }
 SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
 SYNONYMS = {"nb": "Laptop", "Gewicht": "weight", "x": "y", "y": "z"}
@@ -159,13 +166,16 @@ SYNONYMS = {"nb": "Laptop", "Gewicht": "weight", "x": "y", "y": "z"}
 @st.composite
 def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
     """Vocabularies with several parents, cycles, individuals, equivalences, ambiguous and deprecated names, attribute
-    hierarchies and declarations. Without `complete` some of `CLASSES` may be unknown."""
+    hierarchies, relations that may run in circles, and declarations. Without `complete` some of `CLASSES` and of
+    `RELATIONS` may be unknown."""
     classes = CLASSES if complete else tuple(name for name in CLASSES if draw(st.booleans()))
     names = (*classes, *INDIVIDUALS, RETIRED)
     name, a_class = st.sampled_from(names[:-1]), st.sampled_from(classes or INDIVIDUALS)
     upwards = st.tuples(a_class, a_class).map(lambda pair: (max(pair), min(pair)))
     individual = st.one_of(st.sampled_from(INDIVIDUALS), st.sampled_from(INDIVIDUALS), name)  # classes may be such, too
     narrower = draw(st.lists(upwards, min_size=2, max_size=8)) + draw(st.lists(st.tuples(name, name), max_size=1))
+    related = st.lists(st.tuples(name, name), max_size=4).map(tuple)
+    relations = RELATIONS if complete else tuple(each for each in RELATIONS if draw(st.booleans()))
     labels = st.tuples(
         st.sampled_from(names),
         st.sampled_from(WORDS),
@@ -179,48 +189,12 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         labels=tuple(draw(st.lists(labels, max_size=5, unique_by=lambda label: label[:3]))),
         names=names,
         prefixes=(("ex", EX),),
+        relations={each: draw(related) for each in relations},
         replaced=tuple(draw(st.lists(st.tuples(st.just(RETIRED), a_class), max_size=1))),
         subproperties=tuple(pair for pair in SUBPROPERTIES if draw(st.booleans())),
         declarations={name: DECLARATIONS[name] for name in DECLARATIONS if draw(st.booleans())},
         synonyms={word: SYNONYMS[word] for word in SYNONYMS if draw(st.booleans())},
     )
-
-
-def vocabulary_of(world: World) -> Vocabulary:
-    """The vocabulary that says what `world` says."""
-
-    def labels(iri: str, level: str) -> tuple[tuple[str, str | None], ...]:
-        return tuple((text, language) for name, text, language, its in world.labels if (name, its) == (iri, level))
-
-    records = [
-        ConceptRecord(
-            iri=iri,
-            preferred=labels(iri, "preferred"),
-            synonyms=labels(iri, "synonym"),
-            hidden=labels(iri, "hidden"),
-            deprecated=any(old == iri for old, _ in world.replaced),
-            replaced_by=tuple(new for old, new in world.replaced if old == iri),
-        )
-        for iri in world.names
-    ]
-    lower = sorted({low for low, _ in world.subproperties} | {high for _, high in world.subproperties})
-    properties = [
-        PropertyRecord(iri=EX + name, parents=tuple(EX + high for low, high in world.subproperties if low == name))
-        for name in lower
-    ]
-    ontology = Ontology(
-        name="world",
-        concepts=tuple(records),
-        edges=world.narrower,
-        types=world.individuals,
-        equivalences=world.equivalent,
-        properties=tuple(properties),
-        prefixes=world.prefixes,
-    )
-    declared = {
-        name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
-    }
-    return Vocabulary.from_ontologies([ontology], attributes=declared, synonyms=world.synonyms)
 
 
 # ── meaning: what is compared ───────────────────────────────────────────────────────────────────────────────────────
@@ -273,21 +247,23 @@ _PUBLISHED = {
     "Gewicht": _mass_values,
     "temp": _heat_values,
     "flag": _flag_values,
+    "grade": st.sampled_from(("low", "x", "y", "high", "nb", "Laptop", "other", 5)),
+    "load": _number_values,
     "unit": st.sampled_from(["degF", "K", "kg", "unknown"]),
 }
 """What is published under a name: mostly what fits it, so that events and expressions often meet."""
 
 # ── meaning: expressions ────────────────────────────────────────────────────────────────────────────────────────────
 
-_NUMERIC = ("size", "weight", "temp", "box.weight")
+_NUMERIC = ("size", "weight", "temp", "box.weight", "load", "net")
 _WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
-_ASKED = (*_NUMERIC, *_WORDY, "b", "flag")
+_ASKED = (*_NUMERIC, *_WORDY, "b", "flag", "grade", "load", "net", "later")
 
 
 def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     """Constants that may be compared with `attribute` under every world: no quantity of a dimension that it may not be
     declared to have; where it may be declared to hold concepts, no string, which would be resolved as a term."""
-    quantities = {"weight": _MASSES, "box.weight": _MASSES, "temp": _TEMPERATURES}.get(
+    quantities = {"weight": _MASSES, "box.weight": _MASSES, "net": _MASSES, "temp": _TEMPERATURES}.get(
         attribute, (*_MASSES, *_TEMPERATURES)
     )
     numbers: st.SearchStrategy[Any] = st.one_of(_numbers_given, st.sampled_from(quantities))
@@ -295,6 +271,8 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     kinds: list[st.SearchStrategy[Any]] = [numbers if attribute in _NUMERIC else texts, _instants]
     if attribute == "kind":
         kinds = [numbers, _instants]
+    if attribute == "grade":  # what is no member of a declared enumeration has no order there, and is refused
+        kinds = [st.sampled_from(DECLARATIONS["grade"].enum), numbers] if ordered else kinds
     if not ordered:
         kinds += [_concept_terms] if attribute in _WORDY else [st.booleans()]
     return st.one_of(kinds[0], *kinds, numbers).map(Constant)
@@ -306,10 +284,13 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
     name = draw(st.sampled_from(names))
     orders = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
     sorts = ["compare", "compare", "in", "between", "presence", "attribute"]
-    match draw(st.sampled_from([*sorts, *(["kind", "kind", "text"] if name in _WORDY else [])])):
+    match draw(st.sampled_from([*sorts, *(["kind", "kind", "relation", "text"] if name in _WORDY else [])])):
         case "kind":
             terms = draw(st.lists(_concept_terms, min_size=1, max_size=2))
             return KindTest(name, draw(st.sampled_from(["isa", "isa", "below", "is"])), tuple(terms))
+        case "relation":
+            terms = draw(st.lists(_concept_terms, min_size=1, max_size=2))
+            return RelationTest(name, draw(st.sampled_from(RELATIONS)), tuple(terms))
         case "compare":
             order = draw(orders)
             return Comparison(name, order, draw(_constants(name, ordered=order not in ("=", "!="))))

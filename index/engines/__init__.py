@@ -2,13 +2,28 @@
 
 from index.concept_graph import ConceptGraph
 from index.engine import Engine, EngineFactory
+from index.engines.counting import CountingEngine
 from index.engines.ctps import CtpsEngine
+from index.engines.dexin import DexinEngine
+from index.engines.equality import EqualityEngine
+from index.engines.fused import FusedEngine
+from index.engines.matching_tree import MatchingTreeEngine
 from index.engines.naive import NaiveEngine
+from index.engines.quarantine import QuarantineEngine
 from index.errors import UnknownEngine
 
 __all__ = ["ENGINES", "new_engine"]
 
-ENGINES: dict[str, EngineFactory] = {"ctps": CtpsEngine, "naive": NaiveEngine}
+ENGINES: dict[str, EngineFactory] = {
+    "counting": CountingEngine,
+    "ctps": CtpsEngine,
+    "dexin": DexinEngine,
+    "equality": EqualityEngine,
+    "fused": FusedEngine,
+    "matching_tree": MatchingTreeEngine,
+    "naive": NaiveEngine,
+    "quarantine": QuarantineEngine,
+}
 """Name → what builds an empty engine over a concept graph."""
 
 

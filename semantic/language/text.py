@@ -141,7 +141,8 @@ class _Builder(Transformer[Token, Any]):
 
     def relation_test(self, attribute: Token, relation: Token, *terms: Term) -> Expression:
         at = _at(attribute)
-        return RelationTest(_name(attribute), _name(relation), _listed(terms, at), at)
+        name = _string(relation) if relation.type == "IRI" else _name(relation)
+        return RelationTest(_name(attribute), name, _listed(terms, at), at)
 
     def comparison(self, attribute: Token, order: Token, operand: Constant | AttributeRef) -> Expression:
         return Comparison(_name(attribute), cast(Order, str(order)), operand, _at(attribute))

@@ -48,7 +48,7 @@ def to_text(expression: Expression) -> str:
         case KindTest(attribute, test, terms):
             return f"{quoted_name(attribute)} {test} {_terms(terms)}"
         case RelationTest(attribute, relation, terms):
-            return f"{quoted_name(attribute)} {quoted_name(relation)} {_terms(terms)}"
+            return f"{quoted_name(attribute)} {_relation(relation)} {_terms(terms)}"
         case Comparison(attribute, order, operand):
             return f"{quoted_name(attribute)} {order} {_operand(operand)}"
         case Membership(attribute, constants):
@@ -71,6 +71,11 @@ def to_text(expression: Expression) -> str:
 
 def _inner(item: Expression) -> str:
     return f"({to_text(item)})" if isinstance(item, All | AnyOf | Group) else to_text(item)
+
+
+def _relation(name: str) -> str:
+    """A relation as it is written; a resolved one is an IRI."""
+    return quoted_iri(name) if "://" in name or name.startswith("urn:") else quoted_name(name)
 
 
 def _terms(terms: tuple[Term, ...]) -> str:

@@ -8,9 +8,9 @@ from semantic.errors import OntologyError
 from semantic.ontology import namespaces as ns
 from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Limits, PropertyRecord
 from semantic.ontology.statements import Statements
-from semantic.ontology.subsumption import Pairs, subsumptions
+from semantic.ontology.subsumption import Pairs, Subsumptions
 
-__all__ = ["Extracted", "extract"]
+__all__ = ["Extracted", "extract", "languages_of", "serves"]
 
 DEFINITION_LENGTH = 4_096  # characters of a definition that are kept: it is shown, never matched
 
@@ -27,16 +27,18 @@ class Extracted:
     properties: tuple[PropertyRecord, ...]
     remarks: tuple[ConceptRecord, ...]
     languages: tuple[tuple[str, int], ...]
+    inferred: frozenset[tuple[str, str]] = frozenset()
     warnings: list[str] = field(default_factory=list)
 
 
 def extract(statements: Statements, limits: Limits) -> Extracted:
     """The records of one document; everything sorted. Raises OntologyError where a limit is crossed."""
     properties = _property_names(statements)
-    stated, derived = subsumptions(statements, limits)
+    found = Subsumptions(statements, limits)
+    stated, derived = found.stated, found.derived
     derived |= {(top, scheme) for top, scheme in statements.tops if _name(top) and _name(scheme)} - stated
     edges = stated | derived
-    types = _types(statements, properties)
+    types = _types(statements, found.members, properties)
     equivalences = sorted(
         {
             (min(one, other), max(one, other))
@@ -59,7 +61,7 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
         equivalences=tuple(equivalences),
         properties=_properties(statements, properties, labels),
         remarks=remarks,
-        languages=_languages(concepts),
+        languages=languages_of(concepts),
         warnings=_warnings(statements, concepts),
     )
 
@@ -72,27 +74,32 @@ def _name(node: str) -> bool:
 
 
 def _property_names(statements: Statements) -> set[str]:
-    """Every attribute: declared as a property, related to one, or with a range; annotations of the document's own terms
-    are none."""
+    """Every attribute: declared as a property, related to one, or with a domain or range; annotations of the document's
+    own terms are none."""
     found = {node for node, types in statements.types.items() if types & ns.PROPERTY_TYPES}
     annotations = {node for node, types in statements.types.items() if ns.ANNOTATION_PROPERTY in types} - found
     for low, high in statements.sub_properties:
         found.update({low, high} - annotations)
-    found.update(statements.ranges)
+    found.update({*statements.ranges, *statements.domains} - annotations)
     return {node for node in found if _name(node)}
 
 
-def _types(statements: Statements, properties: set[str]) -> Pairs:
-    """(individual, class) pairs: the class is a name of the document's own world, the individual no part of a
-    schema."""
-    pairs: Pairs = set()
-    for node, types in statements.types.items():
-        if not _name(node) or node in properties or types & ns.NOT_CONCEPT_TYPES:
-            continue
-        if types & ns.COLLECTION_TYPES and ns.SKOS_CONCEPT not in types:
-            continue
-        pairs.update((node, each) for each in types if each != node and not ns.is_vocabulary(each))
-    return pairs
+def _types(statements: Statements, members: Pairs, properties: set[str]) -> Pairs:
+    """(individual, class) pairs, stated ones and `members`: the class is a name of the document's own world, the
+    individual no part of a schema."""
+    pairs = {
+        (node, each)
+        for node, types in statements.types.items()
+        for each in types
+        if each != node and _name(node) and not ns.is_vocabulary(each)
+    }
+    return {pair for pair in pairs | members if pair[0] not in properties and not serves(pair[0], statements)}
+
+
+def serves(node: str, statements: Statements) -> bool:
+    """Whether a name is a part of the document itself or a group for display, and so nobody's individual."""
+    types = statements.types.get(node, set())
+    return bool(types & ns.NOT_CONCEPT_TYPES or (types & ns.COLLECTION_TYPES and ns.SKOS_CONCEPT not in types))
 
 
 def _kinds(
@@ -170,6 +177,7 @@ class _Labels:
             hidden=self.hidden(iri),
             deprecated=iri in statements.deprecated or ns.DEPRECATED_CLASS in statements.types.get(iri, ()),
             replaced_by=tuple(sorted(statements.replaced.get(iri, ()))),
+            consider=tuple(sorted(statements.consider.get(iri, ()))),
             definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
         )
 
@@ -190,7 +198,8 @@ def _sorted(labels: set[Label]) -> tuple[Label, ...]:
     return tuple(sorted(labels, key=lambda label: (label[1] or "", label[0])))
 
 
-def _languages(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], ...]:
+def languages_of(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], ...]:
+    """The labels of `concepts`, counted by language tag."""
     counts = Counter(tag or "" for each in concepts for _, tag in (*each.preferred, *each.synonyms, *each.hidden))
     return tuple(sorted(counts.items()))
 
@@ -213,6 +222,7 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
             parents=tuple(sorted((parents[name] & names) - {name})),
             ranges=tuple(sorted(statements.ranges.get(name, ()))),
             unit=statements.units.get(name),
+            domains=tuple(sorted(statements.domains.get(name, ()))),
         )
         for name in sorted(names)
     )
@@ -233,6 +243,6 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         warnings.append(f"deprecated without a replacement: {', '.join(lost[:3])}{more}")
-    if not concepts:
+    if not concepts and not statements.same:
         warnings.append("the document holds no concept: no class, no SKOS concept, nothing beneath anything")
     return warnings

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote
 
 import pyoxigraph as ox
@@ -11,42 +11,98 @@ from semantic.errors import OntologyError
 from semantic.ontology import namespaces as ns
 from semantic.ontology.extraction import extract
 from semantic.ontology.formats import inflate, syntax_of
-from semantic.ontology.parsing import Document
-from semantic.ontology.records import Limits, Ontology
+from semantic.ontology.parsing import Document, RdfDocument, document_of
+from semantic.ontology.progress import Progress, counted, silent
+from semantic.ontology.reasoning.axioms import Axioms, axioms_of
+from semantic.ontology.reasoning.owl import Reasoner, available, classified
+from semantic.ontology.reasoning.rdfs import entailed
+from semantic.ontology.records import Limits, Ontology, Reason, RelationRecord
+from semantic.ontology.relation_survey import RelationSurvey
+from semantic.ontology.requested_relations import with_relations
 from semantic.ontology.statements import Statements
 
-__all__ = ["read"]
+__all__ = ["read", "read_with_axioms"]
 
 BASE = "https://kindcast.dev/ontologies/"  # what relative IRIs are relative to, where the document does not say
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f\ud800-\udfff]*")
 
 
-def read(data: bytes, *, format: str | None = None, name: str = "ontology", limits: Limits | None = None) -> Ontology:
-    """The records of the document `data`, plain or gzip.
+def read(
+    data: bytes,
+    *,
+    format: str | None = None,
+    name: str = "ontology",
+    limits: Limits | None = None,
+    reason: Reason = "none",
+    relations: Sequence[str] = (),
+    reasoner: Reasoner | None = None,
+    progress: Progress = silent,
+) -> Ontology:
+    """The records of the document `data`, plain or gzip, with what `reason` adds to what it states, and with those
+    `relations` as hierarchies of their own (IRIs, CURIEs, local names or labels; `transitive` for all such).
 
     `format` is a content type, an extension or the name of a syntax; without it the extension of `name` and the first
-    characters decide. Nothing is fetched and no file is opened; imports are only listed. Cost: linear in the document.
+    characters decide. Nothing is fetched and no file is opened; imports are only listed. Cost: linear in the document,
+    but for `reason="owl"`, which runs `reasoner` in a process of its own.
 
-    Raises UnsupportedFormat, and OntologyError with the line of what cannot be read or the limit that is crossed.
+    Raises UnsupportedFormat, OntologyError with the line of what cannot be read or the limit that is crossed,
+    UnknownRelation and ReasonerUnavailable.
 
     >>> read(b"<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> .").edges
     (('http://e/Laptop', 'http://e/Computer'),)
     """
+    if reason == "owl":
+        available(reasoner)  # before anything is read
+    ontology, axioms = read_with_axioms(
+        data, format=format, name=name, limits=limits, reason=reason, relations=relations, progress=progress
+    )
+    if axioms is None:
+        return ontology
+    return classified(ontology, axioms, reasoner=reasoner, progress=progress)
+
+
+def read_with_axioms(
+    data: bytes,
+    *,
+    format: str | None = None,
+    name: str = "ontology",
+    limits: Limits | None = None,
+    reason: Reason = "none",
+    relations: Sequence[str] = (),
+    progress: Progress = silent,
+) -> tuple[Ontology, Axioms | None]:
+    """The same, but with `reason="owl"` only as far as RDFS goes, and with the axioms that are left to a reasoner."""
     limits = limits or Limits()
+    progress("unpack", 0, None)
     plain = inflate(data, limits)
     syntax = syntax_of(plain, format, name)
     base = BASE + quote(name, safe="", errors="replace") + "/"
-    document = Document(plain, syntax, base, limits)
+    document = document_of(plain, syntax, base, limits)
     warnings: list[str] = []
+    triples = document.triples
+    survey = RelationSurvey()
     try:
-        statements = Statements(document.triples(), limits)
+        quads = counted(triples(), progress, "parse")
+        statements = Statements(survey.noting(quads) if relations else quads, limits)
     except OntologyError as strict:
-        statements = _read_leniently(document, limits, warnings, strict)
+        survey = RelationSurvey()
+        statements, triples = _read_leniently(document, limits, warnings, strict, survey)
+    progress("extract", 0, None)
     found = extract(statements, limits)
+    warnings += document.warnings
+    axioms = None
+    if reason != "none":
+        progress("reason", 0, None)
+        axioms = axioms_of(triples, statements) if reason == "owl" else None
+        found = entailed(found, triples, statements, limits)
+    requested: tuple[RelationRecord, ...] = ()
+    if relations:
+        progress("relations", 0, None)
+        requested, found = with_relations(relations, survey, statements, triples, document.prefixes, found, limits)
     if any(each.iri.startswith(base) for each in found.concepts):
         warnings.append(f"the document gives no base for its relative IRIs, which were read relative to {base}")
-    return Ontology(
+    ontology = Ontology(
         name=name,
         sha256=hashlib.sha256(data).hexdigest(),
         format=syntax,
@@ -60,25 +116,33 @@ def read(data: bytes, *, format: str | None = None, name: str = "ontology", limi
         remarks=found.remarks,
         prefixes=tuple(sorted(document.prefixes.items())),
         imports=tuple(sorted(statements.imports)),
-        declares=tuple(sorted(node for node, types in statements.types.items() if ns.ONTOLOGY in types)),
+        declares=tuple(
+            sorted(node for node, types in statements.types.items() if ns.ONTOLOGY in types and node[:2] != "_:")
+        ),
         warnings=(*warnings, *found.warnings),
         languages=found.languages,
+        relations=requested,
+        reason=reason,
+        inferred=found.inferred,
     )
+    return ontology, axioms
 
 
-def _read_leniently(document: Document, limits: Limits, warnings: list[str], strict: OntologyError) -> Statements:
-    """A second reading that tolerates odd IRIs and language tags, with the triples about such IRIs left out; when that
-    fails too, the first error stands."""
-    if strict.line is None:
+def _read_leniently(
+    document: Document, limits: Limits, warnings: list[str], strict: OntologyError, survey: RelationSurvey
+) -> tuple[Statements, Callable[[], Iterator[ox.Quad]]]:
+    """A second reading that tolerates odd IRIs and language tags, with the triples about such IRIs left out, and how to
+    read it so again; when that fails too, the first error stands."""
+    if strict.line is None or not isinstance(document, RdfDocument):
         raise strict
     odd = _OddNames()
     try:
-        statements = Statements(odd.left_out(document.triples(lenient=True)), limits)
+        statements = Statements(survey.noting(odd.left_out(document.triples(lenient=True))), limits)
     except OntologyError:
         raise strict from None
     left_out = f"; {odd.count} triples with invalid IRIs are left out" if odd.count else ""
     warnings.append(f"{strict}{left_out}")
-    return statements
+    return statements, lambda: _OddNames().left_out(document.triples(lenient=True))
 
 
 class _OddNames:

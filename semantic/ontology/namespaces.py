@@ -14,35 +14,47 @@ __all__ = [
     "CLASS_TYPES",
     "COLLECTION_TYPES",
     "CONJUNCTION",
+    "CONSIDER",
     "DEFINITIONS",
     "DEPRECATED",
     "DEPRECATED_CLASS",
     "DEPRECATED_PROPERTY",
     "DISJUNCTIONS",
+    "DOMAIN",
     "EQUIVALENT_CLASS",
     "EQUIVALENT_PROPERTY",
     "FIRST",
+    "HAS_VALUE",
     "HIDDEN_LABELS",
     "IMPORTS",
     "INDIVIDUAL_EQUIVALENCES",
+    "INVERSE_OF",
     "NARROWER",
     "NIL",
     "NOT_CONCEPT_TYPES",
+    "ONE_OF",
     "ONTOLOGY",
+    "ON_PROPERTY",
     "PREFERRED_LABELS",
     "PROPERTY_TYPES",
     "RANGE",
     "REPLACED_BY",
     "REST",
     "SCHEME",
+    "SHORTHAND",
     "SKOS_CONCEPT",
+    "SKOS_NAMESPACE",
+    "SOME_VALUES",
     "SUB_CLASS",
     "SUB_PROPERTY",
+    "SYMMETRIC",
     "TITLES",
     "TOP_CONCEPT_OF",
     "TOP_CONCEPT_TO",
+    "TRANSITIVE",
     "TYPE",
     "UNITS",
+    "WELL_KNOWN_PREFIXES",
     "XL_ALT",
     "XL_FORM",
     "XL_HIDDEN",
@@ -61,6 +73,7 @@ TYPE: Final = str(RDF.type)
 CLASS_TYPES: Final = frozenset({str(RDFS.Class), str(OWL.Class), str(OWL.DeprecatedClass)})
 DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
 SKOS_CONCEPT: Final = str(SKOS.Concept)
+SKOS_NAMESPACE: Final = str(SKOS)
 SCHEME: Final = str(SKOS.ConceptScheme)
 
 # What is beneath what
@@ -70,6 +83,7 @@ NARROWER: Final = frozenset({str(SKOS.narrower), str(SKOS.narrowerTransitive), s
 TOP_CONCEPT_OF: Final = str(SKOS.topConceptOf)
 TOP_CONCEPT_TO: Final = str(SKOS.hasTopConcept)
 CONJUNCTION: Final = str(OWL.intersectionOf)
+ONE_OF: Final = str(OWL.oneOf)
 DISJUNCTIONS: Final = frozenset({str(OWL.unionOf), str(OWL.disjointUnionOf)})
 FIRST: Final = str(RDF.first)
 REST: Final = str(RDF.rest)
@@ -106,6 +120,7 @@ DEFINITIONS: Final = {  # the lower the number, the more a definition and the le
 
 # What is no longer used
 DEPRECATED: Final = str(OWL.deprecated)
+CONSIDER: Final = str(_OBO_IN_OWL.consider)  # perhaps this instead: told to people, never acted on
 REPLACED_BY: Final = frozenset({str(DCTERMS.isReplacedBy), str(_BRICK.isReplacedBy), str(_IAO["0100001"])})
 
 # Attributes
@@ -128,7 +143,17 @@ PROPERTY_TYPES: Final = frozenset(
 DEPRECATED_PROPERTY: Final = str(OWL.DeprecatedProperty)
 SUB_PROPERTY: Final = str(RDFS.subPropertyOf)
 RANGE: Final = str(RDFS.range)
+DOMAIN: Final = str(RDFS.domain)
 UNITS: Final = frozenset({str(_QUDT.unit), str(_QUDT.hasUnit)})
+
+# Relations, where they are asked for
+ON_PROPERTY: Final = str(OWL.onProperty)
+SOME_VALUES: Final = str(OWL.someValuesFrom)
+HAS_VALUE: Final = str(OWL.hasValue)
+INVERSE_OF: Final = str(OWL.inverseOf)
+TRANSITIVE: Final = str(OWL.TransitiveProperty)
+SYMMETRIC: Final = str(OWL.SymmetricProperty)
+SHORTHAND: Final = str(_OBO_IN_OWL.shorthand)  # what an OBO file calls a relation that has another id
 
 # Things that have types but are not what a subscriber asks for: they describe the document, not the world
 ANNOTATION_PROPERTY: Final = str(OWL.AnnotationProperty)
@@ -140,6 +165,21 @@ NOT_CONCEPT_TYPES: Final = frozenset(
 )
 ONTOLOGY: Final = str(OWL.Ontology)
 IMPORTS: Final = str(OWL.imports)
+
+# Prefixes that OBO, OWL and SSSOM documents may use without declaring them
+WELL_KNOWN_PREFIXES: Final = {
+    "dc": str(DC),
+    "dcterms": str(DCTERMS),
+    "oboInOwl": str(_OBO_IN_OWL),
+    "oio": str(_OBO_IN_OWL),
+    "owl": str(OWL),
+    "rdf": str(RDF),
+    "rdfs": str(RDFS),
+    "semapv": "https://w3id.org/semapv/vocab/",
+    "skos": str(SKOS),
+    "sssom": "https://w3id.org/sssom/",
+    "xsd": str(XSD),
+}
 
 _VOCABULARIES = tuple(str(each) for each in (RDF, RDFS, OWL, SKOS, XSD, SH, _XL))
 

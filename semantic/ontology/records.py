@@ -21,7 +21,8 @@ class ConceptRecord:
     retired name of which only its replacement is told.
 
     `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
-    suggestions. `declared` is False for a name that the document merely refers to.
+    suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on, `consider`
+    (OBO: perhaps this one instead) only told.
     """
 
     iri: str
@@ -32,6 +33,7 @@ class ConceptRecord:
     hidden: tuple[Label, ...] = ()
     deprecated: bool = False
     replaced_by: tuple[str, ...] = ()
+    consider: tuple[str, ...] = ()
     definition: str | None = None
 
 
@@ -51,11 +53,19 @@ class PropertyRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationRecord:
     """A relation that was asked for when the document was read, as a hierarchy of its own: `edges` are (from, to) IRIs
-    of concepts, whichever way the document states them (a triple, a restriction, an OBO relationship)."""
+    of concepts, whichever way the document states them (a triple, a restriction, an OBO relationship).
+
+    `derived` names those of them that only class expressions state: they hold of every member of a class, so they
+    cannot be read backwards. `narrower` are the other properties whose edges are edges of this one, `inverses` those
+    whose edges are, backwards, as far as this document says: its own edges are in `edges` already, but other documents
+    may use these properties."""
 
     iri: str
     labels: tuple[Label, ...] = ()
     edges: tuple[tuple[str, str], ...] = ()
+    derived: frozenset[tuple[str, str]] = frozenset()
+    narrower: tuple[str, ...] = ()
+    inverses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +73,12 @@ class Ontology:
     """One document as records, each tuple sorted, so that two documents with the same triples give equal records.
 
     `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
-    defined class, members of a union, top concepts under their scheme; `inferred` those that a reasoner added, and
-    `unsatisfiable` the classes that it found can have no member. `relations` are those that were asked for. `types` are
-    (individual, class); `equivalences` are pairs of names for one thing. `remarks` are labels and the like of names
-    that the document does not use otherwise: they count where another ontology makes such a name a concept or an
-    attribute (a translation, say). `declares` are the document's own names as an ontology, by which others import it.
-    `languages` counts the labels of concepts per language ("" = no tag).
+    defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
+    are pairs of names for one thing. `inferred` are the pairs among these three that reasoning added (`reason` says how
+    much of it), `unsatisfiable` the classes that can have no member. `relations` are those that were asked for.
+    `remarks` are labels and the like of names that the document does not use otherwise: they count where another
+    ontology makes such a name a concept or an attribute (a translation, say). `declares` are the document's own names
+    as an ontology, by which others import it. `languages` counts the labels of concepts per language ("" = no tag).
     """
 
     name: str

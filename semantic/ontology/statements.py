@@ -40,6 +40,8 @@ class Statements:
         self.same: set[tuple[str, str, str]] = set()  # (predicate, node, node)
         self.conjunctions: dict[str, set[str]] = {}  # node -> heads of lists
         self.disjunctions: dict[str, set[str]] = {}
+        self.enumerations: dict[str, set[str]] = {}  # class -> heads of lists of its members
+        self.expressed: set[tuple[str, str]] = set()  # (individual, class expression), a blank node
         self.first: dict[str, str] = {}
         self.rest: dict[str, str] = {}
         self.preferred: defaultdict[str, set[Label]] = defaultdict(set)
@@ -51,14 +53,21 @@ class Statements:
         self.xl_forms: defaultdict[str, set[Label]] = defaultdict(set)
         self.deprecated: set[str] = set()
         self.replaced: defaultdict[str, set[str]] = defaultdict(set)
+        self.consider: defaultdict[str, set[str]] = defaultdict(set)
         self.properties: set[str] = set()
         self.sub_properties: set[tuple[str, str]] = set()
         self.ranges: defaultdict[str, set[str]] = defaultdict(set)
+        self.domains: defaultdict[str, set[str]] = defaultdict(set)
         self.units: dict[str, str] = {}
         self.imports: set[str] = set()
         self.dropped_labels = 0
         self._limits = limits
         self.triples = self._read(quads)
+
+    @property
+    def understood(self) -> frozenset[str]:
+        """The predicates that mean something here."""
+        return frozenset(self._handlers())
 
     def _read(self, quads: Iterable[ox.Quad]) -> int:
         handlers = self._handlers()
@@ -76,7 +85,8 @@ class Statements:
                     handler("_:" + subject.value, quad.object, predicate)
             if len(hashes) > most and len(hashes) > 2 * most:
                 break
-        distinct = int(np.unique(np.frombuffer(hashes, dtype=np.int64)).size) if hashes else 0
+        ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
+        distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(hashes)
         if distinct > most:
             raise OntologyError(f"the document has more than {most:,} triples, the most that are read")
         return distinct
@@ -87,12 +97,15 @@ class Statements:
             ns.EQUIVALENT_CLASS: self._same,
             ns.EQUIVALENT_PROPERTY: self._same,
             ns.CONJUNCTION: self._conjunction,
+            ns.ONE_OF: self._enumeration,
             ns.FIRST: self._first,
             ns.REST: self._rest,
             ns.XL_FORM: self._xl_form,
             ns.DEPRECATED: self._deprecated,
+            ns.CONSIDER: self._consider,
             ns.SUB_PROPERTY: self._sub_property,
             ns.RANGE: self._range,
+            ns.DOMAIN: self._domain,
             ns.IMPORTS: self._import,
             ns.TOP_CONCEPT_OF: self._top,
             ns.TOP_CONCEPT_TO: self._top,
@@ -117,6 +130,8 @@ class Statements:
     def _type(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
             self.types.setdefault(subject, set()).add(obj.value)
+        elif isinstance(obj, ox.BlankNode):
+            self.expressed.add((subject, _node(obj)))
 
     def _broader(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):
@@ -140,6 +155,9 @@ class Statements:
 
     def _disjunction(self, subject: str, obj: Term, predicate: str) -> None:
         self.disjunctions.setdefault(subject, set()).add(_node(obj))
+
+    def _enumeration(self, subject: str, obj: Term, predicate: str) -> None:
+        self.enumerations.setdefault(subject, set()).add(_node(obj))
 
     def _first(self, subject: str, obj: Term, predicate: str) -> None:
         self.first[subject] = _node(obj)
@@ -194,6 +212,10 @@ class Statements:
         if isinstance(obj, ox.Literal | ox.NamedNode):
             self.replaced[subject].add(obj.value.strip())
 
+    def _consider(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.Literal | ox.NamedNode):
+            self.consider[subject].add(obj.value.strip())
+
     # ── attributes and the document itself ──────────────────────────────────────────────────────────────────────────
 
     def _sub_property(self, subject: str, obj: Term, predicate: str) -> None:
@@ -203,6 +225,10 @@ class Statements:
     def _range(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
             self.ranges[subject].add(obj.value)
+
+    def _domain(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            self.domains[subject].add(obj.value)
 
     def _unit(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.Literal | ox.NamedNode):

@@ -7,19 +7,23 @@ blank nodes only is a pair that every reasoner would find too:
     A equivalentClass _:x               A → _:x, _:x → A
     x intersectionOf (B C _:y)          x → B, x → C, x → _:y
     x unionOf (B C)                     B → x, C → x
+    x oneOf (a b)                       a ⇒ x, b ⇒ x
+    a type _:x                          a ⇒ _:x
 
-So `A ≡ B ⊓ (R some C)` puts A beneath B; restrictions themselves lead nowhere. Never a wrong pair; not every right one.
+So `A ≡ B ⊓ (R some C)` puts A beneath B; restrictions themselves lead nowhere. A double arrow is the step of an
+individual to its class, which is taken once, at the start. Never a wrong pair; not every right one: that takes
+`reason="owl"`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from semantic.errors import OntologyError
 from semantic.ontology import namespaces as ns
 from semantic.ontology.records import Limits
 from semantic.ontology.statements import Statements
 
-__all__ = ["Pairs", "subsumptions"]
+__all__ = ["Pairs", "Subsumptions"]
 
 Pairs = set[tuple[str, str]]
 
@@ -28,38 +32,86 @@ DERIVED = 2_000_000
 multiply."""
 
 
-def subsumptions(statements: Statements, limits: Limits) -> tuple[Pairs, Pairs]:
-    """(pairs that a triple states, pairs that follow): each (narrower, broader), names only, no loops.
+class Subsumptions:
+    """Who is beneath whom in one document, by structure alone: pairs (narrower, broader) of names, without loops.
 
-    Raises OntologyError beyond `limits.edges` stated pairs or `DERIVED` steps.
+    `stated` are those that a triple states, `derived` those that follow, `members` the (individual, class) pairs that
+    follow. Cost: linear in the statements and in the steps. Raises OntologyError beyond `limits.edges` stated pairs or
+    `DERIVED` steps.
     """
-    stated = {(low, high) for low, high in statements.broader if _named(low) and _named(high) and low != high}
-    if len(stated) > limits.edges:
-        raise OntologyError(f"the hierarchy has more than {limits.edges:,} pairs, the most that are read")
-    upwards = _steps(statements)
-    derived: Pairs = set()
-    work = 0
-    for name in [node for node in upwards if _named(node)]:
-        seen = {name}
-        frontier = [name]
+
+    def __init__(self, statements: Statements, limits: Limits) -> None:
+        self.stated: Pairs = {
+            (low, high) for low, high in statements.broader if _named(low) and _named(high) and low != high
+        }
+        if len(self.stated) > limits.edges:
+            raise OntologyError(f"the hierarchy has more than {limits.edges:,} pairs, the most that are read")
+        lists = _Lists(statements)
+        self._upwards = _steps(statements, lists)
+        self._expressed = _expressed(statements, lists)
+        self._work = 0
+        self.derived: Pairs = {
+            (name, above) for name in self._upwards if _named(name) for above in self._reached(name, (name,))
+        } - self.stated
+        self.members: Pairs = {
+            (individual, above)
+            for individual, expressions in self._expressed.items()
+            for above in self._reached(individual, expressions - {individual})
+        }
+
+    def expressions(self) -> Iterator[tuple[str, set[str]]]:
+        """Each name with the class expressions (blank nodes) that it is beneath, or in as an individual."""
+        for name in sorted({*self._upwards, *self._expressed}):
+            if _named(name):
+                yield name, self.through([name, *(each for each in self._expressed.get(name, ()) if each[:2] == "_:")])
+
+    def through(self, start: Iterable[str]) -> set[str]:
+        """The blank nodes in `start`, and those that are reached from it through blank nodes only."""
+        frontier = list(start)
+        seen = {node for node in frontier if node.startswith("_:")}
         while frontier:
-            for above in upwards.get(frontier.pop(), ()):
-                work += 1
+            for above in self._upwards.get(frontier.pop(), ()):
+                self._work += 1
+                if above.startswith("_:") and above not in seen:
+                    seen.add(above)
+                    frontier.append(above)
+            if self._work > DERIVED:
+                raise OntologyError(
+                    f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read"
+                )
+        return seen
+
+    def named_above(self, expression: str) -> Iterator[str]:
+        """The names that a class expression is beneath."""
+        return self._reached("", (expression,))
+
+    def _reached(self, name: str, start: Iterable[str]) -> Iterator[str]:
+        """The names, other than `name`, that stand in `start` or are reached from it through blank nodes only."""
+        seen = {name}
+        frontier: list[str] = []
+        for node in start:
+            if node.startswith("_:") or node == name:
+                frontier.append(node)
+            elif _named(node):
+                seen.add(node)
+                yield node
+        while frontier:
+            for above in self._upwards.get(frontier.pop(), ()):
+                self._work += 1
                 if above in seen:
                     continue
                 seen.add(above)
                 if above.startswith("_:"):
                     frontier.append(above)
                 elif _named(above):
-                    derived.add((name, above))
-            if work > DERIVED:
+                    yield above
+            if self._work > DERIVED:
                 raise OntologyError(
                     f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read"
                 )
-    return stated, derived - stated
 
 
-def _steps(statements: Statements) -> dict[str, list[str]]:
+def _steps(statements: Statements, lists: "_Lists") -> dict[str, list[str]]:
     """The steps that start or end at a class expression; pairs of two names are left out."""
     upwards: defaultdict[str, list[str]] = defaultdict(list)
     for low, high in statements.broader:
@@ -71,23 +123,49 @@ def _steps(statements: Statements) -> dict[str, list[str]]:
             upwards[other].append(one)
     for node, heads in statements.conjunctions.items():
         for head in heads:
-            upwards[node].extend(_members(statements, head))
+            upwards[node].extend(lists.members(head))
     for node, heads in statements.disjunctions.items():
         for head in heads:
-            for member in _members(statements, head):
+            for member in lists.members(head):
                 upwards[member].append(node)
-    return upwards
+    return dict(upwards)
 
 
-def _members(statements: Statements, head: str) -> Iterator[str]:
-    """The items of an RDF list; a list that runs in a circle ends where it began."""
-    seen: set[str] = set()
-    while head and head != ns.NIL and head not in seen:
-        seen.add(head)
-        item = statements.first.get(head)
-        if item:
-            yield item
-        head = statements.rest.get(head, "")
+def _expressed(statements: Statements, lists: "_Lists") -> dict[str, set[str]]:
+    """Individual → the classes and class expressions that it is in, other than by `a type Name`."""
+    expressed: defaultdict[str, set[str]] = defaultdict(set)
+    for individual, expression in statements.expressed:
+        if _named(individual):
+            expressed[individual].add(expression)
+    for node, heads in statements.enumerations.items():
+        for head in heads:
+            for member in lists.members(head):
+                if _named(member):
+                    expressed[member].add(node)
+    return expressed
+
+
+class _Lists:
+    """The RDF lists of a document. One that several expressions share is walked for each, so the steps are bounded."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._first, self._rest = statements.first, statements.rest
+        self._room = len(statements.rest) + DERIVED
+
+    def members(self, head: str) -> Iterator[str]:
+        """The items of a list; a list that runs in a circle ends where it began."""
+        seen: set[str] = set()
+        while head and head != ns.NIL and head not in seen:
+            seen.add(head)
+            item = self._first.get(head)
+            if item:
+                yield item
+            head = self._rest.get(head, "")
+            self._room -= 1
+            if self._room < 0:
+                raise OntologyError(
+                    f"the lists of class expressions lead to more than {DERIVED:,} pairs, the most that are read"
+                )
 
 
 def _named(node: str) -> bool:

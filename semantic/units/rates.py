@@ -16,7 +16,7 @@ from typing import Any
 from semantic.errors import InvalidDeclaration
 from semantic.units.codes import CURRENCIES
 
-__all__ = ["Rates", "read_rates"]
+__all__ = ["Rates", "check_rate", "read_rates"]
 
 Rates = dict[str, tuple[str, Fraction]]
 """Currency → (the dimension it shares, its worth in that dimension's currency)."""
@@ -38,7 +38,7 @@ def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
         if not isinstance(others, Mapping):
             raise InvalidDeclaration(f'the rates of {base} look like {{"USD": "1.08"}}')
         for other, rate in others.items():
-            number = _rate(base, other, rate)
+            number = check_rate(base, other, rate)
             _connect(worth, base, other, 1 / number)
             _connect(worth, other, base, number)
     found: Rates = {}
@@ -48,7 +48,8 @@ def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
     return found
 
 
-def _rate(base: str, other: str, rate: Any) -> Fraction:
+def check_rate(base: str, other: str, rate: Any) -> Fraction:
+    """The number that one rate is. Raises `InvalidDeclaration`."""
     for code in (base, other):
         if code not in CURRENCIES:
             raise InvalidDeclaration(f"{code!r} is no currency of ISO 4217")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Atom", "Scale", "product", "scale_of"]
+__all__ = ["Atom", "Scale", "dimension_of", "product", "scale_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ def scale_of(atom: Atom) -> Scale:
     a = factor.numerator * offset.denominator
     b = offset.numerator * factor.denominator
     c = factor.denominator * offset.denominator
-    return Scale(_name(dict(atom.exponents)), a, b, c, a == c and b == 0)
+    return Scale(dimension_of(dict(atom.exponents)), a, b, c, a == c and b == 0)
 
 
-def _name(exponents: Mapping[str, int]) -> str:
+def dimension_of(exponents: Mapping[str, int]) -> str:
     """`mass/length^3`, `1/time`, `dimensionless`."""
     above = "*".join(_power(name, power) for name, power in exponents.items() if power > 0)
     below = "".join("/" + _power(name, -power) for name, power in exponents.items() if power < 0)

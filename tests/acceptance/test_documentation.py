@@ -18,7 +18,7 @@ from server.client import Client, ProblemError
 from server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 
-SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md")
+SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md")
 ADDRESS = "127.0.0.1:8080"
 """What the pages say; each test has a port of its own."""
 COMMAND_SECONDS = 120
@@ -70,7 +70,7 @@ def test_settings_are_all_told_with_their_defaults(repository: Path) -> None:
     assert dict(rows) == {name: told_default(field.default) for name, field in Settings.model_fields.items()}
 
 
-@pytest.mark.parametrize("page", ["README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/operators.md"])
 def test_python_examples_give_what_they_show(repository: Path, page: str) -> None:
     """Examples with `>>>` are doctests."""
     assert doctest.testfile(str(repository / page), module_relative=False, encoding="utf-8").failed == 0

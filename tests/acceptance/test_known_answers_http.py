@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.client import Client
-from tests.acceptance.known_answers import ANSWERS, readings
+from tests.acceptance.known_answers import ANSWERS, FAHRENHEIT, readings
 from tests.harness.server_process import running_server
 
 LINES = 5_000
@@ -36,6 +36,29 @@ def test_known_answers_over_http_are_exact(shared_data: Path, client: Client) ->
     assert {name: _delivered(client, id) for name, id in ids.items()} == {
         name: count for name, (_, count) in ANSWERS.items()
     }
+
+
+@pytest.mark.slow
+def test_known_answer_in_two_units_over_http_is_the_same(shared_data: Path, client: Client) -> None:
+    """Above 86 °F and above 30 °C are the same 442 readings, once it is declared while the server runs that the unit
+    stands beside the value; none before. Readings below 25 are left out: no unit makes them warm."""
+    document = (shared_data / "ontologies" / "Brick-1.5.ttl").read_bytes()
+    client.put_ontology("brick", document, content_type="text/turtle")
+    kind, limit = FAHRENHEIT
+    ids = [client.subscribe(text)["id"] for text in (kind, kind.replace("86 degF", "30 degC"))]
+    stream = (reading for reading in readings(shared_data) if reading["value"] >= 25)
+    client.publish(list(islice(stream, 100)))
+    assert [_delivered(client, id) for id in ids] == [0, 0]
+    declaration = {"kind": "number", "unit_from": "unit"}
+    told = client.declare_attribute("value", declaration, dry_run=True)
+    assert told["impact"]["attributes"]["listed"] == [
+        {"subscriptions": 2, "attribute": "value", "declaration": {"from": None, "to": declaration}}
+    ]
+    client.declare_attribute("value", declaration)
+    stream = (reading for reading in readings(shared_data) if reading["value"] >= 25)
+    while lines := list(islice(stream, LINES)):
+        client.publish(lines)
+    assert [_delivered(client, id) for id in ids] == [limit, limit]
 
 
 def _delivered(client: Client, id: str) -> int:

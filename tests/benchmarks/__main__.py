@@ -10,10 +10,14 @@ from typing import Any
 
 from index.engines import ENGINES
 from semantic import Matcher
+from tests.benchmarks.full_scan_ratios import ratio, summary
 from tests.benchmarks.measuring import repeated
 from tests.benchmarks.workload_kinds import Kinds, kinds
+from tests.benchmarks.workload_papers import WORKLOADS
 
 SIZES = (1_000, 10_000)
+PAPER_SIZES = (100_000,)
+"""More need minutes to be added."""
 EVENTS = 200
 """Few enough that the full scan ends today; the rate of an engine does not depend on it."""
 
@@ -47,6 +51,11 @@ def main() -> int:
     options.add_argument("--events", type=int, default=EVENTS, help="events of one batch")
     options.add_argument("--engines", nargs="+", choices=sorted(ENGINES), default=sorted(ENGINES))
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--papers", nargs="*", choices=WORKLOADS, default=WORKLOADS, help="workloads against the scan")
+    options.add_argument("--paper-subscriptions", type=int, nargs="+", default=PAPER_SIZES, help="their sizes")
+    options.add_argument("--paper-engines", nargs="+", choices=sorted(ENGINES), default=["fused"])
+    options.add_argument("--height", type=int, default=5, help="of the trees of W3 and W4")
+    options.add_argument("--threads", type=int, default=1, help="of match_table")
     given = options.parse_args()
     results: list[dict[str, Any]] = []
     for size in given.subscriptions:
@@ -57,8 +66,23 @@ def main() -> int:
         if len({result["matches"] for result in results if result["subscriptions"] == size}) > 1:
             print("the engines disagree; no figure of this run means anything", file=sys.stderr)  # noqa: T201
             return 1
+    papers: list[dict[str, Any]] = []
+    for name in given.papers:
+        for size in given.paper_subscriptions:
+            for engine in given.paper_engines:
+                papers.append(
+                    ratio(
+                        name,
+                        subscriptions=size,
+                        engine=engine,
+                        seed=given.seed,
+                        height=given.height,
+                        threads=given.threads,
+                    )
+                )
+                summary(papers[-1])
     machine = {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()}
-    report = {"kindcast": version("kindcast"), "machine": machine, "results": results}
+    report = {"kindcast": version("kindcast"), "machine": machine, "results": results, "full_scan_ratios": papers}
     print(json.dumps(report, indent=2))  # noqa: T201 - the result of the command
     return 0
 

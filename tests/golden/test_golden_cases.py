@@ -3,10 +3,10 @@
 import pytest
 
 from index.engines import ENGINES
-from semantic import InvalidSubscription, Matcher, Vocabulary
+from semantic import InvalidEvent, InvalidSubscription, Matcher, Vocabulary
 from semantic.model import Event
 from semantic.ontology import read
-from tests.golden.case_files import Case, GoldenEvent, cases
+from tests.golden.case_files import Case, Document, GoldenEvent, cases
 from tests.oracle import World, matching
 from tests.oracle.from_records import world_of
 
@@ -20,8 +20,8 @@ def case(request: pytest.FixtureRequest) -> Case:
     return found
 
 
-def vocabulary_of(case: Case, document: bytes) -> Vocabulary:
-    return Vocabulary.from_bytes(document, format="turtle", **case.declarations)
+def vocabulary_of(case: Case, document: Document) -> Vocabulary:
+    return Vocabulary.from_bytes(document.data, format="turtle", relations=document.relations, **case.declarations)
 
 
 def event_of(event: GoldenEvent) -> Event:
@@ -33,8 +33,8 @@ def test_golden_case_by_the_oracle(case: Case) -> None:
     matcher = Matcher(vocabulary_of(case, case.ontology))
     expressions = {name: matcher.compile(text).expression for name, text in case.subscriptions.items()}
 
-    def check(document: bytes, events: list[GoldenEvent]) -> None:
-        world: World = world_of(read(document, format="turtle"), **case.declarations)
+    def check(document: Document, events: list[GoldenEvent]) -> None:
+        world: World = world_of(read(document.data, format="turtle", relations=document.relations), **case.declarations)
         for event in events:
             assert sorted(matching(expressions, event_of(event), world)) == event.expected, event
 
@@ -67,6 +67,15 @@ def test_golden_case_refuses_what_it_names(case: Case) -> None:
         with pytest.raises(InvalidSubscription) as caught:
             matcher.add("refused", text)
         assert [problem.code for problem in caught.value.problems] == [code], text
+
+
+def test_golden_case_refuses_events_that_do_not_fit_their_type(case: Case) -> None:
+    """Every problem with its place and its code."""
+    matcher = Matcher(vocabulary_of(case, case.ontology))
+    for each in case.invalid:
+        with pytest.raises(InvalidEvent) as caught:
+            matcher.match(each["event"])
+        assert {str(problem.at): problem.code for problem in caught.value.problems} == each["problems"], each
 
 
 def test_golden_cases_have_no_idle_subscription() -> None:

@@ -1,16 +1,16 @@
-"""Every golden case that needs no declarations over HTTP: upload, subscribe, publish, pull; then the next version."""
+"""Every golden case over HTTP: upload, declare, subscribe, publish, pull; then the next version."""
 
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.golden.case_files import Case, GoldenEvent, cases
+from tests.golden.case_files import Case, Document, GoldenEvent, cases
 from tests.harness.application import problem_code, running_application
 
-# This version has no HTTP calls to declare attributes and synonyms.
-CASES = [case for case in cases() if not case.declarations]
+CASES = cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -18,21 +18,42 @@ def test_golden_case_over_http(case: Case, tmp_path: Path) -> None:
     """What is delivered is what the file says, under the first version of the document and under the next."""
     with running_application(tmp_path / "data") as client:
         _upload(client, case.ontology)
+        _declare(client, case.declarations)
         ids = {name: _subscribe(client, text) for name, text in case.subscriptions.items()}
         assert _delivered(client, ids, case.events) == [event.expected for event in case.events]
         for text, code in case.refused.items():
             refused = client.post("/v1/subscriptions", json={"expression": text})
             assert problem_code(refused) == "invalid-subscription"
             assert [each["code"] for each in refused.json()["errors"]] == [code]
+        for each in case.invalid:
+            rejected = client.post("/v1/events", json=each["event"])
+            assert problem_code(rejected) == "invalid-event"
+            assert {error["pointer"]: error["code"] for error in rejected.json()["errors"]} == each["problems"]
         if case.later is not None:
             document, events = case.later
             _upload(client, document)
             assert _delivered(client, ids, events) == [event.expected for event in events]
 
 
-def _upload(client: httpx.Client, document: bytes) -> None:
-    answer = client.put("/v1/ontologies/case", content=document, headers={"Content-Type": "text/turtle"})
+def _upload(client: httpx.Client, document: Document) -> None:
+    asked = {"relations": ",".join(document.relations)} if document.relations else {}
+    headers = {"Content-Type": "text/turtle"}
+    answer = client.put("/v1/ontologies/case", content=document.data, params=asked, headers=headers)
     assert answer.status_code == 201, answer.text
+
+
+def _declare(client: httpx.Client, declarations: dict[str, Any]) -> None:
+    """Attributes and event types each by itself, synonyms as one table."""
+    calls = [
+        (f"{kind}/{name}", body)
+        for kind in ("attributes", "schemas")
+        for name, body in declarations.get(kind, {}).items()
+    ]
+    if "synonyms" in declarations:
+        calls.append(("synonyms/case", declarations["synonyms"]))
+    for path, body in calls:
+        answer = client.put(f"/v1/{path}", json=body)
+        assert answer.status_code == 201, answer.text
 
 
 def _subscribe(client: httpx.Client, text: str) -> str:

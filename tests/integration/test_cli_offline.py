@@ -48,6 +48,34 @@ def test_ontology_check_shipped_vocabulary_reports_its_numbers(kindcast: Kindcas
     assert set(ran.json["languages"]) == {"en", "de", "zh"}
 
 
+def test_ontology_check_with_reasoning_tells_what_it_added(kindcast: Kindcast, tmp_path: Path) -> None:
+    """The level is an option; people see the number, machines also which pairs."""
+    file = tmp_path / "devices.ttl"
+    schema = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
+    file.write_text(schema + ":measures rdfs:domain :Sensor . :x :measures 5 .", encoding="utf-8")
+    assert "inferred" not in kindcast("ontology", "check", str(file)).out
+    assert "inferred 1" in " ".join(kindcast("ontology", "check", str(file), "--reason", "rdfs").out.split())
+    report = kindcast("ontology", "check", str(file), "--reason", "rdfs", "--json").json
+    assert (report["reason"], report["inferred_examples"]) == ("rdfs", [["http://e/x", "http://e/Sensor"]])
+    assert kindcast("ontology", "check", str(file), "--reason", "magic").status == 2
+
+
+def test_commands_take_the_relations_that_are_asked_for(kindcast: Kindcast, tmp_path: Path) -> None:
+    """The report tells their edges, subscriptions follow them, what is not there is refused with what is."""
+    file = tmp_path / "body.ttl"
+    file.write_text("@prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .\n:Valve :part_of :Heart .")
+    assert "part_of: 1 edge\n" in kindcast("ontology", "check", str(file), "--relations", "part_of").out
+    asked = ("--ontology", str(file), "--subscription", "t part_of Heart", "--event", '{"t": "Valve"}')
+    assert "matches" in kindcast("match", *asked, "--relations", "part_of").out
+    assert "(part_of) Heart" in kindcast("explain", *asked, "--relations", "part_of").out
+    refused = kindcast("match", *asked)
+    assert refused.status == 1
+    assert "no relation is named 'part_of'" in refused.err
+    missing = kindcast("ontology", "check", str(file), "--relations", "has_part")
+    assert missing.status == 1
+    assert "it has (with their statements) part_of (1)" in " ".join(missing.err.split())
+
+
 def test_ontology_check_broken_file_names_the_line_and_fails(kindcast: Kindcast, tmp_path: Path) -> None:
     """Malformed RDF is found where it is."""
     broken = tmp_path / "broken.ttl"

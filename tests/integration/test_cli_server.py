@@ -70,6 +70,20 @@ def test_ontology_load_twice_keeps_the_version(kindcast: Kindcast, shop_server: 
     assert names == ["shop"]
 
 
+def test_ontology_load_with_reasoning_is_a_version_of_its_own(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path
+) -> None:
+    """The same file, thought through further, is not the same."""
+    file = tmp_path / "devices.ttl"
+    schema = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
+    file.write_text(schema + ":measures rdfs:domain :Sensor . :x :measures 5 .", encoding="utf-8")
+    plain = kindcast("ontology", "load", str(file), "--server", shop_server, "--json").json
+    reasoned = kindcast("ontology", "load", str(file), "--reason", "rdfs", "--server", shop_server, "--json").json
+    kindcast("ontology", "load", str(file), "--server", shop_server)
+    assert (plain["version"], reasoned["version"]) == (1, 2)
+    assert (plain["inferred"], reasoned["inferred"]) == (0, 1)
+
+
 def test_ontology_load_broken_file_names_the_line(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
     """What the server says of the place is shown."""
     broken = tmp_path / "broken.ttl"

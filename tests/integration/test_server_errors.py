@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.application import problem_code, running_application
 
-SAMPLES = {"name": "none", "id": "sub_none", "sequence": "7"}
+SAMPLES = {"name": "none", "id": "sub_none", "sequence": "7", "type": "none"}
 """Path parameters of things that are not there."""
 
 FREE_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -128,11 +128,11 @@ def test_put_oversized_document_is_refused(tmp_path: Path) -> None:
             assert (answer.status_code, problem_code(answer)) == (413, "body-too-large")
 
 
-@pytest.mark.parametrize("query", ["reason=rdfs", "reason=owl", "relations=http://e/partOf"])
-def test_put_what_this_version_lacks_is_said_honestly(client: httpx.Client, query: str) -> None:
-    """Reasoning and relations are not silently left out."""
-    answer = client.put(f"/v1/ontologies/x?{query}", content=COMPUTERS.encode(), headers=TURTLE)
-    assert (answer.status_code, problem_code(answer)) == (501, "not-in-this-version")
+def test_put_relation_that_the_document_lacks_is_refused(client: httpx.Client) -> None:
+    """Relations are not silently left out."""
+    answer = client.put("/v1/ontologies/x?relations=http://e/partOf", content=COMPUTERS.encode(), headers=TURTLE)
+    assert (answer.status_code, problem_code(answer)) == (422, "unknown-relation")
+    assert "it has no relations" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("name", ["a b", ".hidden", "x" * 101, "ä"])
@@ -152,7 +152,8 @@ def test_put_new_version_recompiles_live_subscriptions(client: httpx.Client) -> 
     assert matched(client, target="slate") == []
     slates = ':Slate rdfs:subClassOf :Computer ; rdfs:label "slate"@en .'
     answer = put(client, "computers", COMPUTERS + slates)
-    assert answer.json()["subscriptions"] == {"recompiled": 1, "changed": 0, "examples": []}
+    none = {"count": 0, "listed": []}
+    assert answer.json()["subscriptions"] == {"recompiled": 1, "changed": 1, "flagged": none, "unflagged": none}
     assert matched(client, target="slate") == [id]
     assert matched(client, target="laptop") == [id]
 
@@ -182,7 +183,7 @@ def test_swap_concept_that_is_gone_is_flagged_and_comes_back(client: httpx.Clien
     put(client, "computers", COMPUTERS)
     created = subscribe(client, "target isa Laptop")
     answer = put(client, "computers", PREFIXES + ":Computer a owl:Class .")
-    assert answer.json()["subscriptions"]["examples"] == [created["id"]]
+    assert answer.json()["subscriptions"]["flagged"] == {"count": 1, "listed": [created["id"]]}
     assert matched(client, target="laptop") == []
     notes = client.get(f"/v1/subscriptions/{created['id']}").json()["notes"]
     assert "http://example.org/Laptop" in str(notes)

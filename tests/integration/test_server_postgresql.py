@@ -11,12 +11,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from server.broker import Broker
 from server.errors import StoreInUse, StoreUnavailable
 from server.settings import Settings
 from tests.harness.application import running_application
+from tests.harness.older_layouts import make_layout_1
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
 
@@ -127,3 +128,24 @@ def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Pa
             await broker.stop()
 
     asyncio.run(body())
+
+
+def test_postgresql_older_layout_is_brought_to_the_present_one(database: str, tmp_path: Path) -> None:
+    """The same steps as on SQLite: columns are added, records filled in, and what was subscribed matches."""
+    turtle = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :A rdfs:subClassOf :B ."
+    url = database.replace("postgresql://", "postgresql+psycopg://")
+    empty = create_engine(url, isolation_level="AUTOCOMMIT")
+    with empty.connect() as connection:
+        connection.execute(text("CREATE DATABASE older"))
+    empty.dispose()
+    older = url.replace("/postgres?", "/older?")
+    engine = create_engine(older)
+    make_layout_1(engine, {"x": [turtle]}, {"s": {"isa": ["target", {"iri": "http://e/B"}]}}, active=1)
+    engine.dispose()
+    for _ in range(2):
+        with running_application(tmp_path, database=older) as client:
+            assert client.post("/v1/match", json={"event": {"target": "A"}}).json()["matches"]
+            assert client.get("/v1/subscriptions/s").json()["flagged"] is False
+            assert client.put("/v1/attributes/value", json={"unit": "degF"}).status_code in (200, 201)
+            told = client.post("/v1/ontologies/x/activate?version=1&dry_run=true").json()
+            assert told["subscriptions"]["changed"] == 0

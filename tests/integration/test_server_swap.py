@@ -37,8 +37,8 @@ def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
             begun, gate = threading.Event(), threading.Event()
             prepare = vocabularies.prepare
 
-            def slowly(*arguments: Any) -> Any:
-                prepared = prepare(*arguments)
+            def slowly(*arguments: Any, **more: Any) -> Any:
+                prepared = prepare(*arguments, **more)
                 begun.set()
                 gate.wait()
                 return prepared
@@ -80,5 +80,29 @@ def test_swap_that_cannot_be_committed_leaves_the_old_vocabulary(tmp_path: Path,
             report, new_version = await broker.put_ontology("x", more.encode(), format="turtle", activate=True)
             assert (report["version"], new_version) == (2, True)
             assert await matched(broker, target="slate", n=2) == 1
+
+    run(body)
+
+
+def test_declaration_that_cannot_be_committed_has_not_happened(tmp_path: Path, breaking: Breaking) -> None:
+    """Neither on disk nor in memory, where the next change would build upon it; a commit that happened without an
+    answer has."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s", "value > 30 degC"))
+            version = broker.vocabulary.version
+            breaking.times = 1
+            with pytest.raises(StoreUnavailable):
+                await broker.declaring.put("attribute", "value", {"unit": "degF"})
+            assert (broker.vocabulary.version, bool(broker.state.declarations)) == (version, False)
+            await broker.declaring.put("synonyms", "mine", {"a": "b"})
+            assert await matched(broker, value=87) == 0
+            breaking.times, breaking.after = 1, True
+            with pytest.raises(StoreUnavailable):
+                await broker.declaring.put("attribute", "value", {"unit": "degF"})
+            assert await matched(broker, value=87, n=1) == 1
+            told, new_version = await broker.declaring.put("attribute", "value", {"unit": "degF"})
+            assert (told["version"], new_version) == (1, False)
 
     run(body)

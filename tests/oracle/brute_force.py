@@ -28,10 +28,12 @@ from semantic.model import (
     Not,
     Presence,
     Quantity,
+    RelationTest,
     SomeOf,
     Term,
     TextTest,
 )
+from tests.oracle.derived import with_derived
 from tests.oracle.reading import Reading, attributes_of, elements_of, instant, measure
 from tests.oracle.world import World
 
@@ -46,16 +48,18 @@ def matching(subscriptions: Mapping[str, Expression], event: Mapping[str, Any] |
 def holds(expression: Expression, event: Mapping[str, Any] | Event, world: World) -> bool:
     """Whether `event` satisfies `expression`."""
     event = event if isinstance(event, Event) else Event(event)
-    return _Evaluation(world, event.data, event.context).holds(expression, negated=False)
+    return _Evaluation(world, event.data, event.context, whole=True).holds(expression, negated=False)
 
 
 class _Evaluation:
     """One event, or one element of an array in it, and the questions put to it."""
 
-    def __init__(self, world: World, data: Any, context: Mapping[str, Any]) -> None:
+    def __init__(self, world: World, data: Any, context: Mapping[str, Any], *, whole: bool = False) -> None:
         self.world = world
         self.data = data
         self.attributes = attributes_of(data, context, world)
+        if whole:
+            self.attributes = with_derived(self.attributes, world)
 
     def holds(self, node: Expression, *, negated: bool) -> bool:
         """Whether `node`, or its negation in the sense of rule 8, holds."""
@@ -72,13 +76,14 @@ class _Evaluation:
                 return self.holds(replace(node, order="="), negated=not negated)
             case SomeOf(attribute, item):
                 elements = elements_of(self.data, self.world.attribute(attribute), self.world)
-                inner = [_Evaluation(self.world, each, {}).holds(item, negated=False) for each in elements]
+                world = self.world.inside(self.world.attribute(attribute))
+                inner = [_Evaluation(world, each, {}).holds(item, negated=False) for each in elements]
                 return bool(inner) and any(inner) is not negated
             case Comparison(attribute, order, AttributeRef(other)):
                 left, right = self.values(attribute), self.values(other)
                 if not left or not right:
                     return False
-                return any(self.compares(attribute, order, a, b) for a in left for b in right) is not negated
+                return any(self.compares(attribute, other, order, a, b) for a in left for b in right) is not negated
             case _:
                 values = self.values(node.attribute)  # type: ignore[union-attr]
                 if not values or self.is_gone(node):
@@ -89,9 +94,11 @@ class _Evaluation:
         return self.attributes.get(self.world.attribute(attribute), [])
 
     def is_gone(self, node: Any) -> bool:
-        """Rule 14: all that it asks for are names that the vocabulary does not have."""
+        """Rule 14: the relation, or all that it asks for, are names that the vocabulary does not have."""
         match node:
-            case KindTest(terms=asked):
+            case RelationTest(relation=relation) if relation not in self.world.relations:
+                return True
+            case KindTest(terms=asked) | RelationTest(terms=asked):
                 terms: Iterable[Any] = asked
             case Membership(constants=constants):
                 terms = [constant.value for constant in constants]
@@ -111,6 +118,9 @@ class _Evaluation:
             case KindTest(test=test, terms=terms):
                 pairs = [(concept, self.meant(term)) for concept in value.concepts for term in terms]
                 return any(self.is_kind(concept, test, iri) for concept, iri in pairs)
+            case RelationTest(relation=relation, terms=terms):
+                known = [iri for term in terms if (iri := self.meant(term)) in self.world.concepts()]
+                return any(self.world.related(each, relation, iri) for each in value.concepts for iri in known)
             case Comparison(attribute, "=", Constant(constant)):
                 return self.equals(attribute, value, constant)
             case Comparison(attribute, order, Constant(constant)):
@@ -147,6 +157,9 @@ class _Evaluation:
 
     def is_ordered(self, attribute: str, value: Reading, order: str, constant: Any) -> bool:
         """Rules 9 and 15: numbers with numbers, quantities of one dimension, date-times, strings by code point."""
+        members = self.world.members(self.world.attribute(attribute))
+        if members and isinstance(constant, str):
+            return self.is_ordered_member(attribute, value.text, order, self.world.root_word(constant))
         match constant:
             case Instant(moment):
                 return _ordered(order, value.instant, instant(moment))
@@ -162,8 +175,21 @@ class _Evaluation:
                     return _amounts(order, value.amount, measure(constant, unit))
                 return _ordered(order, value.number, constant)
 
-    def compares(self, attribute: str, order: str, left: Reading, right: Reading) -> bool:
+    def is_ordered_member(self, attribute: str, left: str | None, order: str, right: str | None) -> bool:
+        """Rule 9: two members of an enumeration, by its partial order."""
+        name = self.world.attribute(attribute)
+        if left is None or right is None or not {left, right} <= self.world.members(name):
+            return False
+        if order in ("<=", ">=") and left == right:
+            return True
+        return self.world.is_above(name, *((right, left) if order in ("<", "<=") else (left, right)))
+
+    def compares(self, attribute: str, other: str, order: str, left: Reading, right: Reading) -> bool:
         """Two published values: of one kind, and in that order (rule 5)."""
+        if order != "=" and left.text is not None and right.text is not None:
+            listed = [name for name in (attribute, other) if self.world.members(self.world.attribute(name))]
+            if listed:
+                return all(self.is_ordered_member(name, left.text, order, right.text) for name in listed)
         if left.amount and right.amount and left.amount[0] == right.amount[0]:
             return _amounts(order, left.amount, right.amount)
         if left.number is not None and right.number is not None and not left.amount and not right.amount:

@@ -25,6 +25,9 @@ UNITS = {
     "kg": ("mass", Fraction(1), Fraction(0)),
     "g": ("mass", Fraction(1, 1000), Fraction(0)),
     "lb": ("mass", Fraction("0.45359237"), Fraction(0)),
+    "s": ("time", Fraction(1), Fraction(0)),
+    "day": ("time", Fraction(86_400), Fraction(0)),
+    "year": ("time", Fraction("365.25") * 86_400, Fraction(0)),
     "USD": ("USD", Fraction(1), Fraction(0)),
     "EUR": ("EUR", Fraction(1), Fraction(0)),
 }

@@ -6,8 +6,8 @@ beneath each other by definition, and so are names in a cycle. Every question wa
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 
 __all__ = ["Declaration", "World"]
 
@@ -23,6 +23,10 @@ class Declaration:
     unit: str | None = None
     unit_from: str | None = None
     labels: tuple[str, ...] = ()
+    enum: tuple[str, ...] = ()
+    order: tuple[tuple[str, ...], ...] = ()
+    derived: str | None = None
+    of_types: tuple[str, ...] = ()  # the event types for which it is derived; none: all events
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class World:
     """One version of a vocabulary, as lists.
 
     `labels` are (iri, label, language, level) with the levels `preferred`, `synonym` and `hidden`; `replaced` are
-    (deprecated iri, its replacement); `subproperties` are (narrower, broader) names of attributes.
+    (deprecated iri, its replacement); `relations` are (from, to) pairs by relation; `subproperties` are (narrower,
+    broader) names of attributes.
     """
 
     narrower: Pairs = ()
@@ -40,9 +45,11 @@ class World:
     names: tuple[str, ...] = ()
     prefixes: Pairs = ()
     replaced: Pairs = ()
+    relations: Mapping[str, Pairs] = field(default_factory=dict)
     subproperties: Pairs = ()
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    array: str = ""
 
     # ── concepts ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -50,6 +57,7 @@ class World:
         """Every name of a concept, and what is equivalent to one."""
         known = set(self.names) | {iri for iri, *_ in self.labels}
         known |= {name for pair in (*self.narrower, *self.individuals, *self.replaced) for name in pair}
+        known |= {name for pairs in self.relations.values() for pair in pairs for name in pair}
         pairs = [pair for one, other in self.equivalent for pair in ((one, other), (other, one))]
         return _closed(known, pairs)
 
@@ -64,8 +72,24 @@ class World:
 
     def isa(self, value: str, concept: str) -> bool:
         """Rule 10: upwards any number of steps, entered by at most one step from an individual to its class."""
+        return concept in self.kinds(value)
+
+    def kinds(self, value: str) -> set[str]:
+        """All that `value` is: itself and what is above it, and above each of its classes."""
         classes = {cls for individual, cls in self.individuals if self.same(individual, value)}
-        return any(concept in self.above(start) for start in {value, *classes})
+        return {upper for start in {value, *classes} for upper in self.above(start)}
+
+    def related(self, value: str, relation: str, concept: str) -> bool:
+        """Rule 11: what `value` is leads by the relation to something, which may be `concept`, and leads on."""
+        pairs = self.relations[relation]
+        arrived: set[str] = set()
+        here = self.kinds(value)
+        while True:
+            ends = {right for left, right in pairs if left in here} - arrived
+            if not ends:
+                return any(concept in self.kinds(end) for end in arrived)
+            arrived |= ends
+            here = {kind for end in ends for kind in self.kinds(end)}
 
     # ── terms (rules 12, 13) ────────────────────────────────────────────────────────────────────────────────────
 
@@ -125,10 +149,29 @@ class World:
             text = self.synonyms[text]
         return text
 
+    # ── enumerations (rule 9) ──────────────────────────────────────────────────────────────────────────────────
+
+    def members(self, name: str) -> set[str]:
+        """The members of an attribute that is declared as an enumeration, as root words."""
+        return set(map(self.root_word, self.declaration(name).enum))
+
+    def is_above(self, name: str, high: str, low: str) -> bool:
+        """Whether the order of the enumeration leads from `low` up to `high`, in one step or more."""
+        chains = self.declaration(name).order
+        steps = [(self.root_word(one), self.root_word(two)) for chain in chains for one, two in pairwise(chain)]
+        return high in _closed({two for one, two in steps if one == low}, steps)
+
     # ── attributes (rule 2) ─────────────────────────────────────────────────────────────────────────────────────
 
+    def inside(self, array: str) -> "World":
+        """The same, where names are seen from an element of `array` (rule 3)."""
+        return replace(self, array=f"{self.array}.{array}" if self.array else array)
+
     def attribute(self, raw: str) -> str:
-        """The name that a published or written attribute name means, segment by segment."""
+        """The name that a published or written attribute name means, segment by segment; inside elements of an array
+        one whose dotted name is declared is as it is."""
+        if self.array and f"{self.array}.{raw}" in self.declarations:
+            return raw
         return raw if raw in self._declared() else ".".join(map(self._segment, raw.split(".")))
 
     def broader(self, name: str) -> set[str]:
@@ -137,7 +180,10 @@ class World:
         return {".".join(each) for each in product(*choices)} | _closed({name}, self.subproperties)
 
     def declaration(self, name: str) -> Declaration:
-        """What is declared of the whole name, else of its last segment."""
+        """What is declared of the whole name, else of its last segment; inside elements of an array first of all of
+        the name with that of the array before it."""
+        if self.array and f"{self.array}.{name}" in self.declarations:
+            return self.declarations[f"{self.array}.{name}"]
         last = name.rpartition(".")[2]
         return self.declarations.get(name) or self.declarations.get(last) or Declaration()
 

@@ -13,7 +13,7 @@ from semantic import InvalidSubscription, Matcher
 from semantic.language import to_tree
 from semantic.model import Event, Expression, Match
 from tests.oracle import World, matching
-from tests.strategies import CLASSES, events, expressions, vocabulary_of, worlds
+from tests.strategies import CLASSES, RELATIONS, events, expressions, vocabulary_of, worlds
 
 
 def names(matches: Iterable[Match]) -> list[str]:
@@ -68,8 +68,9 @@ class MatchersFollowTheOracle(RuleBasedStateMachine):
         """Each matcher takes what names known concepts only, and refuses the rest."""
         self.count += 1
         name = f"s{self.count}"
-        unknown = set(CLASSES) - self.world.concepts()
-        if any(f"iri={iri!r}" in repr(expression) for iri in unknown):
+        unknown = {f"iri={iri!r}" for iri in set(CLASSES) - self.world.concepts()}
+        unknown |= {f"relation={iri!r}" for iri in set(RELATIONS) - self.world.relations.keys()}
+        if any(each in repr(expression) for each in unknown):
             for matcher in self.matchers:
                 with pytest.raises(InvalidSubscription):
                     matcher.add(name, to_tree(expression))

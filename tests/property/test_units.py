@@ -134,7 +134,7 @@ def test_units_any_text_is_a_unit_or_refused(text: str) -> None:
 
 @given(st.one_of(names, st.builds("{} {}".format, numbers, names), st.builds("{} {}".format, names, numbers)))
 def test_parse_any_text_agrees_with_measure(text: str) -> None:
-    """What `parse` calls a quantity can be measured, its number is finite, and the text begins or ends with its unit."""
+    """What `parse` calls a quantity can be measured, its number is finite; the text begins or ends with its unit."""
     found = UNITS.parse(text)
     if found is None:
         return

@@ -30,6 +30,27 @@ def test_ancestors_beyond_the_cache_are_still_right(monkeypatch: pytest.MonkeyPa
             assert graph.ancestors(ConceptId(concept)) == tuple(range(concept + 1))
 
 
+def test_extended_graph_has_the_old_steps_and_the_new_ones() -> None:
+    """Concepts are added at the end; the graph itself, its caches included, stays as it is."""
+    graph = ConceptGraph(3, [(1, 0)], [(2, 1)])
+    assert graph.ancestors(ConceptId(1)) == (0, 1)
+    more = graph.extended(2, [(1, 3), (3, 4), (1, 0), (2, 4)])
+    assert (len(graph), len(more)) == (3, 5)
+    assert [more.ancestors(ConceptId(concept)) for concept in range(5)] == [
+        (0,),
+        (0, 1, 3, 4),
+        (0, 1, 2, 3, 4),
+        (3, 4),
+        (4,),
+    ]
+    assert more.parents(ConceptId(1)) == [0, 3]
+    assert more.entries(ConceptId(2)) == [1]
+    assert more.entries(ConceptId(4)) == []
+    assert graph.ancestors(ConceptId(1)) == (0, 1)
+    with pytest.raises(ValueError, match="outside"):
+        graph.extended(1, [(0, 4)])
+
+
 def test_graph_with_an_id_out_of_range_is_refused() -> None:
     """An edge to a concept that does not exist is a mistake of the caller."""
     with pytest.raises(ValueError, match="outside"):

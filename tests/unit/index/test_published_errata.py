@@ -1,7 +1,7 @@
-"""What the papers on DEXIN, Le Subscribe and the matching tree get wrong in print, one regression test each, by the numbers of our list.
+"""What the papers on DEXIN, Le Subscribe and the matching tree get wrong in print, one regression test each.
 
-Errata 20, 21 and 22 are of Le Subscribe, 9 to 13 of DEXIN, 24 and 25 of the matching tree. Every engine that follows one of them is asked, with its
-structure built from the first clause on.
+By the numbers of our list: 20, 21 and 22 are of Le Subscribe, 9 to 13 of DEXIN, 24 and 25 of the matching tree. Every
+engine that follows one of them is asked, with its structure built from the first clause on.
 """
 
 import math

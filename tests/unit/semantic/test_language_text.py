@@ -59,6 +59,7 @@ CONSTRUCTS: list[tuple[str, Expression, Any]] = [
     ("a part_of Heart", RelationTest("a", "part_of", (Term("Heart"),)), {"relation": ["a", "part_of", "Heart"]}),
     ("a obo:part_of B", RelationTest("a", "obo:part_of", (Term("B"),)), {"relation": ["a", "obo:part_of", "B"]}),
     ("a `is in` (B, C)", RelationTest("a", "is in", (Term("B"), Term("C"))), {"relation": ["a", "is in", ["B", "C"]]}),
+    (f"a <{IRI}> B", RelationTest("a", IRI, (Term("B"),)), {"relation": ["a", IRI, "B"]}),
     ("a = 4", Comparison("a", "=", Constant(4)), {"=": ["a", 4]}),
     ("a != -4.5", Comparison("a", "!=", Constant(-4.5)), {"!=": ["a", -4.5]}),
     ("a < 1e3", Comparison("a", "<", Constant(1000.0)), {"<": ["a", 1000.0]}),

@@ -96,6 +96,30 @@ def test_class_expressions_give_what_every_reasoner_would(turtle: str, expected:
     assert edges(turtle) == expected
 
 
+@pytest.mark.parametrize(
+    ("turtle", "expected"),
+    [
+        (":a a [ owl:intersectionOf ( :B :C ) ] .", {"a B", "a C"}),
+        (":a a [ owl:intersectionOf ( :B [ owl:intersectionOf ( :C [ owl:complementOf :D ] ) ] ) ] .", {"a B", "a C"}),
+        (":a a [ owl:unionOf ( :B :C ) ] .", set()),
+        (":a a [ a owl:Restriction ; owl:onProperty :p ; owl:hasValue :b ] .", set()),
+        (":a a [ owl:intersectionOf ( :B ) ] , :C .", {"a B", "a C"}),
+        (":A owl:equivalentClass [ owl:oneOf ( :a :b ) ] .", {"a A", "b A"}),
+        (":A owl:oneOf ( :a ) .", {"a A"}),
+        ("[ owl:oneOf ( :a ) ] rdfs:subClassOf :A .", {"a A"}),
+        (":A owl:equivalentClass [ owl:unionOf ( :B [ owl:oneOf ( :a ) ] ) ] .", {"a A"}),
+        (":A rdfs:subClassOf [ owl:oneOf ( :a ) ] .", set()),
+        (":A owl:equivalentClass [ owl:intersectionOf ( :B [ owl:oneOf ( :a ) ] ) ] .", set()),
+        (":A owl:equivalentClass [ owl:oneOf ( 'a' 5 _:x owl:Thing ) ] .", set()),
+        ("_:x a [ owl:intersectionOf ( :B :C ) ] .", set()),
+        (":p a owl:ObjectProperty , [ owl:intersectionOf ( :B :C ) ] .", set()),
+    ],
+)
+def test_class_expressions_tell_the_classes_of_individuals(turtle: str, expected: set[str]) -> None:
+    """What is in both is in each; what a class lists is in it. What is in one of several is in nobody knows which."""
+    assert {f"{short(one)} {short(each)}" for one, each in loaded(turtle).types} == expected
+
+
 def test_derived_pairs_are_told_from_stated_ones() -> None:
     """A pair that a triple states is stated, even when it follows as well; a top concept's is derived."""
     ontology = loaded(
@@ -271,10 +295,12 @@ def test_properties_have_labels_parents_ranges_and_units() -> None:
         """:price a owl:DatatypeProperty ; rdfs:label "Preis"@de ; skos:altLabel "cost"@en ; rdfs:range xsd:decimal ;
         rdfs:subPropertyOf :amount ; qudt:hasUnit :EUR . :amount a rdf:Property . :cost owl:equivalentProperty :price .
         :cost a rdf:Property . :note a owl:AnnotationProperty . :implied rdfs:subPropertyOf :price .
-        :ranged rdfs:range :A ."""
+        :ranged rdfs:range :A . :used rdfs:domain :A , :B , [ owl:unionOf ( :C :D ) ] .
+        :note rdfs:domain :A ; rdfs:range xsd:string ."""
     )
     found = {short(each.iri): each for each in ontology.properties}
-    assert set(found) == {"price", "amount", "cost", "implied", "ranged"}
+    assert set(found) == {"price", "amount", "cost", "implied", "ranged", "used"}
+    assert (found["used"].domains, found["price"].domains) == (("http://e/A", "http://e/B"), ())
     assert found["price"].labels == (("Preis", "de"), ("cost", "en"))
     assert found["price"].parents == ("http://e/amount", "http://e/cost")
     assert found["price"].ranges == ("http://www.w3.org/2001/XMLSchema#decimal",)

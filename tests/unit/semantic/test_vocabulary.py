@@ -292,6 +292,8 @@ def test_search_ranks_whole_labels_then_beginnings_then_words() -> None:
     )
     assert [each["iri"][-1] for each in vocabulary.search("AIR")] == ["A", "D", "B", "C"]
     assert [each["iri"][-1] for each in vocabulary.search("air", lang="en")] == ["A", "B", "C", "D"]
+    assert [each["iri"][-1] for each in vocabulary.search("air", lang="en-GB")] == ["A", "B", "C", "D"]
+    assert [each["iri"][-1] for each in vocabulary.search("air", lang="en-US")] == ["A", "B", "D"]
     assert [each["iri"][-1] for each in vocabulary.search("air", limit=1)] == ["A"]
     assert [each["label"] for each in vocabulary.search("arport")] == ["airport"]
     assert vocabulary.search("xyzzy") == []

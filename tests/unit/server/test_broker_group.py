@@ -9,6 +9,7 @@ from sqlalchemy import Connection, insert, select, text
 
 from semantic import Matcher, Vocabulary
 from semantic.compilation import compile_expression
+from semantic.declarations import Declarations
 from server.broker import changes
 from server.broker.group import Group
 from server.broker.state import Live, State
@@ -103,18 +104,19 @@ def test_group_undo_takes_back_every_kind_of_change(connection: Connection, stat
     """After `undo` the state is what it was: members, statuses, ends, the matcher itself."""
     first = Group(connection, state)
     one, two = live(state, first, "one", "a = 1"), live(state, first, "two", "a = 1")
-    before = state.matcher
+    before, declared = state.matcher, state.declarations
     end = one.expires_at
     second = Group(connection, state)
     changes.set_status(second, one, "paused")
     changes.set_expiry(second, one, end + 5)
     changes.forget(second, two)
     live(state, second, "three", "a = 1")
-    changes.swap_matcher(second, Matcher(EMPTY))
+    changes.swap_matcher(second, Matcher(EMPTY), Declarations(synonyms={"PC": "computer"}))
     assert not one.matching
     assert "two" not in state.live
     second.undo()
     assert state.matcher is before
+    assert state.declarations is declared
     assert set(state.live) == set(state.matcher) == {"one", "two"}
     assert (one.status, one.expires_at, one.matching, two.matching) == ("active", end, True, True)
     assert {match.subscription for match in state.matcher.match({"a": 1})} == {"one", "two"}

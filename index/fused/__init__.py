@@ -1,0 +1,1 @@
+"""The parts of the `fused` engine; see README.md."""

@@ -1,0 +1,207 @@
+"""The columns that stored clauses read, numbered, and the values of a batch of events in them.
+
+    (column, how it is read) ─▶ number              keys ─▶ codes, for as long as the engine lives
+    events or a `ColumnBatch` ─▶ EventBatch         one matrix a batch: a value an event and column; further values of
+                                                    the few events that have several stand behind the matrix
+
+Numbers get their codes later, segment by segment, since each segment has its own order of bounds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from index.column_batch import ColumnBatch, KeyTable
+from index.fused.arrays import Codes, Floats, Ints
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED
+
+__all__ = ["Columns", "EventBatch"]
+
+NOTHING = -1
+"""The code of no value, and of a key that no clause asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """E events in S columns. `codes` and `numbers` hold E·S values, row by row: of keys and concepts the codes
+    (-1: none), of ordered columns the numbers (NaN: none). An event with several values in a column has none there;
+    it is number n = `several_index[e]`, and column s of it has the values
+    `several_from[n·S + s] … several_from[n·S + s + 1]`, further back in the same arrays. Elsewhere the index is -1."""
+
+    columns: Codes
+    codes: Codes
+    numbers: Floats
+    several_index: Codes
+    several_from: Ints
+    kinds: Codes
+    presents: Sequence[frozenset[AttributeId]]
+    concept_places: Sequence[int]
+    """Which of the columns hold concepts."""
+
+    @property
+    def events(self) -> int:
+        """E."""
+        return self.kinds.size
+
+
+class Columns:
+    """(column, how it is read) → number, in order of first use. Grows only."""
+
+    def __init__(self) -> None:
+        self.how: list[int] = []
+        self._readers: dict[ColumnId, dict[int, int]] = {}
+        self._keys: list[dict[Key, int]] = []
+        self._token = object()
+        self._known = 0
+        """Counts numbers and keys given out: what was translated before may be incomplete once it has grown."""
+
+    def __len__(self) -> int:
+        return len(self.how)
+
+    def number(self, column: ColumnId, how: int) -> int:
+        """The number of a column, a new one if need be."""
+        readers = self._readers.setdefault(column, {})
+        found = readers.get(how)
+        if found is None:
+            found = readers[how] = len(self.how)
+            self.how.append(how)
+            self._keys.append({})
+            self._known += 1
+        return found
+
+    def key(self, number: int, key: Key) -> int:
+        """The code of `key` in a column of keys, a new one if need be."""
+        codes = self._keys[number]
+        found = codes.get(key)
+        if found is None:
+            found = codes[key] = len(codes)
+            self._known += 1
+        return found
+
+    def encode(self, events: Sequence[LoweredEvent]) -> EventBatch:
+        """The values of `events`. Costs some 200 ns a value."""
+        presents: dict[frozenset[AttributeId], int] = {}
+        kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
+        places: dict[int, int] = {}
+        singles: list[tuple[int, int, int, Key]] = []
+        several: dict[int, dict[int, list[Key]]] = {}
+        readers_of = self._readers.get
+        for place, event in enumerate(events):
+            for column, values in event.values.items():
+                readers = readers_of(column)
+                if readers is None or not values:
+                    continue
+                for number in readers.values():
+                    s = places.setdefault(number, len(places))
+                    if len(values) == 1:
+                        singles.append((place, s, number, values[0]))
+                    else:
+                        several.setdefault(place, {})[s] = list(values)
+        width = len(places)
+        numbers = list(places)
+        codes = np.full(len(events) * width, NOTHING, dtype=np.int32)
+        floats = np.full(len(events) * width, math.nan)
+        for place, s, number, value in singles:
+            how = self.how[number]
+            if how == ORDERED:
+                floats[place * width + s] = cast(float, value)
+            elif how == CONCEPT:
+                codes[place * width + s] = cast(int, value)
+            else:
+                codes[place * width + s] = self._keys[number].get(value, NOTHING)
+        return self._batch(numbers, codes, floats, several, kinds, list(presents))
+
+    def encode_columns(self, batch: ColumnBatch) -> EventBatch:
+        """The values of a batch that stands in columns already. Costs some ns a value."""
+        read: dict[int, Any] = {}
+        for values in batch.columns:
+            for how, number in self._readers.get(values.column, {}).items():
+                table = values.table
+                if table is None:
+                    read[number] = self._numbers_as(how, number, values.numbers)
+                else:
+                    read[number] = self._translated(table, how, number)[values.places]
+        several: dict[int, dict[int, list[Key]]] = {}
+        for place, event in batch.several.items():
+            own: dict[int, list[Key]] = {}
+            for column, keys in event.values.items():
+                for number in self._readers.get(column, {}).values():
+                    if number not in read:
+                        filler = math.nan if self.how[number] == ORDERED else NOTHING
+                        read[number] = np.full(batch.events, filler)
+                    own[list(read).index(number)] = list(keys)
+            if own:
+                several[place] = own
+        numbers = list(read)
+        codes = np.full((batch.events, len(numbers)), NOTHING, dtype=np.int32)
+        floats = np.full((batch.events, len(numbers)), math.nan)
+        for s, (number, found) in enumerate(read.items()):
+            (floats if self.how[number] == ORDERED else codes)[:, s] = found
+        return self._batch(numbers, codes.ravel(), floats.ravel(), several, batch.kinds, batch.presents)
+
+    def _batch(
+        self,
+        numbers: list[int],
+        codes: Codes,
+        floats: Floats,
+        several: dict[int, dict[int, list[Key]]],
+        kinds: Codes,
+        presents: Sequence[frozenset[AttributeId]],
+    ) -> EventBatch:
+        width = len(numbers)
+        several_index = np.full(kinds.size, -1, dtype=np.int32)
+        several_from = np.zeros(1, dtype=np.int64)
+        if several:
+            several_index[list(several)] = np.arange(len(several))
+            more: list[float] = []
+            ends = [codes.size]
+            for place, own in several.items():
+                for s, number in enumerate(numbers):
+                    at = place * width + s
+                    if s not in own:
+                        more.append(float(floats[at] if self.how[number] == ORDERED else codes[at]))
+                    elif self.how[number] == KEY:
+                        known = self._keys[number]
+                        more += [known[key] for key in own[s] if key in known]
+                    else:
+                        more += [cast(float, key) for key in own[s]]
+                    ends.append(codes.size + len(more))
+            several_from = np.array(ends, dtype=np.int64)
+            floats = np.concatenate([floats, np.array(more, dtype=np.float64)])
+            with np.errstate(invalid="ignore"):  # numbers have no codes
+                codes = np.concatenate([codes, np.nan_to_num(np.array(more)).clip(-1, 2**31 - 1).astype(np.int32)])
+        return EventBatch(
+            np.array(numbers, dtype=np.int32),
+            codes,
+            floats,
+            several_index,
+            several_from,
+            kinds,
+            presents,
+            [s for s, number in enumerate(numbers) if self.how[number] == CONCEPT],
+        )
+
+    def _numbers_as(self, how: int, number: int, numbers: Any) -> Any:
+        if how == ORDERED:
+            return numbers
+        known = self._keys[number]
+        return np.array([known.get(value, NOTHING) for value in numbers.tolist()], dtype=np.int32)
+
+    def _translated(self, table: KeyTable, how: int, number: int) -> Any:
+        """The keys of `table` as this column knows them, one more for no value; kept with the table."""
+        kept = table.translations.get((self._token, number))
+        if kept is not None and kept[0] == (len(table.keys), self._known):
+            return kept[1]
+        if how == ORDERED:
+            found: Any = np.array([math.nan if key is None else key for key in (*table.keys, None)], dtype=np.float64)
+        elif how == CONCEPT:
+            found = np.array([NOTHING if key is None else key for key in (*table.keys, None)], dtype=np.int32)
+        else:
+            get = self._keys[number].get
+            found = np.array([*(get(key, NOTHING) for key in table.keys), NOTHING], dtype=np.int32)  # type: ignore[arg-type]
+        table.translations[self._token, number] = ((len(table.keys), self._known), found)
+        return found

@@ -1,0 +1,47 @@
+"""How kernels are compiled: once after installation, without the interpreter lock, kept on disk for later starts."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+__all__ = ["announce_compilation", "compiled", "lowest_bit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+lowest_bit: Callable[[np.uint64], int] = cast(Any, trailing_zeros)
+"""The place of the lowest bit that is set; one instruction in a kernel. A private path of numba's, so the lock file
+pins numba; a version of our own crashes where both declare the same intrinsic."""
+
+WARNED = "(warned)"
+
+_logger = logging.getLogger(__name__)
+_looked_at: set[str] = set()
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` compiled at its first call. Where no directory can be written, it is compiled in every process."""
+    try:
+        kernel = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # numba found no place for its cache
+        kernel = numba.njit(nogil=True)(function)
+    return cast(Callable[P, R], kernel)
+
+
+def announce_compilation(kernel: Callable[..., Any]) -> None:
+    """Say once, as a warning in the log (standard error where no log is set up), that the first use will take a while,
+    if `kernel` is in no cache yet."""
+    name = getattr(kernel, "__name__", "")
+    if name in _looked_at:
+        return
+    path = getattr(getattr(kernel, "stats", None), "cache_path", None)
+    if path is None or not any(Path(path).glob(f"*.{name}-*.nbi")):
+        if WARNED not in _looked_at:
+            _logger.warning("compiling the kernels of the index: once after installation, about half a minute")
+        _looked_at.add(WARNED)
+    _looked_at.add(name)

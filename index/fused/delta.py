@@ -1,0 +1,151 @@
+"""The newest rows, not frozen yet: programs over the whole clause, asked one by one.
+
+add ─▶ required and forbidden attributes, a program        match ─▶ those whose attributes fit ─▶ their programs
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from index.clause import Clause
+from index.fused.arrays import Bytes, Codes, Ints
+from index.fused.columns import Columns
+from index.fused.compiling import compiled
+from index.fused.graph_arrays import GraphArrays
+from index.fused.programs import (
+    BatchArrays,
+    ProgramArrays,
+    Programs,
+    ask_programs,
+    mark_concepts,
+    unmark_concepts,
+)
+
+__all__ = ["Delta", "DeltaArrays", "match_delta"]
+
+
+class DeltaArrays(NamedTuple):
+    """n entries; the arrays may be longer."""
+
+    rows: Codes  # [n] -1 where the row has been removed
+    attribute_from: Ints  # [2n+1] required, then forbidden attributes of each entry
+    attributes: Ints
+
+
+class Delta:
+    """Clauses by row. Invariant: `len` counts the entries that are not removed."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.clauses: dict[int, Clause] = {}
+        self._columns = columns
+        self._programs = Programs()
+        self._entries: dict[int, int] = {}
+        self._rows = np.full(16, -1, dtype=np.int32)
+        self._attribute_from: list[int] = [0]
+        self._attributes: list[int] = []
+        self._arrays: tuple[DeltaArrays, ProgramArrays] | None = None
+
+    def __len__(self) -> int:
+        return len(self.clauses)
+
+    @property
+    def entries(self) -> int:
+        """How many entries an event is asked, removed ones included."""
+        return len(self._programs)
+
+    def add(self, row: int, clause: Clause) -> None:
+        """Some 10 to 20 µs, by the length of the clause."""
+        entry = self._programs.add(dict.fromkeys(clause.predicates), self._columns)
+        if entry == self._rows.size:
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
+        self._rows[entry] = row
+        self._entries[row] = entry
+        for attributes in (clause.required, clause.forbidden):
+            self._attributes += attributes
+            self._attribute_from.append(len(self._attributes))
+        self.clauses[row] = clause
+        self._arrays = None
+
+    def remove(self, row: int) -> None:
+        """Forget `row`, which is here."""
+        del self.clauses[row]
+        self._rows[self._entries.pop(row)] = -1
+
+    def arrays(self) -> tuple[DeltaArrays, ProgramArrays]:
+        """What kernels read; valid until the next `add`."""
+        if self._arrays is None:
+            entries = DeltaArrays(
+                self._rows,
+                np.array(self._attribute_from, dtype=np.int64),
+                np.array(self._attributes, dtype=np.int64),
+            )
+            self._arrays = entries, self._programs.arrays()
+        return self._arrays
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structural invariant is broken."""
+        live = {int(row): entry for entry, row in enumerate(self._rows[: self.entries]) if row >= 0}
+        # Entries, their rows and the clauses agree.
+        assert live == self._entries, (live, self._entries)
+        assert set(live) == set(self.clauses), (live, self.clauses)
+        assert len(self._attribute_from) == 2 * self.entries + 1, (self._attribute_from, self.entries)
+
+
+@compiled
+def match_delta(
+    delta: DeltaArrays,
+    programs: ProgramArrays,
+    count: int,
+    graph: GraphArrays,
+    batch: BatchArrays,
+    kinds: Codes,
+    present_from: Ints,
+    present: Ints,
+    marked: Bytes,
+    above: Codes,
+    buffer: Codes,
+    starts: Ints,
+) -> Codes:
+    """Ask the first `count` entries of every event; kind k has the attributes `present[present_from[k] : …]`. In one
+    pass, results as `match_segment` gives them."""
+    most = 0
+    for i in range(delta.attribute_from[2 * count]):
+        most = max(most, delta.attributes[i] + 1)
+    has = np.zeros(most + 1, dtype=np.uint8)
+    fits = np.zeros((present_from.size - 1, count), dtype=np.uint8)
+    for kind in range(present_from.size - 1):
+        for i in range(present_from[kind], present_from[kind + 1]):
+            if present[i] < most:
+                has[present[i]] = 1
+        for entry in range(count):
+            good = delta.rows[entry] >= 0
+            for i in range(delta.attribute_from[2 * entry], delta.attribute_from[2 * entry + 1]):
+                good &= has[delta.attributes[i]] != 0
+            for i in range(delta.attribute_from[2 * entry + 1], delta.attribute_from[2 * entry + 2]):
+                good &= has[delta.attributes[i]] == 0
+            fits[kind, entry] = good
+        for i in range(present_from[kind], present_from[kind + 1]):
+            if present[i] < most:
+                has[present[i]] = 0
+    rows = delta.rows
+    asked = np.empty(count + 1, dtype=np.int32)
+    holds = np.empty(count + 1, dtype=np.uint8)
+    used = 0
+    for event in range(kinds.size):
+        starts[event] = used
+        if used + count > buffer.size:
+            larger = np.empty(2 * buffer.size + count, dtype=np.int32)
+            larger[:used] = buffer[:used]
+            buffer = larger
+        mark_concepts(graph, batch, event, marked, above)
+        fitting = 0
+        for entry in range(count):
+            asked[fitting] = entry
+            fitting += fits[kinds[event], entry]
+        ask_programs(programs, graph, batch, event, marked, above, asked, fitting, holds)
+        for place in range(fitting):
+            buffer[used] = rows[asked[place]]
+            used += holds[place]
+        unmark_concepts(graph, batch, marked, above)
+    starts[kinds.size] = used
+    return buffer

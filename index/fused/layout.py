@@ -1,0 +1,320 @@
+"""From groups of rows to the flat arrays of a segment: codes, access paths, lists, ranges, blocks, masks.
+
+Within a cluster every row stands under the slot that lets the fewest events through, if one is selective enough:
+
+    interval that is one point, key   1 / distinct ones in the slot        found by the value
+    concept                           its share of the hierarchy           found by each concept above the value
+    one-sided interval, one slot      always                               a range of the rows sorted by their bound
+    other intervals                   never: they wait in blocks           cut down by masks
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import AttributeId
+from index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
+from index.fused.bounds import Bounds, bounds_of
+from index.fused.compiling import compiled
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED
+from index.fused.graph_arrays import CELLS, GraphShape
+
+__all__ = ["ClusterKey", "Layout", "RowGroup", "lay_out"]
+
+ClusterKey = tuple[frozenset[AttributeId], frozenset[AttributeId], tuple[tuple[int, int], ...], bool]
+"""Required attributes, forbidden ones, for each slot how it reads which column, and whether programs are asked."""
+
+SELECTIVE = 0.25
+"""A row is listed if at most this part of the events is expected to look at it there; else a block is cheaper."""
+FEW_ROWS = 8
+"""A cluster of so few rows is one block: checking them costs less than looking up values."""
+MASKED_ROWS = 24
+"""Shorter lists have no masks: their rows are checked one by one, and memory stays at the records."""
+FAR_BLOCKS = 2
+"""Clusters with more unlisted rows than so many blocks are matched block by block, so that masks stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
+    whole numbers, their ends equal)."""
+
+    rows: Codes
+    ends: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arrays, the row at each position, and the columns by the engine's numbers."""
+
+    arrays: SegmentArrays
+    rows: Codes
+    columns: list[int]
+
+
+def lay_out(groups: Mapping[ClusterKey, RowGroup], shape: GraphShape | None, block_rows: int = BLOCK_ROWS) -> Layout:
+    """The arrays for `groups`. `shape` is needed where a slot reads concepts. Costs about 1 µs for each row and
+    slot."""
+    read = sorted({slot for _, _, slots, _ in groups for slot in slots})
+    places = {slot: place for place, slot in enumerate(read)}
+    ordered = sum(how == ORDERED for how, _ in read)
+    seen: dict[int, list[Floats]] = {}
+    for (_, _, slots, _), group in groups.items():
+        for j, slot in enumerate(slots):
+            if slot[0] == ORDERED:
+                seen.setdefault(places[slot], []).append(group.ends[:, j].ravel())
+    bounds = bounds_of(seen, ordered)
+    seen.clear()
+    making = _Making(bounds, shape, block_rows)
+    for (_, _, slots, asked), group in groups.items():
+        making.add_cluster(group, [(how, places[how, number]) for how, number in slots], asked)
+    return making.finished(read)
+
+
+class _Making:
+    """The arrays of `SegmentArrays` while they grow, cluster by cluster."""
+
+    def __init__(self, bounds: Bounds, shape: GraphShape | None, block_rows: int) -> None:
+        self.bounds = bounds
+        self.shape = shape
+        self.block_rows = block_rows
+        self.rows: list[Codes] = []
+        self.emit: list[Codes] = []
+        self.records: list[Codes] = []
+        self.masks: list[Words] = []
+        self.index: list[Codes] = []
+        self.clusters: list[tuple[int, int, int, int, int, int, int]] = []
+        self.slots: list[tuple[int, int, int]] = []  # column, shift, lists
+        self.lists: list[Ints] = []  # code, begin, end, mask
+        self.blocks: list[tuple[int, int, int, int]] = []  # begin, end, mask, far
+        self.positions = 0
+        self.mask_words = 0
+
+    def add_cluster(self, group: RowGroup, slots: Sequence[tuple[int, int]], asked: bool) -> None:
+        width = len(slots)
+        rows, low, high, paths = group.rows, *self._codes(group.ends, slots), None
+        if rows.size <= FEW_ROWS:
+            paths = np.full(rows.size, width, dtype=np.int64)
+            order = np.argsort(rows, kind="stable")
+        else:
+            paths = self._paths(group.ends, low, slots)
+            by_code = np.zeros(rows.size, dtype=np.int32)
+            for j in range(width):
+                by_code = np.where(paths == j, low[j], by_code)
+            if width:
+                by_code = np.where(paths == width + 1, high[0], np.where(paths == width + 2, low[0], by_code))
+            order = np.lexsort((rows, by_code, paths))
+        rows, paths = rows[order], paths[order]
+        low, high = [each[order] for each in low], [each[order] for each in high]
+        cuts = np.searchsorted(paths, np.arange(width + 4))
+        words: list[Words | None] = [None] * width
+        for j, (_, column) in enumerate(slots):
+            lists = self._lists(low[j], int(cuts[j]), int(cuts[j + 1]), j, slots, low, high, words)
+            self.lists.append(lists)
+            self.slots.append((column, self._add_index(lists), len(lists)))
+        begin, end = int(cuts[width]), int(cuts[width + 1])
+        spans = [(start, min(start + self.block_rows, end)) for start in range(begin, end, self.block_rows)]
+        for start, stop in spans:
+            mask = self._masks(start, stop, -1, slots, low, high, words)
+            far = mask >= 0 and len(spans) > FAR_BLOCKS
+            self.blocks.append((self.positions + start, self.positions + stop, mask, far))
+        plain = sum(how != CONCEPT for how, _ in slots)
+        ordered = sum(how == ORDERED for how, _ in slots)
+        upper, lower = self.positions + end, self.positions + int(cuts[width + 2])
+        self.clusters.append((rows.size, width, ordered, plain, len(spans), upper, lower))
+        self.rows.append(rows)
+        emit = ~np.arange(self.positions, self.positions + rows.size, dtype=np.int32) if asked else rows
+        self.emit.append(emit)
+        self.records.append(_records(low, high, ordered, emit))
+        self.positions += rows.size
+
+    def finished(self, read: Sequence[tuple[int, int]]) -> Layout:
+        """All clusters, one after the other."""
+        clusters = np.array(self.clusters, dtype=np.int64).reshape(-1, 7)
+        slots = np.array(self.slots, dtype=np.int64).reshape(-1, 3)
+        lists = np.concatenate([*self.lists, np.empty((0, 4), dtype=np.int64)])
+        blocks = np.array(self.blocks, dtype=np.int64).reshape(-1, 4)
+        block_from = _starts(clusters[:, 4])
+        far = np.flatnonzero(blocks[:, 3])
+        local = np.full(max((number for _, number in read), default=-1) + 1, -1, dtype=np.int32)
+        for place, (_, number) in enumerate(read):
+            local[number] = place
+        column_codes = np.zeros(len(read), dtype=np.int64)
+        column_codes[: self.bounds.start.size - 1] = 2 * np.diff(self.bounds.start) + 1
+        offered = int(clusters[:, 1].max(initial=0) + clusters[:, 4].max(initial=0)) + 2
+        longest = max(_longest(*lists[:, 1:].T), _longest(*blocks[:, :3].T))
+        arrays = SegmentArrays(
+            emit=_joined(self.emit, np.int32),
+            local=local,
+            records=_joined(self.records, np.int32),
+            lists=lists.astype(np.int32).ravel(),
+            coarse=_joined(self.index, np.int32),
+            bucket_table=self.bounds.table,
+            cluster_from=_starts(clusters[:, 0]),
+            slot_from=_starts(clusters[:, 1]),
+            ordered=clusters[:, 2],
+            plain=clusters[:, 3],
+            record_from=_starts(np.array([each.size for each in self.records], dtype=np.int64)),
+            upper_from=clusters[:, 5],
+            lower_from=clusters[:, 6],
+            block_from=block_from,
+            slot_column=slots[:, 0],
+            list_from=_starts(slots[:, 2]),
+            index_from=_starts(np.array([each.size for each in self.index], dtype=np.int64)),
+            index_shift=slots[:, 1],
+            block_begin=blocks[:, 0],
+            block_end=blocks[:, 1],
+            block_mask=blocks[:, 2],
+            block_far=blocks[:, 3],
+            far=far,
+            far_cluster=np.searchsorted(block_from, far, side="right") - 1,
+            column_how=np.array([how for how, _ in read], dtype=np.int64),
+            column_codes=column_codes,
+            bound_from=self.bounds.start,
+            bucket_from=self.bounds.table_start,
+            sizes=np.array([offered, clusters[:, 1].max(initial=0), longest, 0], dtype=np.int64),
+            bounds=self.bounds.values,
+            bucket_steps=self.bounds.steps,
+            dead=np.zeros(self.positions, dtype=np.uint8),
+            masks=_joined(self.masks, np.uint64),
+        )
+        return Layout(arrays, _joined(self.rows, np.int32), [number for _, number in read])
+
+    def _codes(self, ends: Floats, slots: Sequence[tuple[int, int]]) -> tuple[list[Codes], list[Codes]]:
+        """The low and high code of every row, slot by slot."""
+        low: list[Codes] = []
+        high: list[Codes] = []
+        for j, (how, column) in enumerate(slots):
+            if how == ORDERED:
+                values = self.bounds.values[self.bounds.start[column] : self.bounds.start[column + 1]]
+                low.append((2 * np.searchsorted(values, ends[:, j, 0]) + 1).astype(np.int32))
+                high.append((2 * np.searchsorted(values, ends[:, j, 1]) + 1).astype(np.int32))
+            else:
+                low.append(ends[:, j, 0].astype(np.int32))
+                high.append(low[-1])
+        return low, high
+
+    def _paths(self, ends: Floats, low: list[Codes], slots: Sequence[tuple[int, int]]) -> Ints:
+        """For each row the slot it is listed under; after these: in blocks, upper, lower."""
+        width, size = len(slots), len(ends)
+        expected = np.full((size, width + 1), SELECTIVE, dtype=np.float32)
+        for j, (how, _) in enumerate(slots):
+            if how == CONCEPT:
+                assert self.shape is not None, slots
+                expected[:, j] = self.shape.share[low[j]]
+            else:
+                point = ends[:, j, 0] == ends[:, j, 1]
+                expected[:, j] = np.where(point, 1.0 / max(np.unique(low[j][point]).size, 1), 1.0)
+        paths: Ints = np.argmin(expected, axis=1)
+        if width == 1 and slots[0][0] == ORDERED:
+            open_low, open_high = np.isneginf(ends[:, 0, 0]), np.isposinf(ends[:, 0, 1])
+            paths = np.where(paths != 1, paths, np.where(open_low, 2, np.where(open_high, 3, 1)))
+        return paths
+
+    def _lists(
+        self,
+        codes: Codes,
+        begin: int,
+        end: int,
+        access: int,
+        slots: Sequence[tuple[int, int]],
+        low: list[Codes],
+        high: list[Codes],
+        words: list[Words | None],
+    ) -> Ints:
+        starts = begin + np.flatnonzero(np.diff(codes[begin:end], prepend=-1))
+        ends = np.append(starts[1:], end)[: starts.size]
+        masks = np.full(starts.size, -1, dtype=np.int64)
+        if len(slots) > 1:
+            for place in np.flatnonzero(ends - starts >= MASKED_ROWS).tolist():
+                masks[place] = self._masks(int(starts[place]), int(ends[place]), access, slots, low, high, words)
+        return np.column_stack([codes[starts].astype(np.int64), self.positions + starts, self.positions + ends, masks])
+
+    def _masks(
+        self,
+        begin: int,
+        end: int,
+        access: int,
+        slots: Sequence[tuple[int, int]],
+        low: list[Codes],
+        high: list[Codes],
+        words: list[Words | None],
+    ) -> int:
+        narrowing = [j for j in range(len(slots)) if j != access]
+        if end - begin < MASKED_ROWS or not narrowing:
+            return -1
+        length = (end - begin + 63) // 64
+        masks = np.zeros(len(narrowing) * CELLS * length, dtype=np.uint64)
+        for place, j in enumerate(narrowing):
+            known = words[j]
+            if known is None:
+                known = words[j] = self._cell_words(low[j], high[j], *slots[j])
+            _transpose_cells(known[begin:end], masks, place * CELLS * length)
+        self.masks.append(masks)
+        at, self.mask_words = self.mask_words, self.mask_words + masks.size
+        return at
+
+    def _cell_words(self, low: Codes, high: Codes, how: int, column: int) -> Words:
+        """For each row the cells in which a value may satisfy it, one bit each."""
+        if how == CONCEPT:
+            assert self.shape is not None, column
+            return self.shape.cell_bits[low]
+        if how == KEY:
+            return np.uint64(1) << (low & (CELLS - 1)).astype(np.uint64)
+        size = int(2 * (self.bounds.start[column + 1] - self.bounds.start[column]) + 1)
+        first = (low.astype(np.int64) * CELLS // size).astype(np.uint64)
+        last = (high.astype(np.int64) * CELLS // size).astype(np.uint64)
+        ones = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+        return (ones << first) & (ones >> (np.uint64(CELLS - 1) - last))
+
+    def _add_index(self, lists: Ints) -> int:
+        """The coarse index of a slot's lists; returns its shift."""
+        if not len(lists):
+            self.index.append(np.zeros(0, dtype=np.int32))
+            return 0
+        codes = lists[:, 0]
+        shift = max(0, int(codes[-1]).bit_length() - int(2 * len(lists)).bit_length())
+        edges = np.arange((int(codes[-1]) >> shift) + 2) << shift
+        self.index.append(np.searchsorted(codes, edges).astype(np.int32))
+        return shift
+
+
+@compiled
+def _transpose_cells(words: Words, masks: Words, start: int) -> None:
+    """From a word of cells for each row to a mask of rows for each cell: bit r of mask t is bit t of `words[r]`.
+    Mask t is written at `masks[start + t * length :]`, `length` being as many words as `words.size` bits take."""
+    length = (words.size + 63) // 64
+    for row in range(words.size):
+        word = words[row]
+        place = row >> 6
+        bit = np.uint64(1) << np.uint64(row & 63)
+        for cell in range(64):
+            if (word >> np.uint64(cell)) & np.uint64(1):
+                masks[start + cell * length + place] |= bit
+
+
+def _records(low: list[Codes], high: list[Codes], ordered: int, emit: Codes) -> Codes:
+    records = np.empty((emit.size, ordered + len(low) + 1), dtype=np.int32)
+    for j, codes in enumerate(low):
+        if j < ordered:
+            records[:, 2 * j], records[:, 2 * j + 1] = codes, high[j]
+        else:
+            records[:, ordered + j] = codes
+    records[:, -1] = emit
+    return records.ravel()
+
+
+def _longest(begins: Ints, ends: Ints, masks: Ints) -> int:
+    return int((ends - begins)[masks >= 0].max(initial=0))
+
+
+def _joined(parts: Sequence[npt.NDArray[np.generic]], dtype: type) -> npt.NDArray:  # type: ignore[type-arg]
+    return np.concatenate([*parts, np.empty(0, dtype=dtype)])
+
+
+def _starts(sizes: Ints) -> Ints:
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts

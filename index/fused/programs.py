@@ -1,0 +1,262 @@
+"""Predicates as programs: for rows that are not frozen yet, and for what records cannot express.
+
+    program ─▶ predicates (negated or not) ─▶ tests ─▶ column, and an interval or a sorted set of codes
+
+A program is asked of one event at a time and costs some nanoseconds a predicate; it may look at several values of an
+event. The meaning is that of `index.clause`, presence apart, which whoever asks has checked.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import IntervalTest, KeyTest, Predicate
+from index.fused.arrays import Bytes, Codes, Floats, Ints
+from index.fused.columns import Columns
+from index.fused.compiling import compiled
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
+from index.fused.graph_arrays import GraphArrays, walk_up
+
+__all__ = ["BatchArrays", "ProgramArrays", "Programs", "ask_programs", "mark_concepts", "unmark_concepts"]
+
+INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
+"""What a test asks."""
+
+
+class ProgramArrays(NamedTuple):
+    """P programs, Q predicates, T tests; the arrays may be longer than what is used."""
+
+    predicate_from: Ints  # [P+1]
+    test_from: Ints  # [Q+1]
+    negated: Bytes  # [Q]
+    test: Bytes  # [T] what it asks
+    column: Codes  # [T] the engine's number
+    low: Floats  # [T]
+    high: Floats  # [T]
+    operand_from: Ints  # [T+1]
+    operands: Codes  # codes or concepts, ascending within a test
+
+
+class BatchArrays(NamedTuple):
+    """What `EventBatch` holds, and where the columns of the engine stand in it (-1: nowhere)."""
+
+    columns: Codes
+    codes: Codes
+    numbers: Floats
+    several_index: Codes
+    several_from: Ints
+    where: Ints
+    mark_base: Ints  # [S] -1 unless the column holds concepts
+    spare_base: int  # one region of marks more than there are columns of concepts
+
+
+class Programs:
+    """Programs that are added one after the other and forgotten all at once."""
+
+    def __init__(self) -> None:
+        self._predicate_from = _Growing(np.int64, [0])
+        self._test_from = _Growing(np.int64, [0])
+        self._negated = _Growing(np.uint8)
+        self._test = _Growing(np.uint8)
+        self._column = _Growing(np.int32)
+        self._low = _Growing(np.float64)
+        self._high = _Growing(np.float64)
+        self._operand_from = _Growing(np.int64, [0])
+        self._operands = _Growing(np.int32)
+
+    def __len__(self) -> int:
+        return self._predicate_from.size - 1
+
+    def add(self, predicates: Iterable[Predicate], columns: Columns) -> int:
+        """The number of a new program that holds when all of `predicates` do."""
+        for predicate in predicates:
+            for column, test in predicate.tests:
+                if not can_hold(test):
+                    continue
+                if isinstance(test, IntervalTest):
+                    self._add_test(INTERVAL, columns.number(column, ORDERED), (), test.low, test.high)
+                elif isinstance(test, KeyTest):
+                    number = columns.number(column, KEY)
+                    self._add_test(KEYS, number, sorted(columns.key(number, key) for key in test.keys))
+                else:
+                    number = columns.number(column, CONCEPT)
+                    for asks, ids in ((WITHIN, test.within), (BELOW, test.below), (EXACTLY, test.exactly)):
+                        if ids:
+                            self._add_test(asks, number, sorted(ids))
+            self._negated.append(predicate.negated)
+            self._test_from.append(self._test.size)
+        self._predicate_from.append(self._negated.size)
+        return len(self) - 1
+
+    def arrays(self) -> ProgramArrays:
+        """What kernels read; valid until the next `add`."""
+        return ProgramArrays(
+            self._predicate_from.array,
+            self._test_from.array,
+            self._negated.array,
+            self._test.array,
+            self._column.array,
+            self._low.array,
+            self._high.array,
+            self._operand_from.array,
+            self._operands.array,
+        )
+
+    def _add_test(self, asks: int, column: int, operands: Iterable[int], low: float = 0.0, high: float = 0.0) -> None:
+        self._test.append(asks)
+        self._column.append(column)
+        self._low.append(low)
+        self._high.append(high)
+        for operand in operands:
+            self._operands.append(operand)
+        self._operand_from.append(self._operands.size)
+
+
+class _Growing:
+    """An array that doubles when it is full."""
+
+    __slots__ = ("array", "size")
+
+    def __init__(self, dtype: type, first: Iterable[int] = ()) -> None:
+        self.array: npt.NDArray[Any] = np.zeros(16, dtype=dtype)
+        self.size = 0
+        for value in first:
+            self.append(value)
+
+    def append(self, value: float) -> None:
+        if self.size == self.array.size:
+            self.array = np.concatenate([self.array, np.zeros_like(self.array)])
+        self.array[self.size] = value
+        self.size += 1
+
+
+@compiled
+def mark_concepts(graph: GraphArrays, batch: BatchArrays, event: int, marked: Bytes, above: Codes) -> None:
+    """Mark every concept that a value of `event` is or is beneath, column by column; the marks of each column are
+    listed from `above[mark_base]` on, up to a -1."""
+    width = batch.columns.size
+    concepts = graph.parent_from.size - 1
+    for s in range(width):
+        if batch.mark_base[s] < 0:
+            continue
+        begin, end = event * width + s, event * width + s + 1
+        if batch.several_index[event] >= 0:
+            begin = batch.several_from[batch.several_index[event] * width + s]
+            end = batch.several_from[batch.several_index[event] * width + s + 1]
+        first = batch.mark_base[s]
+        listed = first
+        for i in range(begin, end):
+            if batch.codes[i] >= 0:
+                listed = walk_up(graph, batch.codes[i], marked, batch.mark_base[s], above, listed)
+        if listed < first + concepts:
+            above[listed] = -1
+
+
+@compiled
+def unmark_concepts(graph: GraphArrays, batch: BatchArrays, marked: Bytes, above: Codes) -> None:
+    """Undo `mark_concepts`."""
+    concepts = graph.parent_from.size - 1
+    for s in range(batch.columns.size):
+        base = batch.mark_base[s]
+        if base < 0:
+            continue
+        for i in range(base, base + concepts):
+            if above[i] < 0:
+                break
+            marked[base + above[i]] = 0
+
+
+@compiled
+def ask_programs(
+    programs: ProgramArrays,
+    graph: GraphArrays,
+    batch: BatchArrays,
+    event: int,
+    marked: Bytes,
+    above: Codes,
+    asked: Codes,
+    count: int,
+    holds: Bytes,
+) -> None:
+    """For each of the first `count` programs in `asked`, write to `holds` whether every predicate of it holds on
+    `event`, whose concepts are marked. One call an event: each array of a tuple that is passed costs some ns."""
+    predicate_from, test_from, negated = programs.predicate_from, programs.test_from, programs.negated
+    test_asks, test_column, test_low, test_high = programs.test, programs.column, programs.low, programs.high
+    operand_from, operands = programs.operand_from, programs.operands
+    where, codes, numbers, mark_base = batch.where, batch.codes, batch.numbers, batch.mark_base
+    several_index, several_from = batch.several_index, batch.several_from
+    width = mark_base.size
+    for place in range(count):
+        program = asked[place]
+        good = True
+        for predicate in range(predicate_from[program], predicate_from[program + 1]):
+            satisfied = False
+            for test in range(test_from[predicate], test_from[predicate + 1]):
+                s = where[test_column[test]] if test_column[test] < where.size else -1
+                if s < 0:
+                    continue
+                begin, end = event * width + s, event * width + s + 1
+                if several_index[event] >= 0:
+                    begin = several_from[several_index[event] * width + s]
+                    end = several_from[several_index[event] * width + s + 1]
+                asks = test_asks[test]
+                first, last = operand_from[test], operand_from[test + 1]
+                if asks == INTERVAL:
+                    for i in range(begin, end):
+                        satisfied |= test_low[test] <= numbers[i] <= test_high[test]
+                elif asks in (KEYS, EXACTLY):
+                    for i in range(begin, end):
+                        code = codes[i]
+                        low, high = first, last
+                        while low < high:
+                            middle = (low + high) >> 1
+                            if operands[middle] < code:
+                                low = middle + 1
+                            else:
+                                high = middle
+                        satisfied |= low < last and operands[low] == code
+                elif asks == WITHIN:
+                    for i in range(first, last):
+                        satisfied |= marked[mark_base[s] + operands[i]] != 0
+                else:
+                    for i in range(first, last):
+                        operand = operands[i]
+                        if marked[mark_base[s] + operand]:
+                            satisfied |= _is_properly_above(graph, batch, operand, begin, end, marked, above)
+                if satisfied:
+                    break
+            if satisfied == (negated[predicate] != 0):
+                good = False
+                break
+        holds[place] = good
+
+
+@compiled
+def _is_properly_above(
+    graph: GraphArrays,
+    batch: BatchArrays,
+    concept: int,
+    begin: int,
+    end: int,
+    marked: Bytes,
+    above: Codes,
+) -> bool:
+    """Whether a value other than `concept`, which is marked, is beneath it."""
+    itself = False
+    others = False
+    for i in range(begin, end):
+        itself |= batch.codes[i] == concept
+        others |= batch.codes[i] != concept
+    if not itself or not others:
+        return not itself
+    base = batch.spare_base
+    found = False
+    for i in range(begin, end):
+        if batch.codes[i] >= 0 and batch.codes[i] != concept:
+            top = walk_up(graph, batch.codes[i], marked, base, above, base)
+            found |= marked[base + concept] != 0
+            for j in range(base, top):
+                marked[base + above[j]] = 0
+    return found

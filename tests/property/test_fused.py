@@ -1,0 +1,105 @@
+"""The fused engine with tiny limits, so that a few steps freeze, merge, kill and rebuild: it finds what the plain twin
+finds, by rows and by columns."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from index.clause import AttributeId, Clause, ClauseRow, ColumnId, Key, LoweredEvent
+from index.column_batch import ColumnBatch, ColumnValues, KeyTable
+from index.concept_graph import ConceptGraph
+from index.engines.fused import FusedEngine
+from index.engines.naive import NaiveEngine
+from tests.strategies import clauses, concept_graphs, lowered_events
+
+
+class FusedFollowsNaive(RuleBasedStateMachine):
+    """Additions, removals, merges, matches, batches and columns in any order."""
+
+    rows: Bundle[ClauseRow] = Bundle("rows")
+
+    @initialize(graph=concept_graphs(), delta_rows=st.sampled_from([0, 1, 4]))
+    def begin(self, graph: ConceptGraph, delta_rows: int) -> None:
+        """An empty engine whose delta is full after a few rows."""
+        self.fused, self.naive = FusedEngine(graph, delta_rows=delta_rows, block_rows=64), NaiveEngine(graph)
+        self.tables: dict[ColumnId, KeyTable] = {}
+
+    @rule(target=rows, clause=clauses())
+    def add(self, clause: Clause) -> ClauseRow:
+        """One row; the delta freezes and segments merge as they are due."""
+        row = self.naive.add(clause)
+        assert self.fused.add(clause) == row
+        return row
+
+    @rule(target=rows, stored=st.lists(clauses(), min_size=1, max_size=20))
+    def add_many(self, stored: list[Clause]) -> object:
+        """Many at once."""
+        added = self.naive.add_many(stored)
+        assert self.fused.add_many(stored) == added
+        return multiple(*added)
+
+    @rule(row=consumes(rows))
+    def remove(self, row: ClauseRow) -> None:
+        """Out of the delta, or dead in a segment, which may be rebuilt."""
+        self.fused.remove(row)
+        self.naive.remove(row)
+
+    @rule(event=lowered_events())
+    def match(self, event: LoweredEvent) -> None:
+        """One event."""
+        assert self.fused.match(event).tolist() == self.naive.match(event).tolist()
+
+    @rule(events=st.lists(lowered_events(), max_size=4))
+    def match_batch(self, events: list[LoweredEvent]) -> None:
+        """Several events, as rows and as columns, whose tables of keys live on from batch to batch."""
+        expected = self.naive.match_batch(events)
+        table = self.fused.match_batch(events)
+        assert (table.offsets.tolist(), table.rows.tolist()) == (expected.offsets.tolist(), expected.rows.tolist())
+        batch = in_columns(events, self.tables)
+        assert [_as_sets(event) for event in batch.lowered()] == [_as_sets(event) for event in events]
+        found = self.fused.match_columns(batch)
+        assert found.offsets.tolist() == expected.offsets.tolist()
+        for low, high in zip(found.offsets, found.offsets[1:], strict=False):
+            assert sorted(found.rows[low:high].tolist()) == expected.rows[low:high].tolist()
+
+    @invariant()
+    def structure_is_sound(self) -> None:
+        """After every step."""
+        if hasattr(self, "fused"):
+            self.fused.check_invariants()
+            assert len(self.fused) == len(self.naive)
+
+
+TestFusedFollowsNaive = FusedFollowsNaive.TestCase
+TestFusedFollowsNaive.settings = settings(stateful_step_count=20)
+
+
+def in_columns(events: Sequence[LoweredEvent], tables: dict[ColumnId, KeyTable]) -> ColumnBatch:
+    """The same events as a batch in columns; columns of numbers as numbers, others by tables of keys, which grow."""
+    presents: dict[frozenset[AttributeId], int] = {}
+    kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
+    several = {row: event for row, event in enumerate(events) if any(len(keys) > 1 for keys in event.values.values())}
+    columns = []
+    for column in sorted({column for event in events for column in event.values}):
+        cells: list[Key | None] = [
+            None if row in several else (*event.values.get(column, ()), None)[0] for row, event in enumerate(events)
+        ]
+        if all(cell is None or isinstance(cell, float) for cell in cells):
+            numbers = np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+            columns.append(ColumnValues(column, numbers))
+            continue
+        table = tables.setdefault(column, KeyTable())
+        places = []
+        for cell in cells:
+            if cell is not None and cell not in table.keys:
+                table.keys.append(cell)
+            places.append(-1 if cell is None else table.keys.index(cell))
+        columns.append(ColumnValues(column, np.zeros(0), table, np.array(places, dtype=np.int32)))
+    return ColumnBatch(kinds, list(presents), columns, several)
+
+
+def _as_sets(event: LoweredEvent) -> tuple[frozenset[AttributeId], dict[ColumnId, frozenset[Key]]]:
+    return event.present, {column: frozenset(keys) for column, keys in event.values.items() if keys}

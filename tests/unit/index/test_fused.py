@@ -1,0 +1,147 @@
+"""The fused engine with small deltas, so that segments, merges, tombstones, lists, masks and blocks all take part."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.clause import (
+    AttributeId,
+    Clause,
+    ClauseRow,
+    ColumnId,
+    ConceptId,
+    ConceptTest,
+    IntervalTest,
+    KeyTest,
+    LoweredEvent,
+    Predicate,
+    Test,
+)
+from index.concept_graph import ConceptGraph
+from index.engines.fused import FusedEngine
+from index.engines.naive import NaiveEngine
+from index.fused import layout
+from index.fused.arrays import BLOCK_ROWS
+from tests.strategies import clauses, concept_graphs, lowered_events
+
+CONCEPTS = 40
+TEXT, NUMBER, CONCEPT, OTHER = (ColumnId(number) for number in range(4))
+
+
+@pytest.fixture(params=["as it is", "masks and far blocks everywhere"])
+def block_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The engine as it is, and with limits so low that a few hundred rows use every structure."""
+    if request.param == "as it is":
+        return BLOCK_ROWS
+    monkeypatch.setattr(layout, "MASKED_ROWS", 2)
+    monkeypatch.setattr(layout, "FAR_BLOCKS", 1)
+    monkeypatch.setattr(layout, "FEW_ROWS", 1)
+    return 128
+
+
+@given(
+    graph=concept_graphs(),
+    stored=st.lists(clauses(), max_size=60),
+    removed=st.sets(st.integers(0, 59)),
+    events=st.lists(lowered_events(), min_size=1, max_size=6),
+    delta_rows=st.sampled_from([0, 1, 5]),
+)
+def test_fused_over_random_clauses_finds_what_naive_finds(
+    graph: ConceptGraph, stored: list[Clause], removed: set[int], events: list[LoweredEvent], delta_rows: int
+) -> None:
+    """One by one through deltas and merges, then thinned out, then filled again: the same rows at every stage."""
+    fused, naive = FusedEngine(graph, delta_rows=delta_rows), NaiveEngine(graph)
+    for clause in stored:
+        assert fused.add(clause) == naive.add(clause)
+    _assert_same(fused, naive, events)
+    for row in sorted(removed):
+        if row < len(stored):
+            fused.remove(ClauseRow(row))
+            naive.remove(ClauseRow(row))
+    _assert_same(fused, naive, events)
+    assert fused.add_many(stored) == naive.add_many(stored)
+    _assert_same(fused, naive, events)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fused_over_many_rows_of_few_shapes_finds_what_naive_finds(seed: int, block_rows: int) -> None:
+    """Long lists, masks over several words, several blocks: what a few clauses never reach."""
+    chance = random.Random(seed)
+    parents = [(low, chance.randrange(low)) for low in range(1, CONCEPTS) for _ in range(chance.randint(1, 2))]
+    graph = ConceptGraph(CONCEPTS, parents, [(0, 5)] if seed == 0 else [])
+    fused, naive = FusedEngine(graph, delta_rows=10, block_rows=block_rows), NaiveEngine(graph)
+    stored = [_clause(chance) for _ in range(1500)]
+    assert fused.add_many(stored) == naive.add_many(stored)
+    events = [_event(chance) for _ in range(40)]
+    _assert_same(fused, naive, events)
+    for row in chance.sample(range(1500), 1100):
+        fused.remove(ClauseRow(row))
+        naive.remove(ClauseRow(row))
+    _assert_same(fused, naive, events)
+
+
+def test_fused_batch_where_one_event_has_two_values_and_one_none_keeps_them_apart() -> None:
+    """As many values as events says nothing about each of them."""
+    fused = FusedEngine(ConceptGraph(0), delta_rows=0)
+    a = AttributeId(0)
+    fused.add(Clause((Predicate(a, ((TEXT, KeyTest(frozenset(["y"]))),)),), frozenset([a])))
+    events = [LoweredEvent(frozenset([a]), {TEXT: ("x", "y")}), LoweredEvent(frozenset([a]), {TEXT: ()})]
+    assert fused.match_batch(events).offsets.tolist() == [0, 1, 1]
+
+
+def test_fused_with_bounds_at_the_ends_of_the_floats_decides_them_exactly() -> None:
+    """Infinite and extreme bounds have no equal steps; a value between two neighbours is in neither."""
+    fused, naive = FusedEngine(ConceptGraph(0), delta_rows=0), NaiveEngine(ConceptGraph(0))
+    a = AttributeId(0)
+    ends = [float("-inf"), -1.7e308, -1.0, -5e-324, 0.0, 5e-324, 1.0, 1.7e308, float("inf")]
+    stored = [
+        Clause((Predicate(a, ((NUMBER, IntervalTest(low, high)),)),), frozenset([a]))
+        for low in ends
+        for high in ends
+        for _ in range(3)
+    ]
+    assert fused.add_many(stored) == naive.add_many(stored)
+    values = [*ends, -0.0, 0.5, -2.0, 1e-320, float("nan")]
+    _assert_same(fused, naive, [LoweredEvent(frozenset([a]), {NUMBER: (value,)}) for value in values])
+
+
+def _assert_same(fused: FusedEngine, naive: NaiveEngine, events: list[LoweredEvent]) -> None:
+    table, expected = fused.match_batch(events), naive.match_batch(events)
+    assert (table.offsets.tolist(), table.rows.tolist()) == (expected.offsets.tolist(), expected.rows.tolist())
+    assert fused.match(events[0]).tolist() == naive.match(events[0]).tolist()
+    fused.check_invariants()
+
+
+def _clause(chance: random.Random) -> Clause:
+    """One of a few shapes over one attribute a column; a tenth has a negated predicate as well."""
+    tests: list[tuple[ColumnId, Test]] = []
+    if chance.random() < 0.5:
+        tests.append((CONCEPT, ConceptTest(frozenset([ConceptId(chance.randrange(CONCEPTS))]))))
+    if chance.random() < 0.3:
+        tests.append((TEXT, KeyTest(frozenset([chance.choice("abc")]))))
+    for column in (NUMBER, OTHER):
+        if chance.random() < 0.8:
+            low = float(chance.randrange(90))
+            tests.append((column, IntervalTest(low, low + chance.choice([0, 0, 20, 60]))))
+    asked = [Predicate(AttributeId(column), ((column, test),)) for column, test in tests]
+    if chance.random() < 0.1:
+        asked.append(Predicate(AttributeId(TEXT), ((TEXT, KeyTest(frozenset("a"))),), negated=True))
+    return Clause(tuple(asked), frozenset(predicate.attribute for predicate in asked))
+
+
+def _event(chance: random.Random) -> LoweredEvent:
+    """Mostly one value in every column; sometimes two, sometimes none."""
+    drawn = {
+        TEXT: lambda: chance.choice("abcd"),
+        NUMBER: lambda: float(chance.randrange(100)),
+        CONCEPT: lambda: ConceptId(chance.randrange(CONCEPTS)),
+        OTHER: lambda: chance.uniform(0, 100),
+    }
+    values = {
+        column: tuple({draw() for _ in range(chance.choice([1] * 12 + [2]))})
+        for column, draw in drawn.items()
+        if chance.random() < 0.9
+    }
+    return LoweredEvent(frozenset(AttributeId(column) for column in values), values)

@@ -1,0 +1,109 @@
+"""Tables of events: read column by column where that is enough, with the same matches as row by row."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semantic import InvalidEvent, Matcher, Vocabulary
+from semantic.results import MatchTable
+
+TREE = b"""
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer . :Tower rdfs:subClassOf :Computer .
+:Bat rdfs:subClassOf :Thing ; rdfs:label "bat" . :Club rdfs:subClassOf :Thing ; rdfs:label "bat" .
+"""
+
+
+@pytest.fixture
+def matcher() -> Matcher:
+    """Subscriptions over a concept, a number, a quantity and a text, one of them with two clauses."""
+    vocabulary = Vocabulary.from_bytes(
+        TREE, format="turtle", name="t", attributes={"weight": {"kind": "number", "unit": "kg"}}
+    )
+    matcher = Matcher(vocabulary, engine="fused")
+    for name, text in {
+        "kind": "t isa Computer",
+        "cheap": "price < 400",
+        "either": "t isa <http://example.org/Tower> or price > 900",
+        "heavy": "weight > 2 kg",
+        "bats": "t isa <http://example.org/Club>",
+        "no price": "price missing",
+        "text": 't startswith "La"',
+    }.items():
+        matcher.add(name, text)
+    return matcher
+
+
+def names(table: MatchTable) -> list[list[str]]:
+    return [sorted(table.subscriptions(table.slots[low:high])) for low, high in pairwise(table.offsets.tolist())]
+
+
+def by_rows(matcher: Matcher, columns: dict[str, list[Any]]) -> list[list[str]]:
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    return [sorted(match.subscription for match in matcher.match(row)) for row in rows]
+
+
+CELLS: dict[str, list[Any]] = {
+    "t": ["Laptop", "Tower", None, "bat", "x", "Laptop", "", "Tower"],
+    "price": [350.0, None, 1000.0, 399.5, -1.0, 400.0, None, 950.0],
+    "weight": [3.0, 1.0, None, 2.0, 2.5, None, None, 5.0],
+    "unasked": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+}
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_table_of_every_kind_matches_as_its_rows_do(matcher: Matcher, verified: bool) -> None:
+    """Arrays, lists and Arrow; ambiguous terms, units, absent cells; with and without atoms left to verify."""
+    if not verified:
+        matcher.remove("text")
+    expected = by_rows(matcher, CELLS)
+    arrays: dict[str, Any] = {"t": np.array(CELLS["t"], dtype=object)}
+    for name in ("price", "weight", "unasked"):
+        arrays[name] = np.array([np.nan if cell is None else cell for cell in CELLS[name]])
+    for columns in (CELLS, arrays, pa.table(CELLS), {**arrays, "price": arrays["price"].astype(object)}):
+        assert names(matcher.match_table(columns)) == expected
+
+
+def test_table_read_again_after_a_subscription_asks_for_more_knows_it(matcher: Matcher) -> None:
+    """What is remembered of cells is forgotten when somebody asks about a new attribute, reading or key."""
+    columns = {"t": np.array(["Laptop", "y"], dtype=object), "z": np.array([1.0, 2.0])}
+    assert names(matcher.match_table(columns)) == by_rows(matcher, {"t": ["Laptop", "y"], "z": [1.0, 2.0]})
+    matcher.add("key", 't = "y"')
+    matcher.add("number", "z = 2")
+    assert names(matcher.match_table(columns))[1] == ["key", "no price", "number"]
+
+
+def test_table_in_several_threads_gives_the_same(matcher: Matcher) -> None:
+    """The parts come back in order."""
+    columns = {name: np.array(cells * 400, dtype=object) for name, cells in CELLS.items()}
+    assert names(matcher.match_table(columns, threads=3)) == names(matcher.match_table(columns))
+
+
+def test_table_keeps_its_names_when_a_slot_is_used_again(matcher: Matcher) -> None:
+    """A result is read later and still tells who matched then."""
+    table = matcher.match_table({"price": np.array([1.0])})
+    batch = matcher.match_batch([{"price": 1.0}])
+    matcher.remove("cheap")
+    matcher.add("other", "price > 5000")
+    assert names(table) == [["cheap"]]
+    assert [match.subscription for match in batch[0]] == ["cheap"]
+
+
+@pytest.mark.parametrize("cells", [[1.0, float("inf")], [1.0, -float("inf"), float("nan")]])
+def test_table_with_a_number_that_is_refused_is_refused(matcher: Matcher, cells: list[Any]) -> None:
+    """As `match` refuses it."""
+    with pytest.raises(InvalidEvent):
+        matcher.match_table({"price": cells})
+    with pytest.raises(InvalidEvent):
+        matcher.match_table({"price": np.array(cells)})
+
+
+def test_table_without_rows_or_columns_has_no_matches(matcher: Matcher) -> None:
+    """Nothing in, nothing out, in the promised types."""
+    for columns in ({}, {"t": np.array([], dtype=object)}, {"price": np.array([])}):
+        table = matcher.match_table(columns)
+        assert (table.offsets.tolist(), table.slots.tolist()) == ([0], [])
+        assert (table.offsets.dtype, table.slots.dtype) == (np.int64, np.int32)

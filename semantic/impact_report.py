@@ -103,7 +103,8 @@ def _sentence(impact: Impact, part: Part) -> str:
     change = impact.changes[part]
     match part:
         case TermPart(test, iri, relation):
-            subject = f"{_relation(impact, relation) if relation else test} {_label(impact.after, iri) or _label(impact.before, iri) or iri}"
+            label = _label(impact.after, iri) or _label(impact.before, iri) or iri
+            subject = f"{_relation(impact, relation) if relation else test} {label}"
         case AttributePart(name):
             subject = f"attribute {name}"
         case UnitPart(unit):

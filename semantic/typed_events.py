@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from semantic.errors import InvalidEvent
+from semantic.flatten import problem_at
 from semantic.model import Note, Value
 from semantic.schemas.derivation import derive
 from semantic.schemas.event_checks import check_event
@@ -19,6 +20,8 @@ from semantic.vocabulary import Vocabulary
 
 __all__ = ["JSON_NUMBER", "TypedEvents"]
 
+MOST_TYPES = 16
+"""Declared types of one event: each new combination of types is put together to a view."""
 JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
@@ -53,7 +56,11 @@ class TypedEvents:
 
     def check(self, types: frozenset[str], data: Any, notes: list[Note]) -> None:
         """Raises `InvalidEvent` with everything in `data` that does not fit the declared ones of `types`."""
-        view = self._vocabulary.schemas.view(types)
+        schemas = self._vocabulary.schemas
+        if sum(each in schemas.types for each in types) > MOST_TYPES:
+            detail = f"an event is of at most {MOST_TYPES} declared types"
+            raise InvalidEvent([problem_at((EVENT_TYPES,), "too-many-types", detail)])
+        view = schemas.view(types)
         if view is None:
             return
         problems = check_event(view, data if isinstance(data, Mapping) else {}, self)

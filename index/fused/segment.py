@@ -5,6 +5,7 @@
 Clusters hang under their rarest attribute, so that an event meets few that it cannot match.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
@@ -120,7 +121,9 @@ class Segment:
 
     def kill(self, row: int) -> bool:
         """Mark every position of `row` dead; False if it does not live here."""
-        first, last = (int(np.searchsorted(self.rows, row, side, self._by_row)) for side in ("left", "right"))
+        row_at = self.rows.__getitem__
+        first = bisect_left(self._by_row, row, key=row_at)  # numpy's own would copy the whole order
+        last = bisect_right(self._by_row, row, lo=first, key=row_at)
         positions = self._by_row[first:last]
         positions = positions[self.arrays.dead[positions] == 0]
         if not positions.size:

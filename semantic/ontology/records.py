@@ -21,8 +21,8 @@ class ConceptRecord:
     retired name of which only its replacement is told.
 
     `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
-    suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on, `consider`
-    (OBO: perhaps this one instead) only told.
+    suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on,
+    `consider` (OBO: perhaps this one instead) only told.
     """
 
     iri: str

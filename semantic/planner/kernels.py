@@ -3,28 +3,20 @@
 Numbers only; the modules that call these say what they mean.
 """
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from index.fused.compiling import compiled
+
 __all__ = ["count_work", "join_fragments", "pair_weights", "settle_literals", "shared_pairs"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
-
-
-@_compiled
+@compiled
 def count_work(first_holder: Ints, holder: Ints, wants: Bytes, remaining: Ints) -> tuple[Ints, Ints]:
     """For each predicate and wanted outcome: its holders, and the literals that these have together."""
     popularity = np.zeros((len(first_holder) - 1, 2), dtype=np.int32)
@@ -36,7 +28,7 @@ def count_work(first_holder: Ints, holder: Ints, wants: Bytes, remaining: Ints) 
     return popularity, work
 
 
-@_compiled
+@compiled
 def settle_literals(
     settled: int,
     value: int,
@@ -78,7 +70,7 @@ def settle_literals(
     work[settled] = 0
 
 
-@_compiled
+@compiled
 def shared_pairs(first: Ints, node: Ints, first_holder: Ints, holder: Ints) -> Ints:
     """int32[k, 2]: the pairs (u, v), u < v, of chains that share a predicate, each pair once, by its first shared
     predicate. `node[first[c] : first[c + 1]]` are the predicates of chain `c` in one order common to all chains."""
@@ -100,7 +92,7 @@ def shared_pairs(first: Ints, node: Ints, first_holder: Ints, holder: Ints) -> I
     return pairs[:count]
 
 
-@_compiled
+@compiled
 def _first_shared(first: Ints, node: Ints, one: int, other: int) -> int:
     least = np.int32(2147483647)
     for here in range(first[one], first[one + 1]):
@@ -110,7 +102,7 @@ def _first_shared(first: Ints, node: Ints, one: int, other: int) -> int:
     return int(least)
 
 
-@_compiled
+@compiled
 def pair_weights(pairs: Ints, first: Ints, node: Ints, passing: Floats, cost: Floats) -> Floats:
     """For each pair (u, v): the expected cost of u before v minus that of v before u.
 
@@ -150,7 +142,7 @@ def pair_weights(pairs: Ints, first: Ints, node: Ints, passing: Floats, cost: Fl
     return weights
 
 
-@_compiled
+@compiled
 def join_fragments(edges: Ints, chains: int) -> tuple[Ints, Ints]:
     """Directed Kruskal: `edges` (u, v), best first, are taken where u has no successor yet, v no predecessor, and no
     circle closes. Answers `successor[u]` and `predecessor[v]`, -1 for none."""

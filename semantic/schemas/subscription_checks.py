@@ -40,6 +40,8 @@ __all__ = ["SubscriptionCheck"]
 
 TYPE = "ce.type"
 NUMBERS = frozenset({"number", "integer"})
+MOST_TOLD = 100
+"""Problems, and notes, of one subscription; nobody reads more."""
 MOST_JUDGED = 64
 """Types that a clause may ask for and still be judged; who asks for more wants to browse."""
 SUGGESTED = 10
@@ -135,11 +137,13 @@ class SubscriptionCheck:
         return difflib.get_close_matches(word[:100], known, 3) if self._sought <= SUGGESTED else []
 
     def _problem(self, code: str, detail: str, at: Position | None, near: Iterable[str] = ()) -> None:
-        problem = Problem(code, detail, at, tuple({"label": each} for each in near))
-        self._problems.setdefault((str(at), detail), problem)
+        if len(self._problems) < MOST_TOLD:
+            problem = Problem(code, detail, at, tuple({"label": each} for each in near))
+            self._problems.setdefault((str(at), detail), problem)
 
     def _note(self, code: str, attribute: str, detail: str) -> None:
-        self._notes.setdefault(Note(code, attribute, detail))
+        if len(self._notes) < MOST_TOLD:
+            self._notes.setdefault(Note(code, attribute, detail))
 
 
 def _types_asked(atom: Atom) -> frozenset[str]:

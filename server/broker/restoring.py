@@ -9,6 +9,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from index.fused.warming import warm_up
 from semantic import Matcher, Vocabulary
 from semantic.canonicalise import EventLimits
 from server.broker.declaring import active_declarations
@@ -36,6 +37,8 @@ def restore(connection: Connection, settings: Settings, sweeper: Sweeper) -> Sta
     new_matcher = partial(Matcher, engine=settings.engine, limits=EventLimits(depth=settings.max_json_depth))
     matcher = new_matcher(vocabulary)
     matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on the first publisher's time
+    if settings.engine == "fused":
+        warm_up()  # and so are the kernels of the index
     keep_notes(connection, list(fill(matcher, list(subscriptions.trees(connection, live_only=True)))))
     commits, sequence, last = ledger.position(connection)
     state = State(matcher, new_matcher, declared, commits=commits, sequence=sequence, last_accepted_at=last)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from index.engines import ENGINES
 from semantic import Matcher, Vocabulary, explain
 from semantic.errors import InvalidEvent, InvalidSubscription
 from server.cli import explanation, output, problems
@@ -24,7 +25,9 @@ SubscriptionsOption = Annotated[
 EventOption = Annotated[
     str, typer.Option("--event", metavar="FILE", help="A file of events (JSON, NDJSON), - for standard input, or JSON.")
 ]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="The index to use: fused, ctps or naive.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="NAME", help=f"The index to use: {', '.join(sorted(ENGINES))}.")
+]
 
 
 def match_offline(

@@ -20,7 +20,14 @@ SINGLE = 200
 
 
 def ratio(
-    name: str, *, subscriptions: int, engine: str, seed: int, height: int = 5, threads: int = 1
+    name: str,
+    *,
+    subscriptions: int,
+    engine: str,
+    seed: int,
+    height: int = 5,
+    threads: int = 1,
+    batches: int = BATCHES,
 ) -> dict[str, Any]:
     """One workload on one engine: microseconds an event, thread CPU time. Raises AssertionError when the engine's
     matches are not the scan's."""

@@ -180,7 +180,8 @@ def test_relations_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(body()))
     assert len(Matcher(copy).vocabulary.graph) == len(body().graph)
     mitral, organ = (copy.concept(f"http://e/{name}") for name in ("Mitral", "Organ"))
-    assert mitral is not None and organ is not None
+    assert mitral is not None
+    assert organ is not None
     assert copy.relations.holds(mitral, "http://e/part_of", organ)
 
 

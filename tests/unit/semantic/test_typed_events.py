@@ -92,6 +92,14 @@ def test_event_of_a_known_and_an_unknown_type_is_checked_and_told() -> None:
     assert matcher.canonicalise(Event({"price": "any", "x": [1]}, {"type": "sale"})).notes == ()
 
 
+def test_event_of_too_many_declared_types_is_refused() -> None:
+    """Every new combination of types would cost a view of them all."""
+    names = [f"t{number}" for number in range(17)]
+    matcher = matcher_of(schemas={name: {"properties": {"a": {"type": "number"}}} for name in names})
+    assert problems_of(matcher, {"@type": names}) == {"/@type": "too-many-types"}
+    assert problems_of(matcher, {"@type": names[1:], "a": 1}) == {}
+
+
 def test_event_value_of_an_unknown_concept_is_refused_once_its_ontology_is_there() -> None:
     """Le Subscribe's V ⊆ dom(A) for hierarchies; an ontology may come after the type."""
     schema = {"properties": {"kind": {"type": "string", "x-kindcast-concept": "http://e/Computer"}}}

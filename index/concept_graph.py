@@ -14,17 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import ConceptId
+from index.compiling import compiled
 
 __all__ = ["ConceptGraph"]
 
 IntArray = npt.NDArray[np.int32]
+
+FEW = 1024
+"""Ancestors that are kept in order as they are found; real concepts have some dozens."""
 
 
 class ConceptGraph:
     """An immutable DAG over concepts `0 … n-1`; may be read from any number of threads.
 
     Arrays: `int64[n+1]` offsets and `int32[edges]` targets for parents and for entries. `ancestors` costs one walk over
-    the nodes above a concept the first time and a look-up afterwards (cached for at most `CACHED` concepts).
+    the nodes above a concept the first time, some µs, and a look-up afterwards (cached for at most `CACHED` concepts).
 
     >>> graph = ConceptGraph(3, [(1, 0), (2, 1)])       # 2 beneath 1 beneath 0
     >>> graph.ancestors(ConceptId(2))
@@ -87,6 +91,11 @@ class ConceptGraph:
         return found
 
     def _walk(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        found = walk_up(concept, self._entry_offsets, self._entries, self._parent_offsets, self._parents)
+        return cast(tuple[ConceptId, ...], tuple(found.tolist())) if found.size else self._walk_far(concept)
+
+    def _walk_far(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """The same, where there is more above than the kernel keeps in order. Linear, but for sorting."""
         seen = {concept, *self.entries(concept)}
         frontier = list(seen)
         while frontier:
@@ -95,6 +104,41 @@ class ConceptGraph:
                     seen.add(parent)
                     frontier.append(parent)
         return tuple(sorted(seen))
+
+
+@compiled
+def walk_up(
+    concept: int,
+    entry_offsets: npt.NDArray[np.int64],
+    entries: IntArray,
+    parent_offsets: npt.NDArray[np.int64],
+    parents: IntArray,
+) -> npt.NDArray[np.int64]:
+    """`concept`, its classes, and everything above any of them, ascending; nothing if these are more than `FEW`. Some
+    20 ns a step, and a shift of what is above for each one found."""
+    found = np.empty(FEW, dtype=np.int64)
+    waiting = np.empty(FEW, dtype=np.int64)
+    waiting[0] = found[0] = concept
+    count = left = 1
+    start, end = entry_offsets[concept], entry_offsets[concept + 1]
+    nodes = entries
+    while True:
+        for edge in range(start, end):
+            high = np.int64(nodes[edge])
+            at = np.searchsorted(found[:count], high)
+            if at == count or found[at] != high:
+                if count == FEW:
+                    return found[:0].copy()
+                for place in range(count, at, -1):
+                    found[place] = found[place - 1]
+                found[at] = waiting[left] = high
+                count += 1
+                left += 1
+        if left == 0:
+            return found[:count].copy()
+        left -= 1
+        start, end = parent_offsets[waiting[left]], parent_offsets[waiting[left] + 1]
+        nodes = parents
 
 
 def _rows(size: int, pairs: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.int64], IntArray]:

@@ -17,7 +17,7 @@ from index.clause import ConceptId
 from index.concept_graph import ConceptGraph
 from semantic.attributes import AttributeScheme
 from semantic.hierarchy import Hierarchy
-from semantic.labels import Names, all_labels, best_label
+from semantic.labels import Names, best_label
 from semantic.load_report import report
 from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
 from semantic.ontology.several import read_several
@@ -339,6 +339,11 @@ class Vocabulary:
         found = [each for each in self._index.containing(q) if fits(each)]
         return self._listed(found or filter(fits, self._index.nearest(q, 8 * limit)), limit)
 
+    def index_labels(self) -> None:
+        """Make `suggest` and `search` ready, which the first of them does otherwise: some seconds at a million
+        labels."""
+        _ = self._index
+
     def _listed(self, labels: Iterable[FoundLabel], limit: int) -> list[dict[str, Any]]:
         found: dict[ConceptId, dict[str, Any]] = {}
         for each in labels:
@@ -359,11 +364,7 @@ class Vocabulary:
     @cached_property
     def _index(self) -> LabelIndex:
         """All labels, hidden ones and short forms too. Built when first needed; two threads may both build it."""
-        return LabelIndex(
-            FoundLabel(text, language, iri)
-            for iri, record in sorted(self._names.records.items())
-            for text, language in all_labels(record)
-        )
+        return LabelIndex(record for _, record in sorted(self._names.records.items()))
 
 
 def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:

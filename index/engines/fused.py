@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from index.clause import Clause, ClauseRow, LoweredEvent, Predicate
 from index.column_batch import ColumnBatch
+from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable
 from index.errors import UnknownRow
 from index.fused.arrays import BLOCK_ROWS
 from index.fused.columns import Columns, EventBatch
-from index.fused.compiling import announce_compilation
 from index.fused.conjuncts import CONCEPT, Parts, decompose
 from index.fused.delta import Delta, match_delta
 from index.fused.graph_arrays import GraphShape, graph_arrays, graph_shape

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.fused.compiling import compiled
+from index.compiling import compiled
 
 __all__ = ["BLOCK_ROWS", "Bytes", "Codes", "Floats", "Ints", "Packed", "SegmentArrays", "Words", "pack", "unpack"]
 

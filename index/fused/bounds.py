@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from index.compiling import compiled
 from index.fused.arrays import Codes, Floats, Ints
-from index.fused.compiling import compiled
 
 __all__ = ["Bounds", "bounds_of", "number_code"]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from index.clause import Clause
+from index.compiling import compiled
 from index.fused.arrays import Bytes, Codes, Ints
 from index.fused.columns import Columns
-from index.fused.compiling import compiled
 from index.fused.graph_arrays import GraphArrays
 from index.fused.programs import (
     BatchArrays,

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import AttributeId
+from index.compiling import compiled
 from index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
 from index.fused.bounds import Bounds, bounds_of
-from index.fused.compiling import compiled
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphShape
 

@@ -9,9 +9,9 @@ as a short list; the arrays of masks are cut to slices, since flat signed offset
 
 import numpy as np
 
+from index.compiling import compiled, lowest_bit
 from index.fused.arrays import Bytes, Codes, Floats, Ints, Packed, unpack
 from index.fused.bounds import number_code
-from index.fused.compiling import compiled, lowest_bit
 from index.fused.conjuncts import KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 

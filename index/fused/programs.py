@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import IntervalTest, KeyTest, Predicate
+from index.compiling import compiled
 from index.fused.arrays import Bytes, Codes, Floats, Ints
 from index.fused.columns import Columns
-from index.fused.compiling import compiled
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
 from index.fused.graph_arrays import GraphArrays, walk_up
 

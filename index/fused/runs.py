@@ -6,8 +6,8 @@ A *find* is a buffer of rows and the places where each pass and event begins in 
 
 import numpy as np
 
+from index.compiling import compiled, lowest_bit
 from index.fused.arrays import Bytes, Codes, Ints
-from index.fused.compiling import compiled, lowest_bit
 from index.fused.graph_arrays import GraphArrays
 from index.fused.programs import BatchArrays, ProgramArrays, ask_programs, mark_concepts, unmark_concepts
 

@@ -7,9 +7,9 @@ checks each row in a plain loop.
 
 import numpy as np
 
+from index.compiling import compiled, lowest_bit
 from index.fused.arrays import Bytes, Codes, Ints, Packed, SegmentArrays, Words, unpack
 from index.fused.bounds import number_code
-from index.fused.compiling import compiled, lowest_bit
 from index.fused.conjuncts import KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphArrays
 from index.fused.programs import BatchArrays, mark_concepts, unmark_concepts

@@ -24,6 +24,7 @@ def warm_up() -> None:
     """Match events with one value and with several, of every kind, in a delta and in a segment. Half a minute after
     installation, some tenths of a second later."""
     graph = ConceptGraph(2, [(ConceptId(1), ConceptId(0))])
+    graph.ancestors(ConceptId(1))
     tests = (
         (A, NUMBER, IntervalTest(0.0, 5.0)),
         (B, KEY, KeyTest(frozenset({"x"}))),

@@ -1,27 +1,89 @@
 """Records as bytes and back: how an ontology is stored, and how it comes from the process that read it.
 
-MessagePack behind a line that names the layout. Decoding checks every field against its type, and runs no code.
+    names       every IRI and language tag once
+    concepts    in pieces of `PIECE` records, whose names are places in `names`
+    pairs       of each kind, as places in `names`, two int32 each
+    rest        everything else, as it is
+
+So a name that stands in a record, in ten pairs and beneath a million labels is one string again after decoding. In
+MessagePack, compressed, behind a line that names the layout. Decoding checks every field against its type and every
+place against its bounds, and runs no code.
 """
 
 import zlib
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, get_args
 
 import msgspec
+import numpy as np
 
 from semantic.errors import OntologyError
-from semantic.ontology.records import Ontology
+from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Ontology
 
 __all__ = ["decode", "encode"]
 
-HEADER: Final = b"kindcast ontology records 1\n"
+HEADER: Final = b"kindcast ontology records 2\n"
+PIECE: Final = 1 << 14
+"""Records decoded at once: what they take on the way is a small part of all."""
+LARGEST: Final = 4 << 30
+"""Bytes that records may have before they are compressed: above anything that the limits of reading let through."""
+KINDS: Final[tuple[ConceptKind, ...]] = get_args(ConceptKind)
+
+PackedLabels = list[tuple[str, int]]
+"""Text and the place of its language tag; -1 for none."""
+
+
+class _Packed(msgspec.Struct, array_like=True, frozen=True):
+    """A `ConceptRecord`."""
+
+    iri: int
+    kind: int
+    declared: bool
+    deprecated: bool
+    preferred: PackedLabels
+    synonyms: PackedLabels
+    hidden: PackedLabels
+    replaced_by: tuple[str, ...]
+    consider: tuple[str, ...]
+    definition: str | None
+
+
+class _Stored(msgspec.Struct, array_like=True, frozen=True):
+    """An `Ontology`; `concepts` are encoded lists of `_Packed`."""
+
+    names: list[str]
+    concepts: list[bytes]
+    pairs: list[bytes]
+    rest: Ontology
+
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
-_decoder = msgspec.msgpack.Decoder(Ontology)
+_decoder = msgspec.msgpack.Decoder(_Stored)
+_records = msgspec.msgpack.Decoder(list[_Packed])
 
 
 def encode(ontology: Ontology) -> bytes:
     """`ontology` as bytes: equal records give equal bytes. Cost: linear."""
-    return HEADER + zlib.compress(_encoder.encode(ontology), 1)
+    places = _Places()
+    concepts = [
+        _encoder.encode([_packed(record, places) for record in ontology.concepts[start : start + PIECE]])
+        for start in range(0, len(ontology.concepts), PIECE)
+    ]
+    pairs = [
+        np.array([places[name] for pair in found for name in pair], dtype=np.int32).tobytes()
+        for found in (
+            ontology.edges,
+            sorted(ontology.derived),
+            ontology.types,
+            ontology.equivalences,
+            sorted(ontology.inferred),
+        )
+    ]
+    rest = replace(
+        ontology, concepts=(), edges=(), derived=frozenset(), types=(), equivalences=(), inferred=frozenset()
+    )
+    return HEADER + zlib.compress(_encoder.encode(_Stored(list(places), concepts, pairs, rest)), 1)
 
 
 def decode(data: bytes) -> Ontology:
@@ -29,6 +91,85 @@ def decode(data: bytes) -> Ontology:
     if not data.startswith(HEADER):
         raise OntologyError("the stored records are of another version of kindcast: read the document again")
     try:
-        return _decoder.decode(zlib.decompress(data[len(HEADER) :]))
-    except (zlib.error, msgspec.MsgspecError) as error:
+        stored = _decoder.decode(_inflated(data[len(HEADER) :]))
+        names = stored.names
+        tags: list[str | None] = [*names, None]  # the last one is that of place -1
+        concepts = [_record(each, names, tags) for piece in stored.concepts for each in _records.decode(piece)]
+        edges, derived, types, equivalences, inferred = (_pairs(each, names) for each in stored.pairs)
+    except (zlib.error, msgspec.MsgspecError, ValueError, IndexError) as error:
         raise OntologyError(f"the stored records are damaged: {error}") from error
+    return replace(
+        stored.rest,
+        concepts=tuple(concepts),
+        edges=edges,
+        derived=frozenset(derived),
+        types=types,
+        equivalences=equivalences,
+        inferred=frozenset(inferred),
+    )
+
+
+class _Places(dict[str, int]):
+    """Name → its place, in the order in which names come."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = place = len(self)
+        return place
+
+
+def _packed(record: ConceptRecord, places: _Places) -> _Packed:
+    return _Packed(
+        places[record.iri],
+        KINDS.index(record.kind),
+        record.declared,
+        record.deprecated,
+        _packed_labels(record.preferred, places),
+        _packed_labels(record.synonyms, places),
+        _packed_labels(record.hidden, places),
+        record.replaced_by,
+        record.consider,
+        record.definition,
+    )
+
+
+def _packed_labels(labels: Iterable[Label], places: _Places) -> PackedLabels:
+    return [(text, -1 if tag is None else places[tag]) for text, tag in labels]
+
+
+def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None]) -> ConceptRecord:
+    if packed.iri < 0 or packed.kind < 0:
+        raise IndexError("a place below 0")
+    return ConceptRecord(
+        iri=names[packed.iri],
+        kind=KINDS[packed.kind],
+        declared=packed.declared,
+        preferred=_labels(packed.preferred, tags),
+        synonyms=_labels(packed.synonyms, tags),
+        hidden=_labels(packed.hidden, tags),
+        deprecated=packed.deprecated,
+        replaced_by=packed.replaced_by,
+        consider=packed.consider,
+        definition=packed.definition,
+    )
+
+
+def _labels(packed: PackedLabels, tags: Sequence[str | None]) -> tuple[Label, ...]:
+    if any(place < -1 for _, place in packed):
+        raise IndexError("a place below -1")
+    return tuple([(text, tags[place]) for text, place in packed])
+
+
+def _pairs(packed: bytes, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    places = np.frombuffer(packed, dtype=np.int32).reshape(-1, 2)
+    if places.size and places.min() < 0:
+        raise IndexError("a place below 0")
+    low, high = places[:, 0].tolist(), places[:, 1].tolist()
+    return tuple([(names[one], names[other]) for one, other in zip(low, high, strict=True)])
+
+
+def _inflated(data: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    plain = inflating.decompress(data, LARGEST)
+    if not inflating.eof:
+        raise zlib.error("they end too early, or are too many")
+    return plain

@@ -129,7 +129,7 @@ def _kinds(
     beneath = {low for low, _ in edges}
     for node in {node for pair in edges for node in pair}:
         if node not in kinds:
-            kinds[node] = ("concept", node in beneath or bool(statements.preferred.get(node)))
+            kinds[node] = ("concept", node in beneath or node in statements.preferred)
         elif kinds[node][0] == "individual":
             kinds[node] = ("concept", True)
     for node in statements.deprecated:
@@ -163,7 +163,7 @@ class _Labels:
             ns.XL_HIDDEN: statements.hidden,
         }
         for node, predicate, resource in statements.xl:
-            kept[predicate][node] |= statements.xl_forms.get(resource, set())
+            kept[predicate].update(node, statements.xl_forms.get(resource))
 
     def record(self, iri: str, kind: ConceptKind, declared: bool) -> ConceptRecord:
         """All that is told of a name."""
@@ -185,13 +185,13 @@ class _Labels:
         found = self._statements.preferred.get(iri)
         if not found and kind == "scheme":
             found = self._statements.titles.get(iri)
-        return _sorted(found or set())
+        return _sorted(found)
 
     def synonyms(self, iri: str) -> tuple[Label, ...]:
-        return _sorted(self._statements.alternative.get(iri, set()) - self._statements.preferred.get(iri, set()))
+        return _sorted(self._statements.alternative.get(iri) - self._statements.preferred.get(iri))
 
     def hidden(self, iri: str) -> tuple[Label, ...]:
-        return _sorted(self._statements.hidden.get(iri, set()))
+        return _sorted(self._statements.hidden.get(iri))
 
 
 def _sorted(labels: set[Label]) -> tuple[Label, ...]:

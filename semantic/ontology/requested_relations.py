@@ -115,7 +115,7 @@ class _Document:
 
     def labels(self, iri: str) -> tuple[Label, ...]:
         statements = self._statements
-        texts = {*statements.preferred.get(iri, ()), *statements.alternative.get(iri, ())}
+        texts = statements.preferred.get(iri) | statements.alternative.get(iri)
         texts |= {(text, None) for text in self.survey.shorthands.get(iri, ())}
         return tuple(sorted(texts, key=lambda label: (label[1] or "", label[0])))
 

@@ -7,6 +7,7 @@ a triple that comes twice counts once; triples as such are counted by their hash
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,17 @@ import pyoxigraph as ox
 
 from semantic.errors import OntologyError
 from semantic.ontology import namespaces as ns
+from semantic.ontology.collected import CollectedLabels
 from semantic.ontology.records import Label, Limits
 
 __all__ = ["Statements"]
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 Handler = Callable[[str, Term, str], None]
+
+NO_TYPES: Final = frozenset[str]()
+SHARED_TYPES: Final = 8
+"""A node with more types has a set of its own."""
 
 _TRUE: Final = frozenset({"true", "1"})
 
@@ -29,12 +35,12 @@ class Statements:
 
     >>> quads = ox.parse(b"<http://e/a> a <http://e/B> .", ox.RdfFormat.TURTLE)
     >>> Statements(quads, Limits()).types
-    {'http://e/a': {'http://e/B'}}
+    {'http://e/a': frozenset({'http://e/B'})}
     """
 
     def __init__(self, quads: Iterable[ox.Quad], limits: Limits) -> None:
         """Reads all of `quads`. Raises OntologyError where a limit is crossed."""
-        self.types: dict[str, set[str]] = {}
+        self.types: dict[str, AbstractSet[str]] = {}
         self.broader: set[tuple[str, str]] = set()  # (narrower, broader); blank nodes too
         self.tops: set[tuple[str, str]] = set()  # (top concept, scheme)
         self.same: set[tuple[str, str, str]] = set()  # (predicate, node, node)
@@ -44,13 +50,13 @@ class Statements:
         self.expressed: set[tuple[str, str]] = set()  # (individual, class expression), a blank node
         self.first: dict[str, str] = {}
         self.rest: dict[str, str] = {}
-        self.preferred: defaultdict[str, set[Label]] = defaultdict(set)
-        self.alternative: defaultdict[str, set[Label]] = defaultdict(set)
-        self.hidden: defaultdict[str, set[Label]] = defaultdict(set)
-        self.titles: defaultdict[str, set[Label]] = defaultdict(set)
+        self.preferred = CollectedLabels()
+        self.alternative = CollectedLabels()
+        self.hidden = CollectedLabels()
+        self.titles = CollectedLabels()
         self.definitions: dict[str, tuple[int, int, str]] = {}  # node -> (rank of predicate, of language, text)
         self.xl: set[tuple[str, str, str]] = set()  # (node, predicate, label resource)
-        self.xl_forms: defaultdict[str, set[Label]] = defaultdict(set)
+        self.xl_forms = CollectedLabels()
         self.deprecated: set[str] = set()
         self.replaced: defaultdict[str, set[str]] = defaultdict(set)
         self.consider: defaultdict[str, set[str]] = defaultdict(set)
@@ -62,7 +68,10 @@ class Statements:
         self.imports: set[str] = set()
         self.dropped_labels = 0
         self._limits = limits
+        self._name = _Names()  # one string for each name, however often the document has it
+        self._kinds: dict[tuple[AbstractSet[str], str], frozenset[str]] = {}
         self.triples = self._read(quads)
+        del self._name, self._kinds
 
     @property
     def understood(self) -> frozenset[str]:
@@ -80,7 +89,7 @@ class Statements:
             if handler is not None:
                 subject = quad.subject
                 if isinstance(subject, ox.NamedNode):
-                    handler(subject.value, quad.object, predicate)
+                    handler(self._name[subject.value], quad.object, predicate)
                 elif isinstance(subject, ox.BlankNode):
                     handler("_:" + subject.value, quad.object, predicate)
             if len(hashes) > most and len(hashes) > 2 * most:
@@ -129,17 +138,30 @@ class Statements:
 
     def _type(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
-            self.types.setdefault(subject, set()).add(obj.value)
+            self.types[subject] = self._typed(self.types.get(subject, NO_TYPES), obj.value)
         elif isinstance(obj, ox.BlankNode):
-            self.expressed.add((subject, _node(obj)))
+            self.expressed.add((subject, self._node(obj)))
+
+    def _typed(self, known: AbstractSet[str], kind: str) -> AbstractSet[str]:
+        """`known` types and one more. Most nodes have the same few, so that they share their sets."""
+        if kind in known:
+            return known
+        if isinstance(known, set):
+            known.add(kind)
+            return known
+        if len(known) == SHARED_TYPES:
+            return {*known, kind}
+        if (known, kind) not in self._kinds:
+            self._kinds[known, kind] = frozenset({*known, kind})
+        return self._kinds[known, kind]
 
     def _broader(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):
-            self.broader.add((subject, _node(obj)))
+            self.broader.add((subject, self._node(obj)))
 
     def _narrower(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):
-            self.broader.add((_node(obj), subject))
+            self.broader.add((self._node(obj), subject))
 
     def _top(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
@@ -148,30 +170,30 @@ class Statements:
 
     def _same(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):
-            self.same.add((predicate, subject, _node(obj)))
+            self.same.add((predicate, subject, self._node(obj)))
 
     def _conjunction(self, subject: str, obj: Term, predicate: str) -> None:
-        self.conjunctions.setdefault(subject, set()).add(_node(obj))
+        self.conjunctions.setdefault(subject, set()).add(self._node(obj))
 
     def _disjunction(self, subject: str, obj: Term, predicate: str) -> None:
-        self.disjunctions.setdefault(subject, set()).add(_node(obj))
+        self.disjunctions.setdefault(subject, set()).add(self._node(obj))
 
     def _enumeration(self, subject: str, obj: Term, predicate: str) -> None:
-        self.enumerations.setdefault(subject, set()).add(_node(obj))
+        self.enumerations.setdefault(subject, set()).add(self._node(obj))
 
     def _first(self, subject: str, obj: Term, predicate: str) -> None:
-        self.first[subject] = _node(obj)
+        self.first[subject] = self._node(obj)
 
     def _rest(self, subject: str, obj: Term, predicate: str) -> None:
-        self.rest[subject] = _node(obj)
+        self.rest[subject] = self._node(obj)
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _label(self, kept: defaultdict[str, set[Label]]) -> Handler:
+    def _label(self, kept: CollectedLabels) -> Handler:
         def keep(subject: str, obj: Term, predicate: str) -> None:
             label = self._readable(obj)
             if label:
-                kept[subject].add(label)
+                kept.add(subject, label)
 
         return keep
 
@@ -183,16 +205,16 @@ class Statements:
         if not text or "\0" in text or len(text) > self._limits.label:
             self.dropped_labels += 1
             return None
-        return text, obj.language.lower() if obj.language else None
+        return text, self._name[obj.language.lower()] if obj.language else None
 
     def _xl_label(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):
-            self.xl.add((subject, predicate, _node(obj)))
+            self.xl.add((subject, predicate, self._node(obj)))
 
     def _xl_form(self, subject: str, obj: Term, predicate: str) -> None:
         label = self._readable(obj)
         if label:
-            self.xl_forms[subject].add(label)
+            self.xl_forms.add(subject, label)
 
     def _definition(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.Literal):
@@ -238,8 +260,15 @@ class Statements:
         if isinstance(obj, ox.Literal | ox.NamedNode):
             self.imports.add(obj.value)
 
+    def _node(self, term: Term) -> str:
+        if isinstance(term, ox.NamedNode):
+            return self._name[term.value]
+        return self._name["_:" + term.value] if isinstance(term, ox.BlankNode) else ""
 
-def _node(term: Term) -> str:
-    if isinstance(term, ox.NamedNode):
-        return term.value
-    return "_:" + term.value if isinstance(term, ox.BlankNode) else ""
+
+class _Names(dict[str, str]):
+    """Gives the first of several equal strings."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = name
+        return name

@@ -6,7 +6,7 @@ Numbers only; the modules that call these say what they mean.
 import numpy as np
 import numpy.typing as npt
 
-from index.fused.compiling import compiled
+from index.compiling import compiled
 
 __all__ = ["count_work", "join_fragments", "pair_weights", "settle_literals", "shared_pairs"]
 

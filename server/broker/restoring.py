@@ -6,6 +6,7 @@ active records ──decode──▶ ontologies, declarations ──▶ vocabula
 import logging
 import time
 from functools import partial
+from threading import Thread
 
 from sqlalchemy import Connection
 
@@ -39,6 +40,7 @@ def restore(connection: Connection, settings: Settings, sweeper: Sweeper) -> Sta
     matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on the first publisher's time
     if settings.engine == "fused":
         warm_up()  # and so are the kernels of the index
+    Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
     keep_notes(connection, list(fill(matcher, list(subscriptions.trees(connection, live_only=True)))))
     commits, sequence, last = ledger.position(connection)
     state = State(matcher, new_matcher, declared, commits=commits, sequence=sequence, last_accepted_at=last)

@@ -84,6 +84,7 @@ def prepare(
     with heap.building():
         matcher = new_matcher(vocabulary)
         noted = list(fill(matcher, rows))
+        vocabulary.index_labels()  # not on the time of the first subscriber who mistypes
         impact.add((row.id, row.tree) for row in rows)
     return Prepared(
         matcher=matcher,

@@ -85,7 +85,7 @@ def test_stop_is_orderly_and_the_next_start_has_everything(server: ServerProcess
     ("arguments", "environment", "word"),
     [
         (["--host", "0.0.0.0"], {}, "loopback"),
-        ([], {"KINDCAST_ENGINE": "fused"}, "fused"),
+        ([], {"KINDCAST_ENGINE": "fastest"}, "fastest"),
         (["--database", "sqlite://"], {}, "memory"),
         ([], {"KINDCAST_RETENTION_SECONDS": "-1"}, "retention_seconds"),
     ],

@@ -61,3 +61,12 @@ def test_graph_with_loops_ignores_them() -> None:
     """A concept above itself says nothing."""
     graph = ConceptGraph(1, [(0, 0)], [(0, 0)])
     assert graph.parents(ConceptId(0)) == graph.entries(ConceptId(0)) == []
+
+
+@pytest.mark.parametrize("length", [1, 1022, 1023, 1024, 1025, 5000])
+def test_ancestors_of_a_long_chain_are_all_there(length: int) -> None:
+    """However deep: with what the kernel keeps in order, and beyond it; individuals too."""
+    chain = [(low, low + 1) for low in range(length)]
+    graph = ConceptGraph(length + 2, chain, [(length + 1, 0)])
+    assert graph.ancestors(ConceptId(0)) == tuple(range(length + 1))
+    assert graph.ancestors(ConceptId(length + 1)) == tuple(range(length + 2))

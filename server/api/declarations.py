@@ -9,6 +9,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
 from semantic.declarations import DeclarationKind
+from semantic.schemas.views import view_of
+from semantic.schemas.writing import document_of
 from semantic.synonyms import read_table
 from semantic.units.rate_table import read_rate_table
 from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
@@ -148,10 +150,23 @@ async def put_schema(
     return await _put(broker, "schema", type, await json_object(request, settings), dry_run, replace)
 
 
-@router.get("/schemas", summary="List event types")
-async def list_schemas(broker: AppBroker) -> Response:
-    """Every declared event type, by name."""
-    return await _listed(broker, "schema")
+@router.get("/schemas", summary="List event types, or view several as one")
+async def list_schemas(
+    broker: AppBroker,
+    type: Annotated[list[str] | None, Query(max_length=16, description="Types to view as one.")] = None,
+    attribute: Annotated[list[str] | None, Query(max_length=200, description="Only these of the view.")] = None,
+) -> Response:
+    """Every declared event type, by name. With `type`, once for each: the JSON Schema of an event that is of all these
+    types at once, with all their attributes or those chosen by `attribute`."""
+    if not type:
+        return await _listed(broker, "schema")
+    vocabulary = broker.vocabulary
+    known = vocabulary.schemas.types
+    for name in type:
+        if name not in known:
+            raise UnknownDeclaration("schema", name)
+    view = view_of([known[name] for name in dict.fromkeys(type)], attribute)
+    return answer({"types": list(view.types), "view": document_of(view), "vocabulary_version": vocabulary.version})
 
 
 @router.get("/schemas/{type:path}", summary="One event type")

@@ -155,6 +155,23 @@ def test_schema_is_extended_while_publishers_run(client: httpx.Client) -> None:
     assert client.get("/v1/schemas").json()["schemas"] == []
 
 
+def test_schemas_of_several_types_are_viewed_as_one(client: httpx.Client) -> None:
+    """The JSON Schema of an event of all these types, or of some of its attributes; unknown types and attributes are
+    errors."""
+    put(client, "schemas/old", {"properties": {"price": {"type": "number"}, "period": {}}, "required": ["period"]})
+    put(client, "schemas/seat", {"properties": {"price": {"type": "number"}, "legs": {"type": "integer"}}})
+    told = client.get("/v1/schemas", params={"type": ["seat", "old"]}).json()
+    assert told["types"] == ["old", "seat"]
+    assert set(told["view"]["properties"]) == {"price", "period", "legs"}
+    assert told["view"]["required"] == ["period"]
+    chosen = client.get("/v1/schemas", params={"type": ["seat", "old"], "attribute": ["price", "period"]}).json()
+    assert set(chosen["view"]["properties"]) == {"price", "period"}
+    assert client.get("/v1/schemas", params={"type": "chair"}).status_code == 404
+    refused = client.get("/v1/schemas", params={"type": "seat", "attribute": "wings"})
+    assert refused.status_code == 422
+    assert "wings" in refused.json()["detail"]
+
+
 def test_schema_that_is_none_is_refused_with_pointers(client: httpx.Client) -> None:
     """Every mistake of a schema with its JSON pointer."""
     refused = put(client, "schemas/offer", {"type": "object", "properties": {"price": {"type": "colour"}}})

@@ -76,6 +76,16 @@ def test_commands_take_the_relations_that_are_asked_for(kindcast: Kindcast, tmp_
     assert "it has (with their statements) part_of (1)" in " ".join(missing.err.split())
 
 
+def test_ontology_check_believes_the_extension(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Turtle that begins like N-Triples is read as Turtle."""
+    beneath = "<http://www.w3.org/2000/01/rdf-schema#subClassOf>"
+    file = tmp_path / "kinds.ttl"
+    file.write_text(f"<http://e/a> {beneath} <http://e/b> .\n@prefix : <http://e/> .\n:c {beneath} :b .\n")
+    ran = kindcast("ontology", "check", str(file), "--json")
+    assert ran.status == 0, ran
+    assert ran.json["edges"] == 2
+
+
 def test_ontology_check_broken_file_names_the_line_and_fails(kindcast: Kindcast, tmp_path: Path) -> None:
     """Malformed RDF is found where it is."""
     broken = tmp_path / "broken.ttl"

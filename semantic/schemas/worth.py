@@ -117,7 +117,7 @@ def value_of(worth: Worth, unit: str | None, units: Units) -> Value:
         if abs(instant) > FURTHEST:
             raise Undefined("the date-time lies beyond July 1684 to June 2255")
         moment = format_instant(instant)
-        return Value(moment, text=moment, instant=instant)
+        return Value(moment, instant=instant)  # no text: what was worked out was not written by anyone
     try:
         number = worth.number.numerator / worth.number.denominator
     except OverflowError:

@@ -270,3 +270,13 @@ def test_stored_subscription_is_kept_whatever_is_declared_later(text: str, decla
     matcher = Matcher(vocabulary)
     matcher.add_compiled("s", restored)
     assert matcher.match({"grade": "a", "mass": 4}) == []
+
+
+def test_derived_moment_is_a_moment_and_no_text() -> None:
+    """It compares with date-times; strings have no order with it, whatever they are."""
+    declared = {"later": {"kind": "instant", "derived": "b + 1.5 day"}}
+    matcher = Matcher(Vocabulary.from_ontologies([], attributes=declared))
+    matcher.add("moment", 'later < "2026-01-03T00:00:00Z"')
+    matcher.add("text", 'later < "x"')
+    found = matcher.match({"b": "2026-01-01T00:00:00Z"})
+    assert [match.subscription for match in found] == ["moment"]

@@ -53,7 +53,9 @@ def check(
 ) -> None:
     """Read an ontology without a server and report what is in it."""
     path = read_ontology(file)
-    ontology = read_with_progress(path, format=format or _format_of(path), reason=reason.value, relations=listed(relations))
+    ontology = read_with_progress(
+        path, format=format or _format_of(path), reason=reason.value, relations=listed(relations)
+    )
     vocabulary = Vocabulary.from_ontologies([ontology])
     if json:
         output.print_json(vocabulary.report)

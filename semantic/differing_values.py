@@ -19,7 +19,7 @@ __all__ = ["beneath", "differing_values"]
 
 
 def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
-    """IRIs and words whose reading may differ. Linear in the ontologies that are not the same in both."""
+    """IRIs and words whose reading may differ. Linear in the ontologies."""
     touched: set[str] = set()
     words = {word for word, _ in before.synonyms.items() ^ after.synonyms.items()}
     for vocabulary in (before, after):
@@ -29,7 +29,6 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
     for was, now in _pairs(before.ontologies, after.ontologies):
         forwarding |= _compare_records(was, now, touched, words)
         _compare_pairs(was, now, touched, above)
-    words |= {local_name(iri) for iri in touched | above} - {""}
     related = [_related(vocabulary) for vocabulary in (before, after)]
     if related[0] != related[1]:
         touched |= {low for _, low, _ in related[0] ^ related[1]}
@@ -39,10 +38,13 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
         if forwarding:
             # Replacements may be chains, so that another end of one is another reading of all its names.
             touched |= {record.iri for each in vocabulary.ontologies for record in _records(each) if record.deprecated}
-    changed = touched | above | words
-    for vocabulary in (before, after):  # what is rewritten to one of them is read as it
-        changed |= {word for word, root in vocabulary.synonyms.items() if root in changed}
-    return frozenset(changed)
+    for vocabulary in (before, after):
+        # A name, its labels and its local name may each be read in another way: a replacement, or a name shared.
+        for ontology in vocabulary.ontologies:
+            words |= {word for each in _records(ontology) if each.iri in touched for word in _words(each)}
+        words |= vocabulary.synonyms.keys()  # whose root may be written in any way that resolves
+    words |= {local_name(iri) for iri in touched | above} - {""}
+    return frozenset(touched | above | words)
 
 
 def beneath(vocabulary: Vocabulary, concept: ConceptId | None) -> set[str]:
@@ -69,7 +71,7 @@ def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set
         other = old.pop(record.iri, None)
         if other == record:
             continue
-        words |= _words(record) ^ (_words(other) if other is not None else set())
+        words |= {word for word, _ in _readings(record) ^ (_readings(other) if other is not None else set())}
         if other is None:
             touched.add(record.iri)
         forwarding |= _forwards(record) != (_forwards(other) if other is not None else None)
@@ -100,8 +102,17 @@ def _forwards(record: ConceptRecord) -> tuple[str, ...] | None:
 
 
 def _words(record: ConceptRecord) -> set[str]:
-    """Every text that may lead to the concept. The local name is the record's own: it comes and goes with it."""
-    return {text for text, _ in (*record.preferred, *record.synonyms)} | {local_name(record.iri)} - {""}
+    """Every text that may lead to the concept."""
+    return {text for text, _ in _readings(record)}
+
+
+def _readings(record: ConceptRecord) -> set[tuple[str, str]]:
+    """The same with what leads: a preferred label goes before a synonym. A local name goes with its record."""
+    labels = {
+        *(("preferred", text) for text, _ in record.preferred),
+        *(("synonym", text) for text, _ in record.synonyms),
+    }
+    return {(text, how) for how, text in labels} | {(local_name(record.iri), "local name")} - {("", "local name")}
 
 
 def _related(vocabulary: Vocabulary) -> set[tuple[str, str, str]]:

@@ -139,9 +139,9 @@ class Impact:
             if reached != reaches:
                 named = self.before.concept(value) is not None or self.after.concept(value) is not None
                 # A word that comes or goes with the concept it names is no news beside that concept.
-                for part in reaches - reached if named else _led_to(new, old, value) & reaches - reached:
+                for part in reaches - reached if named else _news(new, old, value, reaches - reached):
                     terms[part].note("gains" if named else "gains_words", value, self.listed)
-                for part in reached - reaches if named else _led_to(old, new, value) & reached - reaches:
+                for part in reached - reaches if named else _news(old, new, value, reached - reaches):
                     terms[part].note("loses" if named else "loses_words", value, self.listed)
 
     @cached_property
@@ -244,12 +244,17 @@ class _Anchors:
         return found
 
 
-def _led_to(these: _Anchors, others: _Anchors, word: str) -> set[TermPart]:
-    """The terms that `word` reaches by concepts which reach them under the other vocabulary as well."""
-    found: set[TermPart] = set()
+def _news(these: _Anchors, others: _Anchors, word: str, parts: set[TermPart]) -> set[TermPart]:
+    """Of the terms that `word` reaches here alone, those not told of already by a name of the concept it leads to:
+    such a name reaches the term on both sides, or on neither."""
+    named: set[TermPart] = set()
+    lasting: set[TermPart] = set()
     for concept in these.read(word):
-        found |= others.reached(these.vocabulary.iri(concept))
-    return found
+        for iri in these.vocabulary.iris(concept):
+            here, there = these.reached(iri), others.reached(iri)
+            named |= here - there
+            lasting |= there
+    return parts & lasting | parts - named
 
 
 def _told(declaration: AttributeDeclaration | None) -> dict[str, Any] | None:

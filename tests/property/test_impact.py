@@ -6,7 +6,7 @@ value that either vocabulary knows is published under both, by a matcher; there 
 
 from typing import Any
 
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
@@ -85,8 +85,48 @@ def reaching(vocabulary: Vocabulary, trees: dict[str, Any], values: list[str]) -
     return found
 
 
+DEPRECATED = ConceptRecord(iri=NAMES[3], preferred=(("red", None),), deprecated=True, replaced_by=(NAMES[0],))
+
+
+def found(*records: ConceptRecord, **parts: Any) -> Vocabulary:
+    """A vocabulary that was once told of wrongly."""
+    return Vocabulary([Ontology(name="x", concepts=records, **parts)])
+
+
+A_LABEL_COMES_WITH_A_MERGE = (
+    found(DEPRECATED),
+    found(
+        DEPRECATED,
+        ConceptRecord(iri=NAMES[4], preferred=(("red", None),)),
+        edges=((NAMES[3], NAMES[4]), (NAMES[4], NAMES[3])),
+    ),
+)
+A_LABEL_BECOMES_A_SYNONYM = (
+    found(
+        ConceptRecord(iri=NAMES[0], preferred=(("red", None),)), ConceptRecord(iri=NAMES[5], preferred=(("red", None),))
+    ),
+    found(
+        ConceptRecord(iri=NAMES[0], synonyms=(("red", None),)), ConceptRecord(iri=NAMES[5], preferred=(("red", None),))
+    ),
+)
+A_REPLACEMENT_IS_MERGED_WITH_WHAT_IT_REPLACES = (
+    found(
+        ConceptRecord(iri=NAMES[0], preferred=(("red", None),), deprecated=True, replaced_by=NAMES[:2]),
+        ConceptRecord(iri=NAMES[1]),
+    ),
+    found(
+        ConceptRecord(iri=NAMES[0], preferred=(("red", None),), deprecated=True, replaced_by=NAMES[:2]),
+        ConceptRecord(iri=NAMES[1]),
+        equivalences=(NAMES[:2],),
+    ),
+)
+
+
 @settings(max_examples=100)
 @given(vocabularies())
+@example(A_LABEL_COMES_WITH_A_MERGE)
+@example(A_LABEL_BECOMES_A_SYNONYM)
+@example(A_REPLACEMENT_IS_MERGED_WITH_WHAT_IT_REPLACES)
 def test_impact_finds_exactly_the_subscriptions_that_change(both: tuple[Vocabulary, Vocabulary]) -> None:
     """Of every test of every name: changed if and only if some value tells the vocabularies apart; the names gained and
     lost are exactly those of the definition, and a word that is told of is one of it."""

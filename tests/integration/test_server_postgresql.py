@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,12 +24,12 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: in
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def database() -> Iterator[str]:
     """The URL of a cluster of our own, on a socket in a temporary folder."""
     pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
     if not PROGRAMS or not (PROGRAMS[-1] / "initdb").exists():
         pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql")
-    folder = tmp_path_factory.mktemp("postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="kindcast-postgresql-"))  # others may not enter pytest's folder
     user = getpass.getuser()
     switch: list[str] = []
     if os.getuid() == 0:  # initdb refuses to run as root
@@ -38,8 +39,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         account = pwd.getpwnam(user)
         switch = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
         os.chown(folder, account.pw_uid, account.pw_gid)
-        for above in (folder.parent, folder.parent.parent):
-            above.chmod(above.stat().st_mode | 0o011)
 
     def call(program: str, *arguments: str) -> None:
         command = [*switch, str(PROGRAMS[-1] / program), *arguments]
@@ -52,6 +51,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql://{user}@/postgres?host={folder}"
     finally:
         call("pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "stop")
+        shutil.rmtree(folder)
 
 
 def publish(client: httpx.Client, *events: dict[str, object]) -> dict[str, object]:

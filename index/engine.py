@@ -2,16 +2,28 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from index.clause import Clause, ClauseRow, LoweredEvent
+from index.clause_columns import ClauseColumns, in_order
 from index.column_batch import ColumnBatch
 from index.concept_graph import ConceptGraph
 
-__all__ = ["ColumnEngine", "Engine", "EngineFactory", "RowTable", "row_table"]
+__all__ = [
+    "BulkEngine",
+    "ColumnEngine",
+    "Engine",
+    "EngineFactory",
+    "RowTable",
+    "SavedEngine",
+    "TellingEngine",
+    "add_in_bulk",
+    "row_table",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +75,46 @@ class ColumnEngine(Engine, Protocol):
         may call this at the same time."""
 
 
+@runtime_checkable
+class BulkEngine(Engine, Protocol):
+    """An engine that takes many clauses of one form as columns, without an object for each."""
+
+    def add_columns(
+        self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
+    ) -> npt.NDArray[np.int32]:
+        """What `add_many` does for `count` clauses. Each stands at one place, 0 … count - 1: those of `clauses` are
+        (place, clause), those of `columns` say theirs. Returns the row for each place, `int32[count]`."""
+
+
+@runtime_checkable
+class TellingEngine(Engine, Protocol):
+    """An engine that tells what it does with an event."""
+
+    def explain(self, event: LoweredEvent) -> dict[str, Any]:
+        """Which structures are visited in which order, and how many rows are left where; JSON. Slow; for people."""
+
+
+@runtime_checkable
+class SavedEngine(Engine, Protocol):
+    """An engine that is kept in files; `index.engines.open_engine` opens it again."""
+
+    def save(self, folder: Path) -> None:
+        """Write everything into files in `folder` that are named `*.index`. Raises `OSError`."""
+
+
 class EngineFactory(Protocol):
     """What the registry of engines holds: builds an empty engine over a concept graph."""
 
     def __call__(self, graph: ConceptGraph) -> Engine: ...
+
+
+def add_in_bulk(
+    engine: Engine, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
+) -> npt.NDArray[np.int32]:
+    """`BulkEngine.add_columns` with any engine: one that has no faster way gets the clauses one by one, in order."""
+    if isinstance(engine, BulkEngine):
+        return engine.add_columns(clauses, columns, count)
+    return np.array(engine.add_many(in_order(clauses, columns, count)), dtype=np.int32)
 
 
 def row_table(found: Sequence[npt.NDArray[np.int32]]) -> RowTable:

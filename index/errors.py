@@ -1,13 +1,30 @@
 """What can go wrong in the index.
 
-Only a caller's mistake raises; no engine fails on a clause or an event that is well formed.
+Only a caller's mistake, or a file that is not what it should be, raises; no engine fails on a clause or an event that
+is well formed.
 
     IndexingError
     ├── UnknownRow       a row that holds no clause
-    └── UnknownEngine    a name that no engine has
+    ├── UnknownEngine    a name that no engine has
+    ├── IndexFull        the byte budget has no room for another clause
+    └── UnusableIndex    what was saved cannot be opened
+        ├── DamagedIndex     it is not as it was written
+        ├── OtherLayout      another version of this program wrote it
+        └── OtherGraph       it was made under another concept graph
 """
 
-__all__ = ["IndexingError", "UnknownEngine", "UnknownRow"]
+from pathlib import Path
+
+__all__ = [
+    "DamagedIndex",
+    "IndexFull",
+    "IndexingError",
+    "OtherGraph",
+    "OtherLayout",
+    "UnknownEngine",
+    "UnknownRow",
+    "UnusableIndex",
+]
 
 
 class IndexingError(Exception):
@@ -29,3 +46,39 @@ class UnknownEngine(IndexingError):
         super().__init__(f"there is no engine named {name!r}; choose one of {', '.join(known)}")
         self.name = name
         self.known = known
+
+
+class IndexFull(IndexingError):
+    """The byte budget of an engine has no room for what is to be added; nothing of it was."""
+
+    def __init__(self, budget: int) -> None:
+        super().__init__(f"the index may have {budget:,} bytes, and they are used; remove clauses, or allow it more")
+        self.budget = budget
+
+
+class UnusableIndex(IndexingError):
+    """What was saved cannot be opened. Nothing was changed; the way out is to build the index again."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot open {path}: {reason}; remove it, and build the index from the subscriptions")
+        self.path = path
+        self.reason = reason
+
+
+class DamagedIndex(UnusableIndex):
+    """The file is not as it was written, or no such file."""
+
+
+class OtherLayout(UnusableIndex):
+    """The file holds something else, or was written by a version of this program that lays its arrays out
+    differently."""
+
+    def __init__(self, path: Path, found: str, expected: str) -> None:
+        super().__init__(path, f"it holds {found!r}, and {expected!r} is expected")
+
+
+class OtherGraph(UnusableIndex):
+    """The index was made under another concept graph."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "it was made under another concept graph, so its numbers mean other concepts")

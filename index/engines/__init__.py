@@ -1,5 +1,7 @@
 """The engines by name. Each is exact and follows `index.engine.Engine`; they differ in speed and memory only."""
 
+from pathlib import Path
+
 from index.concept_graph import ConceptGraph
 from index.engine import Engine, EngineFactory
 from index.engines.counting import CountingEngine
@@ -12,7 +14,7 @@ from index.engines.naive import NaiveEngine
 from index.engines.quarantine import QuarantineEngine
 from index.errors import UnknownEngine
 
-__all__ = ["ENGINES", "new_engine"]
+__all__ = ["ENGINES", "new_engine", "open_engine"]
 
 ENGINES: dict[str, EngineFactory] = {
     "counting": CountingEngine,
@@ -33,3 +35,9 @@ def new_engine(name: str, graph: ConceptGraph) -> Engine:
     if factory is None:
         raise UnknownEngine(name, sorted(ENGINES))
     return factory(graph)
+
+
+def open_engine(name: str, folder: Path, graph: ConceptGraph) -> Engine | None:
+    """The engine that was saved in `folder`; None for one that has no files of its own. Raises `UnusableIndex`,
+    `OSError`."""
+    return FusedEngine.open(folder, graph) if name == "fused" else None

@@ -1,7 +1,7 @@
 """The `fused` engine: frozen segments matched by compiled kernels, and a small delta of the newest rows.
 
-    add ─▶ delta (programs) ─▶ frozen together with the smaller segments ─▶ Segment: clusters, lists, ranges, masks
-    remove ─▶ out of the delta, or marked dead; a segment half dead is frozen again without them
+    add ─▶ delta (programs) ─▶ sealed ─▶ merged with the smaller segments ─▶ Segment: clusters, lists, ranges, masks
+    remove ─▶ out of the delta, or marked dead; a segment half dead is merged without them
 
     events ─▶ Columns.encode ─▶ search: match_segment for each segment, match_delta ─▶ distinct_rows ─▶ rows
 
@@ -10,114 +10,159 @@ schemas, equality-preferred), columns cut into cells with one AND a column (GEM,
 above a value (CTPS), and exact bounds last, for what bits cannot decide.
 
 Exact for the whole clause language; `index.fused.conjuncts` says which predicates stand in records and masks, and
-which are asked by programs of the rows that got so far. No clause is kept once it is frozen, but for the predicates of
-such rows.
+which are asked by programs of the rows that got so far. No clause is kept, only what was made of it.
 """
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent, Predicate
+from index.clause import Clause, ClauseRow, LoweredEvent
+from index.clause_columns import ClauseColumns, in_order
 from index.column_batch import ColumnBatch
 from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable
-from index.errors import UnknownRow
+from index.errors import IndexFull, UnknownRow
 from index.fused.arrays import BLOCK_ROWS
+from index.fused.bulk_rows import groups_of_columns, possible
 from index.fused.columns import Columns, EventBatch
-from index.fused.conjuncts import CONCEPT, Parts, decompose
-from index.fused.delta import Delta, match_delta
-from index.fused.graph_arrays import GraphShape, graph_arrays, graph_shape
+from index.fused.conjuncts import decompose
+from index.fused.delta import match_delta
+from index.fused.explaining import explained
+from index.fused.graph_arrays import graph_arrays
+from index.fused.grouping import Groups, Place, groups_of_places, merged, places_of
 from index.fused.matching import match_segment
+from index.fused.merging import Builder, in_thread
+from index.fused.rest import GrowingRest, Rest
+from index.fused.row_books import FROZEN, IN_DELTA, NEVER, NOWHERE, RowBooks
 from index.fused.runs import distinct_rows
+from index.fused.saved import Saved, open_saved, save
 from index.fused.search import Scratch, search
-from index.fused.segment import Groups, Segment, groups_of_parts, merged
+from index.fused.upkeep import Upkeep
 
 __all__ = ["FusedEngine"]
 
 DELTA_ROWS = 256
 """Entries of a delta: asking them costs some 10 µs an event at most, freezing them some ms."""
-TIER = 4
-"""A segment is frozen again together with newer rows once they are a fourth of it, so each row some log4(n) times."""
-NOWHERE, IN_DELTA, FROZEN, NEVER = range(4)
-"""Where a row is: free, in the delta, in a segment, or stored but unable to match anything."""
+
+Run = Callable[[Callable[[], None]], None]
 
 
 class FusedEngine:
     """Exact matching by frozen segments.
 
-    Invariant: a stored row is in the delta, or lives in exactly one segment, or no event can match it. Segments are
-    ordered from large to small. `match` costs what a batch of one costs; `match_batch` shares the walk over blocks.
-    Any number of threads may match at once while none changes the engine.
+    `match` costs what a batch of one costs; `match_batch` shares the walk over blocks. Any number of threads may match
+    at once while none changes the engine. Merges run beside both, and are taken in by the next call.
     """
 
-    def __init__(self, graph: ConceptGraph, *, delta_rows: int = DELTA_ROWS, block_rows: int = BLOCK_ROWS) -> None:
-        """`delta_rows` and `block_rows` are for tests, which want every structure with few rows."""
+    def __init__(
+        self,
+        graph: ConceptGraph,
+        *,
+        budget: int | None = None,
+        run: Run = in_thread,
+        delta_rows: int = DELTA_ROWS,
+        block_rows: int = BLOCK_ROWS,
+    ) -> None:
+        """`budget`: how many bytes index and caches may have, without limit by default. When they are used, caches are
+        given up, then masks, which costs time; then adding raises `IndexFull`. A merge needs room for its result beside
+        that. `run` carries out merges: `in_thread` beside the owner, `at_once` within the call that makes one due.
+        `delta_rows` and `block_rows` are for tests, which want every structure with few rows."""
+        self._begin(graph, None, budget=budget, run=run, delta_rows=delta_rows, block_rows=block_rows)
+
+    def _begin(
+        self,
+        graph: ConceptGraph,
+        folder: Path | None,
+        *,
+        budget: int | None,
+        run: Run,
+        delta_rows: int,
+        block_rows: int,
+    ) -> None:
         self._graph = graph_arrays(graph)
-        self._shape: GraphShape | None = None
-        self._cells = np.zeros(len(graph), dtype=np.uint8)
+        self._builder = Builder(self._graph, np.zeros(len(graph), dtype=np.uint8), block_rows)
         self._delta_rows = delta_rows
-        self._block_rows = block_rows
         self._columns = Columns()
-        self._state = np.zeros(64, dtype=np.uint8)
-        self._rows = 0
-        self._free: list[int] = []
-        self._delta = Delta(self._columns)
-        self._segments: list[Segment] = []
-        self._rest: dict[int, tuple[Predicate, ...]] = {}
-        self._repeating: set[int] = set()
-        self._scratches: list[Scratch] = []
+        self._books = RowBooks()
+        known = None if folder is None else open_saved(folder, self._graph)
+        if known is not None:
+            self._columns = known.columns
+            self._books = RowBooks(known.state)
+            self._books.repeating = known.repeating
+            self._builder.shape = known.shape
+        segments = () if known is None else known.segments
+        self._upkeep = Upkeep(
+            self._builder, self._columns, self._books, segments, delta_rows=delta_rows, run=run, budget=budget
+        )
+        self._upkeep.make_room(0)
+        self._upkeep.advance(begin=True)
 
     def __len__(self) -> int:
-        return self._rows - len(self._free)
+        return len(self._books)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all segments and of the books of rows; the delta aside."""
-        return sum(segment.nbytes for segment in self._segments) + self._state.nbytes
+        """The bytes of everything that grows with what is stored, and of caches; some of it reckoned."""
+        return self._upkeep.nbytes
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Into the delta, which is frozen when it is full."""
-        row = self._new_row()
-        self._delta.add(row, clause)
-        self._state[row] = IN_DELTA
-        if self._delta.entries > self._delta_rows:
-            self._freeze(())
-        return row
+        """Into the delta, which is frozen when it is full. Some 50 µs, beside what merges cost elsewhere. Raises
+        `IndexFull`."""
+        self._upkeep.advance()
+        self._upkeep.make_room()
+        row = self._books.take()
+        parts = decompose(clause)
+        if parts is None:
+            self._books.put(row, NEVER)
+        else:
+            self._upkeep.add(row, clause, parts)
+        return ClauseRow(row)
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """Few go into the delta, many into a segment of their own at once."""
+        """Few go into the delta, many into a segment of their own at once. Raises `IndexFull`; then none of many is
+        added, of few those for which there was room."""
         clauses = list(clauses)
         if len(clauses) <= self._delta_rows:
             return [self.add(clause) for clause in clauses]
-        rows = [self._new_row() for _ in clauses]
-        self._freeze(zip(rows, clauses, strict=True))
+        rows = [ClauseRow(self._books.take()) for _ in clauses]
+        rest = GrowingRest()
+        groups = groups_of_places(self._placed(zip(rows, clauses, strict=True), rest))
+        self._freeze(rows, groups, rest.rest())
+        return rows
+
+    def add_columns(
+        self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
+    ) -> npt.NDArray[np.int32]:
+        """`add_many` for clauses that stand in columns: some 10 ns a test, beside what laying them out costs."""
+        if count <= self._delta_rows:
+            return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
+        rows = np.array([self._books.take() for _ in range(count)], dtype=np.int32)
+        rest = GrowingRest()
+        by_one = groups_of_places(self._placed(((int(rows[place]), clause) for place, clause in clauses), rest))
+        placed: list[tuple[ClauseColumns, npt.NDArray[np.int32]]] = []
+        for each in columns:
+            good = possible(each)
+            own = rows[each.places]
+            self._books.put(own, np.where(good, FROZEN, NEVER))
+            placed.append((each, np.where(good, own, np.int32(-1))))
+        self._freeze(rows.tolist(), merged([by_one, groups_of_columns(placed, self._columns)]), rest.rest())
         return rows
 
     def remove(self, row: ClauseRow) -> None:
         """Forget the clause at `row`. Raises `UnknownRow`."""
-        state = self._state[row] if 0 <= row < self._rows else NOWHERE
-        if state == NOWHERE:
+        self._upkeep.advance()
+        where = self._books.where(row)
+        if where == NOWHERE:
             raise UnknownRow(row)
-        self._state[row] = NOWHERE
-        heapq.heappush(self._free, row)
-        if state == IN_DELTA:
-            self._delta.remove(row)
-            if not self._delta:
-                self._delta = Delta(self._columns)
-        elif state == FROZEN:
-            self._rest.pop(row, None)
-            self._repeating.discard(row)
-            place = next(place for place, segment in enumerate(self._segments) if segment.kill(row))
-            segment = self._segments[place]
-            if 2 * segment.live < segment.rows.size:
-                del self._segments[place]
-                self._build([segment.groups(segment.alive())])
+        self._books.give_back(row)
+        self._upkeep.remove(row, where)
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,86 +177,95 @@ class FusedEngine:
     def match_columns(self, batch: ColumnBatch) -> RowTable:
         """The rows for each event of a batch in columns, each once, in no order. Thread-safe beside other matches."""
         table = self._search(self._columns.encode_columns(batch))
-        return self._ordered(table) if self._repeating else table
+        return self._ordered(table) if self._books.repeating else table
 
     def _search(self, batch: EventBatch) -> RowTable:
-        announce_compilation(match_delta if len(self._delta) else match_segment)
-        size = (len(batch.concept_places) + 1) * len(self._cells)
-        scratch = self._scratches.pop() if self._scratches else Scratch(size)
+        self._upkeep.advance()
+        segments, deltas = self._upkeep.parts
+        announce_compilation(match_delta if len(deltas[-1]) else match_segment)
+        cells = self._builder.cells
+        size = (len(batch.concept_places) + 1) * len(cells)
+        scratches = self._upkeep.scratches
+        try:
+            scratch = scratches.pop()  # one step, since others may take from it
+        except IndexError:
+            scratch = Scratch(size)
         if scratch.size < size:
             scratch = Scratch(size)
-        table = search(self._segments, self._delta, batch, self._graph, self._cells, scratch, len(self._columns))
-        self._scratches.append(scratch)
+        table = search(segments, deltas, batch, self._graph, cells, scratch, len(self._columns))
+        self._upkeep.keep(scratch)
         return table
 
     def _ordered(self, table: RowTable) -> RowTable:
-        return RowTable(*distinct_rows(table.offsets, table.rows, self._rows))
+        return RowTable(*distinct_rows(table.offsets, table.rows, self._books.size))
+
+    def explain(self, event: LoweredEvent) -> dict[str, Any]:
+        """What is done with `event`: clusters visited, columns in their order, rows left, checked and found; see
+        `index.fused.explaining.explained`. Some ms."""
+        self._upkeep.advance()
+        batch = self._columns.encode([event])
+        return explained(*self._upkeep.parts, batch, self._graph, self._builder.cells, self._columns.columns())
+
+    # ── on disk ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def save(self, folder: Path) -> None:
+        """Write everything into one file in `folder`, whole or not at all; the engine stays as it is. Costs what
+        writing its bytes costs. Raises `OSError`."""
+        state = self._books.state().copy()
+        state[state == IN_DELTA] = FROZEN
+        segments = self._upkeep.frozen()
+        save(folder, self._graph, Saved(state, self._books.repeating, self._columns, self._builder.shape, segments))
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        graph: ConceptGraph,
+        *,
+        budget: int | None = None,
+        run: Run = in_thread,
+        delta_rows: int = DELTA_ROWS,
+        block_rows: int = BLOCK_ROWS,
+    ) -> "FusedEngine":
+        """The engine that was saved in `folder`, with the same rows; the file is mapped, and never changed. Costs one
+        reading of it. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`, `IndexFull`, `OSError`."""
+        engine = cls.__new__(cls)
+        engine._begin(graph, Path(folder), budget=budget, run=run, delta_rows=delta_rows, block_rows=block_rows)
+        return engine
 
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
+    def merge_now(self) -> None:
+        """Bring every row into one segment without dead rows, here; waits for a merge that runs. Raises what a merge
+        has raised."""
+        self._upkeep.merge_now()
+
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
-        state = self._state[: self._rows]
-        # Rows are free or stored; each stored row is where the books say.
-        assert sorted(self._free) == np.flatnonzero(state == NOWHERE).tolist(), (self._free, state)
-        assert sorted(self._delta.clauses) == np.flatnonzero(state == IN_DELTA).tolist(), (self._delta.clauses, state)
-        living = [set(segment.rows[segment.alive()].tolist()) for segment in self._segments]
-        together: set[int] = set().union(*living)
-        assert sum(map(len, living)) == len(together), living
-        assert sorted(together) == np.flatnonzero(state == FROZEN).tolist(), (living, state)
-        assert self._delta.entries <= self._delta_rows, self._delta.entries
-        # What is asked by programs, or may be found twice, belongs to frozen rows.
-        assert set(self._rest) <= together, (self._rest, living)
-        assert self._repeating <= together, (self._repeating, living)
-        # Segments get smaller, and none is half dead.
-        sizes = [segment.live for segment in self._segments]
-        assert sizes == sorted(sizes, reverse=True), sizes
-        assert all(2 * segment.live >= segment.rows.size > 0 for segment in self._segments), sizes
-        assert not any(scratch.marked.any() for scratch in self._scratches)
-        self._delta.check_invariants()
-        for segment in self._segments:
-            segment.check_invariants()
+        self._books.check_invariants()
+        self._upkeep.check_invariants()
 
-    def _new_row(self) -> ClauseRow:
-        if self._free:
-            return ClauseRow(heapq.heappop(self._free))
-        if self._rows == self._state.size:
-            self._state = np.concatenate([self._state, np.zeros_like(self._state)])
-        self._rows += 1
-        return ClauseRow(self._rows - 1)
+    def _placed(
+        self, stored: Iterable[tuple[int, Clause]], rest: GrowingRest
+    ) -> Iterable[tuple[int, tuple[Place, ...]]]:
+        """Where frozen rows stand; what remains to be asked of them goes to `rest`."""
+        for row, clause in stored:
+            parts = decompose(clause)
+            self._books.put(row, NEVER if parts is None else FROZEN)
+            if parts is not None:
+                self._books.repeating += len(parts.alternatives) > 1
+                if parts.rest:
+                    rest.add(row, parts.rest, self._columns)
+                yield row, places_of(parts, self._columns)
 
-    def _freeze(self, more: Iterable[tuple[int, Clause]]) -> None:
-        """The delta and `more`, with every segment that is not much larger, become one segment."""
-        new = groups_of_parts(self._taken_apart([*self._delta.clauses.items()], more), self._columns)
-        self._delta = Delta(self._columns)
-        parts = [new]
-        count = sum(group.rows.size for group in new.values())
-        while self._segments and self._segments[-1].live <= TIER * count:
-            segment = self._segments.pop()
-            count += segment.live
-            parts.append(segment.groups(segment.alive()))
-        self._build(parts)
-
-    def _taken_apart(self, *stored: Iterable[tuple[int, Clause]]) -> Iterable[tuple[int, Parts]]:
-        for each in stored:
-            for row, clause in each:
-                parts = decompose(clause)
-                self._state[row] = NEVER if parts is None else FROZEN
-                if parts is not None:
-                    if parts.rest:
-                        self._rest[row] = parts.rest
-                    if len(parts.alternatives) > 1:
-                        self._repeating.add(row)
-                    yield row, parts
-
-    def _build(self, parts: Sequence[Groups]) -> None:
-        groups = merged(parts)
-        if not groups:
-            return
-        announce_compilation(match_segment)
-        if self._shape is None and any(how == CONCEPT for _, _, slots, _ in groups for how, _ in slots):
-            self._shape = graph_shape(self._graph)
-            self._cells = self._shape.cells
-        segment = Segment(groups, self._shape, self._columns, self._rest, block_rows=self._block_rows)
-        self._segments.append(segment)
-        self._segments.sort(key=lambda each: -each.live)
+    def _freeze(self, rows: Sequence[int], groups: Groups, rest: Rest | None) -> None:
+        """A segment of new rows; if there is no room for it, these are free again."""
+        try:
+            self._upkeep.freeze(groups, rest)
+        except IndexFull:
+            repeated = np.concatenate([group.rows for group in groups.values()])
+            self._books.repeating -= int((np.unique(repeated, return_counts=True)[1] > 1).sum())
+            for row in rows:
+                self._books.give_back(row)
+            self._books.shrink()
+            raise

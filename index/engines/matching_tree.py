@@ -15,20 +15,25 @@ A node for an axis of bounds follows every edge whose bound holds; several value
 paper's bound of the expected time is of equality tests only; it is plotted, not asserted (erratum 23).
 """
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, ConceptId, LoweredEvent
+from index.clause import Clause, ClauseRow, LoweredEvent
+from index.column_batch import ColumnBatch
 from index.concept_graph import ConceptGraph
+from index.engine import RowTable
+from index.fused.runs import distinct_rows
+from index.published.axis_readings import Axis, AxisReadings, Reader
 from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
 from index.published.candidates import Candidates
 from index.published.decision_tree import Path, plant
 from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Present, Within
 from index.published.successors import annotate
+from index.published.tree_arrays import tree_arrays
+from index.published.tree_search import Said, search_trees
 
 __all__ = ["MatchingTreeEngine"]
 
@@ -37,15 +42,20 @@ INDEXED_SHARE = 0.95
 MOST_COPIES = 4.0
 """Clauses stored in all branches together, in clauses: what factoring may cost in memory."""
 
-Axis = tuple[type, int, int]
-"""How it is asked (the kind of predicate), of which column or attribute, and the how-manieth time in the clause."""
-
 
 class MatchingTreeEngine(BuiltEngine):
-    """Exact matching down a tree. `match` costs the nodes that it visits, some hundred ns each."""
+    """Exact matching down a tree. `match` costs the nodes that it visits, some ns each."""
 
     def __init__(self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH) -> None:
         super().__init__(graph, _Factored, fewest_fresh)
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """What `match_batch` gives for `batch.lowered()`."""
+        self._settle()
+        structure = self._structure
+        if batch.several or self._fresh or not isinstance(structure, _Factored):
+            return self.match_batch(batch.lowered())
+        return self._alive(structure.match_columns(batch))
 
 
 class _Factored:
@@ -56,13 +66,18 @@ class _Factored:
         keyed = {row: _keyed(parts.elementary) for row, parts in self._candidates.parts.items()}
         popular = Counter(axis for operands in keyed.values() for axis in operands)
         self._axes = sorted(popular, key=lambda axis: (-popular[axis], axis[0].__name__, axis[1:]))
-        self._is_bound = [issubclass(kind, AtLeast | AtMost) for kind, _, _ in self._axes]
+        is_bound = [issubclass(kind, AtLeast | AtMost) for kind, _, _ in self._axes]
+        self._at_least = np.array([kind is AtLeast for kind, _, _ in self._axes], dtype=np.bool_)
         number = {axis: at for at, axis in enumerate(self._axes)}
         paths: dict[int, Path] = {
             row: tuple(sorted((number[axis], operand) for axis, operand in operands.items()))
             for row, operands in keyed.items()
         }
-        self._reader = _Reader(graph, self._axes)
+        codes: list[dict[Hashable, int]] = [{} for _ in self._axes]
+        for path in paths.values():
+            for axis, operand in path:
+                codes[axis].setdefault(operand, len(codes[axis]))
+        self._reader = Reader(graph, self._axes, codes)
         self._index = _index_axis(self._axes, popular, paths)
         branches: dict[Hashable, list[tuple[int, Path]]] = {None: []}
         indifferent = [(row, path) for row, path in paths.items() if not self._switched(path)]
@@ -71,7 +86,16 @@ class _Factored:
                 operand = path[self._place(path)][1]
                 rest = tuple(pair for pair in path if pair[0] != self._index)
                 branches.setdefault(operand, []).append((row, rest))
-        self._trees = {operand: _Tree([*found, *indifferent], self._is_bound) for operand, found in branches.items()}
+        roots = [plant([*found, *indifferent], is_bound) for found in branches.values()]
+        annotated = [annotate(root) for root in roots]
+        self._trees, tops = tree_arrays(roots, codes)
+        self._by_successors = np.zeros(self._trees.axis.size, dtype=np.bool_)
+        self._by_successors[tops] = annotated
+        self._else = tops[0]
+        self._root_of_code = np.full(0 if self._index is None else len(codes[self._index]), tops[0], dtype=np.int32)
+        for operand, top in zip(branches, tops, strict=True):
+            if operand is not None and self._index is not None:
+                self._root_of_code[codes[self._index][operand]] = top
 
     def _switched(self, path: Path) -> bool:
         return any(axis == self._index for axis, _ in path)
@@ -80,14 +104,38 @@ class _Factored:
         return next(at for at, (axis, _) in enumerate(path) if axis == self._index)
 
     def match(self, event: LoweredEvent) -> Rows:
-        read = self._reader.read(event)
-        switched = read.get(self._index, ()) if self._index is not None else ()
-        trees = [self._trees[operand] for operand in switched if operand in self._trees] or [self._trees[None]]
-        found = [rows for tree in trees for rows in tree.leaves(read)]
-        if not found:
-            return np.zeros(0, dtype=np.int32)
-        rows = np.concatenate(found)
-        return self._candidates.verified(np.unique(rows) if len(trees) > 1 else rows, event)
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """The rows for each event, ascending."""
+        return self._candidates.all_verified(self._found(self._reader.of_events(events)), events)
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """The same for a batch without events of several values."""
+        found = self._found(self._reader.of_columns(batch))
+        return self._candidates.all_verified(found, batch.lowered()) if self._candidates.inexact.any() else found
+
+    def _found(self, readings: AxisReadings) -> RowTable:
+        """The rows of every leaf that each event reaches, each once."""
+        firsts, codes, values = readings
+        events = len(values)
+        root_firsts, roots = np.arange(events + 1, dtype=np.int64), np.full(events, self._else, dtype=np.int32)
+        if self._index is not None:
+            root_firsts, roots = self._switch(firsts[self._index :: len(self._axes)], firsts, codes)
+        said = Said(firsts, codes, values, self._at_least, root_firsts, roots)
+        offsets, rows = search_trees(self._trees, said, self._by_successors)
+        return RowTable(*distinct_rows(offsets, rows, self._candidates.size))
+
+    def _switch(
+        self, starts: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The trees of each event: those of its values of the index axis, or the one for all others."""
+        assert self._index is not None
+        ends = firsts[self._index + 1 :: len(self._axes)]
+        found = [self._root_of_code[codes[start:end]] for start, end in zip(starts, ends, strict=False)]
+        roots = [each if each.size else np.array([self._else], dtype=np.int32) for each in found]
+        none = np.zeros(0, dtype=np.int32)
+        return np.cumsum([0, *(each.size for each in roots)], dtype=np.int64), np.concatenate([none, *roots])
 
 
 def _index_axis(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path]) -> int | None:
@@ -114,91 +162,3 @@ def _keyed(predicates: Sequence[Elementary]) -> dict[Axis, Hashable]:
         found[(*place, count[place])] = operand
         count[place] += 1
     return found
-
-
-class _Reader:
-    """What an event says to each axis: the operands that its values satisfy, or the value that bounds are held to."""
-
-    def __init__(self, graph: ConceptGraph, axes: Sequence[Axis]) -> None:
-        self._graph = graph
-        self._of_column: dict[int, list[tuple[int, type]]] = {}
-        self._of_attribute: dict[int, list[int]] = {}
-        for at, (kind, place, _) in enumerate(axes):
-            if kind is Present:
-                self._of_attribute.setdefault(place, []).append(at)
-            else:
-                self._of_column.setdefault(place, []).append((at, kind))
-
-    def read(self, event: LoweredEvent) -> dict[int | None, tuple[Hashable, ...]]:
-        """Axis → operands; an axis that the event does not have is missing."""
-        read: dict[int | None, tuple[Hashable, ...]] = {}
-        for column, values in event.values.items():
-            above: tuple[Hashable, ...] | None = None
-            for at, kind in self._of_column.get(column, ()):
-                if kind is Equal:
-                    read[at] = values
-                elif kind is Within:
-                    if above is None:
-                        concepts = cast(tuple[ConceptId, ...], values)
-                        above = tuple({upper for each in concepts for upper in self._graph.ancestors(each)})
-                    read[at] = above
-                else:
-                    numbers = cast(tuple[float, ...], values)
-                    read[at] = (max(numbers) if kind is AtLeast else min(numbers), kind)
-        for attribute in event.present:
-            for at in self._of_attribute.get(attribute, ()):
-                read[at] = (True,)
-        return read
-
-
-class _Tree:
-    """One tree, searched by successor nodes where that is possible."""
-
-    def __init__(self, clauses: Sequence[tuple[int, Path]], is_bound: Sequence[bool]) -> None:
-        self._root = plant(clauses, is_bound)
-        self._annotated = annotate(self._root)
-
-    def leaves(self, read: Mapping[int | None, tuple[Hashable, ...]]) -> list[Rows]:
-        """The rows of every leaf that the event reaches, each leaf once."""
-        if self._annotated and all(len(operands) == 1 for operands in read.values()):
-            return self._by_successors(read)
-        found: list[Rows] = []
-        stack = [self._root]
-        while stack:
-            node = stack.pop()
-            if node.rows.size:
-                found.append(node.rows)
-            if node.star is not None:
-                stack.append(node.star)
-            operands = read.get(node.axis)
-            if operands is None:
-                continue
-            if node.bounds is not None:
-                value, kind = operands
-                if kind is AtLeast:
-                    stack.extend(node.ordered[: bisect_right(node.bounds, cast(float, value))])
-                else:
-                    stack.extend(node.ordered[bisect_left(node.bounds, cast(float, value)) :])
-            else:
-                edges = node.edges
-                stack.extend(edges[operand] for operand in operands if operand in edges)
-        return found
-
-    def _by_successors(self, read: Mapping[int | None, tuple[Hashable, ...]]) -> list[Rows]:
-        """Down the edges with operands as far as they go, then on at the successors; each node once (erratum 24)."""
-        found: list[Rows] = []
-        visited: set[int] = set()
-        stack = [self._root]
-        while stack:
-            node = stack.pop()
-            while id(node) not in visited:
-                visited.add(id(node))
-                operands = read.get(node.axis)
-                child = node.edges.get(operands[0]) if operands else None
-                if child is None:
-                    if node.rows.size:
-                        found.append(node.rows)
-                    stack.extend(node.successors)
-                    break
-                node = child
-        return found

@@ -8,7 +8,7 @@ Numbers get their codes later, segment by segment, since each segment has its ow
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +21,8 @@ from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 
 __all__ = ["Columns", "EventBatch"]
 
+KEY_BYTES = 160
+"""About what a key and its code take: an entry of a dictionary, a short string, a number."""
 NOTHING = -1
 """The code of no value, and of a key that no clause asks for."""
 
@@ -62,6 +64,11 @@ class Columns:
     def __len__(self) -> int:
         return len(self.how)
 
+    @property
+    def nbytes(self) -> int:
+        """About what the keys take."""
+        return KEY_BYTES * sum(map(len, self._keys))
+
     def number(self, column: ColumnId, how: int) -> int:
         """The number of a column, a new one if need be."""
         readers = self._readers.setdefault(column, {})
@@ -81,6 +88,24 @@ class Columns:
             found = codes[key] = len(codes)
             self._known += 1
         return found
+
+    def columns(self) -> list[ColumnId]:
+        """For each number its column."""
+        column_of = {number: column for column, readers in self._readers.items() for number in readers.values()}
+        return [column_of[number] for number in range(len(self.how))]
+
+    def as_records(self) -> list[list[Any]]:
+        """For each number its column, how it is read, and its keys in the order of their codes: JSON."""
+        pairs = zip(self.columns(), self.how, strict=True)
+        return [[column, how, list(self._keys[number])] for number, (column, how) in enumerate(pairs)]
+
+    @classmethod
+    def from_records(cls, records: Iterable[Sequence[Any]]) -> "Columns":
+        """The same numbers and codes again."""
+        columns = cls()
+        for column, how, keys in records:
+            columns._keys[columns.number(column, how)] = {key: code for code, key in enumerate(keys)}
+        return columns
 
     def encode(self, events: Sequence[LoweredEvent]) -> EventBatch:
         """The values of `events`. Costs some 200 ns a value."""

@@ -1,17 +1,23 @@
 """The newest rows, not frozen yet: programs over the whole clause, asked one by one.
 
 add ─▶ required and forbidden attributes, a program        match ─▶ those whose attributes fit ─▶ their programs
+    ─▶ its places in a segment, for when it is frozen
+
+A delta that is full is *sealed*: nothing is added to it any more, while a segment is made out of it.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from index.clause import Clause
+from index.clause import AttributeId, Clause
 from index.compiling import compiled
 from index.fused.arrays import Bytes, Codes, Ints
 from index.fused.columns import Columns
+from index.fused.conjuncts import Parts
 from index.fused.graph_arrays import GraphArrays
+from index.fused.grouping import Place, places_of
 from index.fused.programs import (
     BatchArrays,
     ProgramArrays,
@@ -20,6 +26,7 @@ from index.fused.programs import (
     mark_concepts,
     unmark_concepts,
 )
+from index.fused.rest import GrowingRest, Rest
 
 __all__ = ["Delta", "DeltaArrays", "match_delta"]
 
@@ -36,9 +43,11 @@ class Delta:
     """Clauses by row. Invariant: `len` counts the entries that are not removed."""
 
     def __init__(self, columns: Columns) -> None:
-        self.clauses: dict[int, Clause] = {}
+        self.places: dict[int, Sequence[Place]] = {}
+        """Where each row will stand in a segment."""
         self._columns = columns
         self._programs = Programs()
+        self._rest = GrowingRest()
         self._entries: dict[int, int] = {}
         self._rows = np.full(16, -1, dtype=np.int32)
         self._attribute_from: list[int] = [0]
@@ -46,15 +55,24 @@ class Delta:
         self._arrays: tuple[DeltaArrays, ProgramArrays] | None = None
 
     def __len__(self) -> int:
-        return len(self.clauses)
+        return len(self.places)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self.places
 
     @property
     def entries(self) -> int:
         """How many entries an event is asked, removed ones included."""
         return len(self._programs)
 
-    def add(self, row: int, clause: Clause) -> None:
-        """Some 10 to 20 µs, by the length of the clause."""
+    @property
+    def nbytes(self) -> int:
+        """About what it takes: its arrays, and some 300 bytes of objects a row."""
+        arrays = (*self._programs.arrays(), self._rows)
+        return sum(array.nbytes for array in arrays) + self._rest.nbytes + 300 * self.entries
+
+    def add(self, row: int, clause: Clause, parts: Parts) -> None:
+        """`parts` are those of `clause`. Some 20 to 40 µs, by the length of the clause."""
         entry = self._programs.add(dict.fromkeys(clause.predicates), self._columns)
         if entry == self._rows.size:
             self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
@@ -63,12 +81,15 @@ class Delta:
         for attributes in (clause.required, clause.forbidden):
             self._attributes += attributes
             self._attribute_from.append(len(self._attributes))
-        self.clauses[row] = clause
+        self.places[row] = places_of(parts, self._columns)
+        if parts.rest:
+            self._rest.add(row, parts.rest, self._columns)
         self._arrays = None
 
     def remove(self, row: int) -> None:
         """Forget `row`, which is here."""
-        del self.clauses[row]
+        del self.places[row]
+        self._rest.discard(row)
         self._rows[self._entries.pop(row)] = -1
 
     def arrays(self) -> tuple[DeltaArrays, ProgramArrays]:
@@ -82,13 +103,28 @@ class Delta:
             self._arrays = entries, self._programs.arrays()
         return self._arrays
 
+    def fitting(self, present: frozenset[AttributeId]) -> int:
+        """How many clauses an event with just these attributes has to be asked."""
+        count = 0
+        for entry in range(self.entries):
+            first, middle, last = self._attribute_from[2 * entry : 2 * entry + 3]
+            required, forbidden = self._attributes[first:middle], self._attributes[middle:last]
+            count += self._rows[entry] >= 0 and present.issuperset(required) and present.isdisjoint(forbidden)
+        return count
+
+    def rest(self) -> Rest | None:
+        """What remains to be asked of rows once they are frozen."""
+        return self._rest.rest()
+
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
         live = {int(row): entry for entry, row in enumerate(self._rows[: self.entries]) if row >= 0}
-        # Entries, their rows and the clauses agree.
+        # Entries, their rows and their places agree.
         assert live == self._entries, (live, self._entries)
-        assert set(live) == set(self.clauses), (live, self.clauses)
+        assert set(live) == set(self.places), (live, self.places)
         assert len(self._attribute_from) == 2 * self.entries + 1, (self._attribute_from, self.entries)
+        # What remains to be asked is asked where the place says so.
+        assert all((row in self._rest) == places[0][0][3] for row, places in self.places.items()), self.places
 
 
 @compiled

@@ -8,7 +8,7 @@ Within a cluster every row stands under the slot that lets the fewest events thr
     other intervals                   never: they wait in blocks           cut down by masks
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from index.clause import AttributeId
 from index.compiling import compiled
 from index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
 from index.fused.bounds import Bounds, bounds_of
+from index.fused.breathing import hold
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphShape
 
@@ -54,7 +55,14 @@ class Layout:
     columns: list[int]
 
 
-def lay_out(groups: Mapping[ClusterKey, RowGroup], shape: GraphShape | None, block_rows: int = BLOCK_ROWS) -> Layout:
+def lay_out(
+    groups: Mapping[ClusterKey, RowGroup],
+    shape: GraphShape | None,
+    block_rows: int = BLOCK_ROWS,
+    *,
+    masked: bool = True,
+    breathe: Callable[[], None] = hold,
+) -> Layout:
     """The arrays for `groups`. `shape` is needed where a slot reads concepts. Costs about 1 µs for each row and
     slot."""
     read = sorted({slot for _, _, slots, _ in groups for slot in slots})
@@ -67,8 +75,9 @@ def lay_out(groups: Mapping[ClusterKey, RowGroup], shape: GraphShape | None, blo
                 seen.setdefault(places[slot], []).append(group.ends[:, j].ravel())
     bounds = bounds_of(seen, ordered)
     seen.clear()
-    making = _Making(bounds, shape, block_rows)
+    making = _Making(bounds, shape, block_rows, masked)
     for (_, _, slots, asked), group in groups.items():
+        breathe()
         making.add_cluster(group, [(how, places[how, number]) for how, number in slots], asked)
     return making.finished(read)
 
@@ -76,10 +85,11 @@ def lay_out(groups: Mapping[ClusterKey, RowGroup], shape: GraphShape | None, blo
 class _Making:
     """The arrays of `SegmentArrays` while they grow, cluster by cluster."""
 
-    def __init__(self, bounds: Bounds, shape: GraphShape | None, block_rows: int) -> None:
+    def __init__(self, bounds: Bounds, shape: GraphShape | None, block_rows: int, masked: bool) -> None:
         self.bounds = bounds
         self.shape = shape
         self.block_rows = block_rows
+        self.masked = masked
         self.rows: list[Codes] = []
         self.emit: list[Codes] = []
         self.records: list[Codes] = []
@@ -243,7 +253,7 @@ class _Making:
         words: list[Words | None],
     ) -> int:
         narrowing = [j for j in range(len(slots)) if j != access]
-        if end - begin < MASKED_ROWS or not narrowing:
+        if end - begin < MASKED_ROWS or not narrowing or not self.masked:
             return -1
         length = (end - begin + 63) // 64
         masks = np.zeros(len(narrowing) * CELLS * length, dtype=np.uint64)

@@ -27,12 +27,16 @@ FIRST_ROWS = 1 << 12
 KEPT_ROWS = 1 << 23
 """A buffer of at most so many rows (32 MB) is kept for the next search."""
 
+REMEMBERED = 1024
+"""Sets of columns and of attributes whose arrays are remembered; a stream has few."""
+
 Find = tuple[Codes, Ints]
 
 
 class Scratch:
     """What a search works with and leaves to the next one: marks of concepts, all zero between uses, room to list
-    them, and buffers for what is found. One for each search that runs; fresh memory costs more than matching does."""
+    them, buffers for what is found, and small arrays that many batches share. One for each search that runs; fresh
+    memory costs more than matching does."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -41,6 +45,37 @@ class Scratch:
         self._buffers: list[Codes] = []
         self._lent = 0
         self.rows_an_event = 0.0
+        self._places: dict[tuple[bytes, int], tuple[Ints, Ints, int]] = {}
+        self._attributes: dict[frozenset[AttributeId], Ints] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of marks and buffers."""
+        return self.marked.nbytes + self.above.nbytes + sum(buffer.nbytes for buffer in self._buffers)
+
+    def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
+        """`batch` for programs: where columns stand in it, and where the marks of its concepts begin."""
+        key = batch.columns.tobytes(), columns
+        known = self._places.get(key)
+        if known is None:
+            where = np.full(columns, -1, dtype=np.int64)
+            where[batch.columns] = np.arange(batch.columns.size)
+            mark_base = np.full(batch.columns.size, -1, dtype=np.int64)
+            mark_base[batch.concept_places] = np.arange(len(batch.concept_places)) * concepts
+            known = where, mark_base, len(batch.concept_places) * concepts
+            if len(self._places) >= REMEMBERED:
+                self._places.clear()
+            self._places[key] = known
+        return BatchArrays(batch.columns, batch.codes, batch.numbers, batch.several_index, batch.several_from, *known)
+
+    def attributes(self, present: frozenset[AttributeId]) -> Ints:
+        """The attributes of a kind of event, in any order."""
+        known = self._attributes.get(present)
+        if known is None:
+            if len(self._attributes) >= REMEMBERED:
+                self._attributes.clear()
+            known = self._attributes[present] = np.array(list(present), dtype=np.int64)
+        return known
 
     def fresh(self, events: int) -> Codes:
         """Room that the result may keep, for as many rows as the last events had."""
@@ -66,7 +101,7 @@ class Scratch:
 
 def search(
     segments: Sequence[Segment],
-    delta: Delta,
+    deltas: Sequence[Delta],
     batch: EventBatch,
     graph: GraphArrays,
     cells: Bytes,
@@ -77,9 +112,11 @@ def search(
     engine has numbered."""
     events = batch.events
     several = batch.several_from.size > 1
-    asked = several or len(delta) or any(segment.programs is not None for segment in segments)
-    arrays = _arrays(batch, graph, columns) if asked else None
-    alone = not several and not len(delta) and len(segments) == 1 and segments[0].passes == 1
+    deltas = [delta for delta in deltas if len(delta)]
+    asked = several or deltas or any(segment.programs is not None for segment in segments)
+    concepts = graph.parent_from.size - 1
+    arrays = scratch.batch_arrays(batch, concepts, columns) if asked else None
+    alone = not several and not deltas and len(segments) == 1 and segments[0].passes == 1
     finds: list[Find] = []
     for segment in segments:
         visits_from, visits = _visits(segment, batch.presents)
@@ -134,8 +171,8 @@ def search(
                     scratch.above,
                 )
         finds += found
-    if len(delta) and arrays is not None:
-        finds.append(_of_delta(delta, batch, arrays, graph, scratch))
+    if arrays is not None:
+        finds += [_of_delta(delta, batch, arrays, graph, scratch) for delta in deltas]
     table = _table(finds, events, copy=not alone)
     scratch.give_back()
     scratch.rows_an_event = table.rows.size / max(events, 1)
@@ -144,9 +181,7 @@ def search(
 
 def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch) -> Find:
     entries, programs = delta.arrays()
-    present_from = np.zeros(len(batch.presents) + 1, dtype=np.int64)
-    np.cumsum([len(present) for present in batch.presents], out=present_from[1:])
-    present = np.array([each for attributes in batch.presents for each in attributes], dtype=np.int64)
+    present_from, present = _joined([scratch.attributes(present) for present in batch.presents])
     starts = np.empty(batch.events + 1, dtype=np.int64)
     buffer = match_delta(
         entries,
@@ -165,32 +200,17 @@ def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: Graph
     return scratch.keep(buffer), starts
 
 
-def _arrays(batch: EventBatch, graph: GraphArrays, columns: int) -> BatchArrays:
-    concepts = graph.parent_from.size - 1
-    where = np.full(columns, -1, dtype=np.int64)
-    where[batch.columns] = np.arange(batch.columns.size)
-    mark_base = np.full(batch.columns.size, -1, dtype=np.int64)
-    holds_concepts = batch.concept_places
-    mark_base[holds_concepts] = np.arange(len(holds_concepts)) * concepts
-    return BatchArrays(
-        batch.columns,
-        batch.codes,
-        batch.numbers,
-        batch.several_index,
-        batch.several_from,
-        where,
-        mark_base,
-        len(holds_concepts) * concepts,
-    )
-
-
 def _visits(segment: Segment, presents: Sequence[frozenset[AttributeId]]) -> tuple[Ints, Ints]:
-    found = [segment.visits(present) for present in presents]
-    if len(found) == 1:
-        return np.array([0, found[0].size], dtype=np.int64), found[0]
-    visits_from = np.zeros(len(found) + 1, dtype=np.int64)
-    np.cumsum([each.size for each in found], out=visits_from[1:])
-    return visits_from, np.concatenate([*found, np.empty(0, dtype=np.int64)])
+    return _joined([segment.visits(present) for present in presents])
+
+
+def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """One after the other, and where each begins."""
+    if len(parts) == 1:
+        return np.array([0, parts[0].size], dtype=np.int64), parts[0]
+    starts = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([each.size for each in parts], out=starts[1:])
+    return starts, np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
 def _table(finds: Sequence[Find], events: int, *, copy: bool) -> RowTable:
@@ -198,6 +218,9 @@ def _table(finds: Sequence[Find], events: int, *, copy: bool) -> RowTable:
         buffer, starts = finds[0]
         rows = buffer[: starts[-1]]
         return RowTable(starts, rows.copy() if copy else rows)
+    if events == 1 and finds:  # of whatever pass, it is the one event's
+        rows = np.concatenate([buffer[: starts[-1]] for buffer, starts in finds])
+        return RowTable(np.array([0, rows.size], dtype=np.int64), rows)
     offsets = np.zeros(events + 1, dtype=np.int64)
     for _, starts in finds:
         count_rows(offsets, starts)

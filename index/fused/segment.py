@@ -1,143 +1,127 @@
 """A segment: rows that never change again, but for the mark of those that were removed.
 
-    rows and their parts ─▶ groups by cluster ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
-
-Clusters hang under their rarest attribute, so that an event meets few that it cannot match.
+groups of rows, and what is asked of them ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Predicate
-from index.fused.arrays import BLOCK_ROWS, Codes, Ints, pack
-from index.fused.columns import Columns
-from index.fused.conjuncts import KEY, ORDERED, Parts
+from index.clause import AttributeId
+from index.fused.arrays import BLOCK_ROWS, Codes, Ints, Packed, SegmentArrays, pack, unpack
+from index.fused.breathing import hold
+from index.fused.conjuncts import ORDERED
 from index.fused.graph_arrays import GraphShape
+from index.fused.grouping import Groups
 from index.fused.layout import ClusterKey, RowGroup, lay_out
-from index.fused.programs import ProgramArrays, Programs
+from index.fused.programs import ProgramArrays
+from index.fused.rest import Rest, rest_of_rows
+from index.fused.visiting import Visiting
 
-__all__ = ["Groups", "Segment", "groups_of_parts", "merged"]
+__all__ = ["Segment"]
 
-REMEMBERED = 4096
-"""Attribute sets whose clusters are remembered; a stream has few, and each costs some hundred bytes."""
-
-Groups = dict[ClusterKey, RowGroup]
-
-
-def groups_of_parts(stored: Iterable[tuple[int, Parts]], columns: Columns) -> Groups:
-    """New rows by cluster. Costs some µs a row."""
-    growing: dict[ClusterKey, tuple[list[int], list[float]]] = {}
-    for row, parts in stored:
-        asked = bool(parts.rest)
-        for alternative in parts.alternatives:
-            slots = tuple(sorted((how, columns.number(column, how)) for how, column, _, _ in alternative))
-            rows, ends = growing.setdefault((parts.required, parts.forbidden, slots, asked), ([], []))
-            rows.append(row)
-            placed = sorted(
-                ((how, columns.number(column, how)), _ends(columns, how, column, low, high))
-                for how, column, low, high in alternative
-            )
-            for _, pair in placed:
-                ends += pair
-    return {
-        key: RowGroup(
-            np.array(rows, dtype=np.int32), np.array(ends, dtype=np.float64).reshape(len(rows), len(key[2]), 2)
-        )
-        for key, (rows, ends) in growing.items()
-    }
-
-
-def merged(parts: Sequence[Groups]) -> Groups:
-    """The rows of several groups in one."""
-    by_key: dict[ClusterKey, list[RowGroup]] = {}
-    for groups in parts:
-        for key, group in groups.items():
-            by_key.setdefault(key, []).append(group)
-    return {
-        key: found[0]
-        if len(found) == 1
-        else RowGroup(np.concatenate([each.rows for each in found]), np.concatenate([each.ends for each in found]))
-        for key, found in by_key.items()
-    }
+Bools = npt.NDArray[np.bool_]
 
 
 class Segment:
-    """Immutable but for `arrays.dead` and what `visits` remembers.
+    """Immutable but for `arrays.dead` and what `visiting` remembers.
 
     Invariant: `live` counts the positions that are not dead; lists, ranges and blocks cover every position once.
     """
 
     def __init__(
         self,
+        packed: Packed,
+        rows: Codes,
+        by_row: Codes,
+        program_of: Codes,
+        columns: list[int],
+        clusters: list[ClusterKey],
+        rest: Rest | None,
+        breathe: Callable[[], None] = hold,
+    ) -> None:
+        """From what it is made of: the row at each position, the positions by row, the program of each position that
+        has one, the engine's numbers of the columns, and the programs of rows whose cluster asks some."""
+        self.packed = packed
+        self.arrays: SegmentArrays = getattr(unpack, "py_func", unpack)(packed)
+        self.rows = rows
+        self.by_row = by_row
+        self.program_of = program_of
+        self.columns = columns
+        self.clusters = clusters
+        self.rest = rest
+        self.live = rows.size - int(self.arrays.sizes[3])
+        self.passes = 1 + self.arrays.far.size
+        self.visiting = Visiting(clusters, breathe)
+
+    @classmethod
+    def built(
+        cls,
         groups: Groups,
+        rest: Rest | None,
         shape: GraphShape | None,
-        columns: Columns,
-        rest: Mapping[int, Sequence[Predicate]],
         *,
         block_rows: int = BLOCK_ROWS,
-    ) -> None:
-        """`rest`: the predicates of rows whose cluster asks programs. Costs about 1 µs a row and slot."""
-        self.clusters: list[ClusterKey] = list(groups)
-        layout = lay_out(groups, shape, block_rows)
-        self.packed, self.arrays = pack(layout.arrays)
-        self.rows: Codes = layout.rows
-        self.columns = layout.columns
-        self.live = self.rows.size
-        self.passes = 1 + self.arrays.far.size
-        self.program_of: Codes = np.zeros(0, dtype=np.int32)
-        self.programs: ProgramArrays | None = None
-        self._place_programs(columns, rest)
-        self._by_row = np.argsort(self.rows, kind="stable").astype(np.int32)
-        self._always: list[int] = []
-        self._under: dict[AttributeId, list[int]] = {}
-        self._hang()
-        self._visits: dict[frozenset[AttributeId], Ints] = {}
+        masked: bool = True,
+        breathe: Callable[[], None] = hold,
+    ) -> "Segment":
+        """Laid out for `groups`. Costs about 1 µs a row and slot. `breathe` is called between small steps, so that
+        other threads get the interpreter."""
+        layout = lay_out(groups, shape, block_rows, masked=masked, breathe=breathe)
+        clusters = list(groups)
+        packed, arrays = pack(layout.arrays)
+        program_of = np.zeros(0, dtype=np.int32)
+        if rest is not None:
+            program_of = np.full(layout.rows.size, -1, dtype=np.int32)
+            asked = np.repeat([key[3] for key in clusters], np.diff(arrays.cluster_from))
+            program_of[asked] = np.searchsorted(rest.rows, layout.rows[asked])
+        by_row = np.argsort(layout.rows, kind="stable").astype(np.int32)
+        return cls(packed, layout.rows, by_row, program_of, layout.columns, clusters, rest, breathe)
+
+    @property
+    def programs(self) -> ProgramArrays | None:
+        """What is asked of rows in clusters that ask programs."""
+        return None if self.rest is None else self.rest.programs
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays."""
-        parts = [*self.packed, self.rows, self._by_row, *(self.programs or ()), self.program_of]
-        return sum(part.nbytes for part in parts)
+        rest = () if self.rest is None else (self.rest.rows, *self.rest.programs)
+        arrays = sum(part.nbytes for part in (*self.packed, self.rows, self.by_row, self.program_of, *rest))
+        return int(arrays + self.visiting.nbytes)
+
+    @property
+    def half_dead(self) -> bool:
+        """Whether so many rows were removed that the others should move together."""
+        return 2 * self.live < self.rows.size
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
         """The clusters that an event with just these attributes may match, ascending."""
-        found = self._visits.get(present)
-        if found is None:
-            asked = [*self._always, *(each for attribute in present for each in self._under.get(attribute, ()))]
-            fitting = [
-                each
-                for each in asked
-                if self.clusters[each][0] <= present and self.clusters[each][1].isdisjoint(present)
-            ]
-            found = np.array(sorted(fitting), dtype=np.int64)
-            if len(self._visits) >= REMEMBERED:
-                self._visits.clear()
-            self._visits[present] = found
-        return found
+        return self.visiting.clusters(present)
 
-    def kill(self, row: int) -> bool:
-        """Mark every position of `row` dead; False if it does not live here."""
+    def kill(self, row: int) -> int:
+        """Mark every position of `row` dead; how many there were, 0 if it does not live here."""
         row_at = self.rows.__getitem__
-        first = bisect_left(self._by_row, row, key=row_at)  # numpy's own would copy the whole order
-        last = bisect_right(self._by_row, row, lo=first, key=row_at)
-        positions = self._by_row[first:last]
+        first = bisect_left(self.by_row, row, key=row_at)  # numpy's own would copy the whole order
+        last = bisect_right(self.by_row, row, lo=first, key=row_at)
+        positions = self.by_row[first:last]
         positions = positions[self.arrays.dead[positions] == 0]
         if not positions.size:
-            return False
+            return 0
         self.arrays.dead[positions] = 1
         self.arrays.sizes[3] += positions.size
         self.live -= positions.size
-        return True
+        return int(positions.size)
 
-    def groups(self, live: npt.NDArray[np.bool_]) -> Groups:
+    def groups(self, live: Bools, breathe: Callable[[], None] = hold) -> Groups:
         """The rows at the positions in `live`, as they were given."""
         arrays = self.arrays
         groups: Groups = {}
         for number, key in enumerate(self.clusters):
+            breathe()
             begin, end = arrays.cluster_from[number : number + 2].tolist()
             kept = live[begin:end]
             if not kept.any():
@@ -157,9 +141,16 @@ class Segment:
             groups[key] = RowGroup(self.rows[begin:end][kept], ends)
         return groups
 
-    def alive(self) -> npt.NDArray[np.bool_]:
+    def rest_of(self, live: Bools) -> Rest | None:
+        """What remains to be asked of the rows at the positions in `live`."""
+        if self.rest is None:
+            return None
+        asked = np.flatnonzero(live & (self.program_of >= 0))
+        return rest_of_rows(self.rows[asked], self.program_of[asked], self.rest.programs)
+
+    def alive(self) -> Bools:
         """Which positions are not dead, as of now."""
-        return cast(npt.NDArray[np.bool_], self.arrays.dead == 0)
+        return cast(Bools, self.arrays.dead == 0)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
@@ -186,35 +177,9 @@ class Segment:
             begin, end = arrays.cluster_from[number : number + 2].tolist()
             expected = ~np.arange(begin, end) if key[3] else self.rows[begin:end]
             assert (arrays.emit[begin:end] == expected).all(), (key, arrays.emit[begin:end])
-
-    def _place_programs(self, columns: Columns, rest: Mapping[int, Sequence[Predicate]]) -> None:
-        if not any(key[3] for key in self.clusters):
-            return
-        programs = Programs()
-        self.program_of = np.full(self.rows.size, -1, dtype=np.int32)
-        for number, key in enumerate(self.clusters):
+            # Where a program is asked, it is that of the row.
             if key[3]:
-                begin, end = self.arrays.cluster_from[number : number + 2].tolist()
-                for position in range(begin, end):
-                    self.program_of[position] = programs.add(rest[int(self.rows[position])], columns)
-        self.programs = programs.arrays()
-
-    def _hang(self) -> None:
-        """Each cluster under the attribute that the fewest clusters require."""
-        times: dict[AttributeId, int] = {}
-        for required, _, _, _ in self.clusters:
-            for attribute in required:
-                times[attribute] = times.get(attribute, 0) + 1
-        for number, (required, _, _, _) in enumerate(self.clusters):
-            if required:
-                rarest = min(required, key=lambda attribute: (times[attribute], attribute))
-                self._under.setdefault(rarest, []).append(number)
-            else:
-                self._always.append(number)
-
-
-def _ends(columns: Columns, how: int, column: object, low: object, high: object) -> tuple[float, float]:
-    if how == KEY:
-        code = columns.key(columns.number(cast(int, column), how), low)  # type: ignore[arg-type]
-        return float(code), float(code)
-    return float(cast(float, low)), float(cast(float, high))
+                assert self.rest is not None, key
+                of_rows = self.rest.rows[self.program_of[begin:end]]
+                assert (of_rows == self.rows[begin:end]).all(), (key, of_rows)
+        assert (np.diff(self.rows[self.by_row]) >= 0).all(), self.by_row

@@ -9,7 +9,7 @@ else. Adding costs the building of the structure, spread over as many additions 
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from index.definition import clause_matches
 from index.engine import RowTable, row_table
 from index.errors import UnknownRow
 
-__all__ = ["FEWEST_FRESH", "BuiltEngine", "Structure"]
+__all__ = ["FEWEST_FRESH", "BatchStructure", "BuiltEngine", "Structure"]
 
 Rows = npt.NDArray[np.int32]
 
@@ -35,6 +35,14 @@ class Structure(Protocol):
 
     def match(self, event: LoweredEvent) -> Rows:
         """The rows whose clauses match `event`, in any order, each once."""
+
+
+@runtime_checkable
+class BatchStructure(Structure, Protocol):
+    """A structure that takes many events in one call."""
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order, the rows ascending."""
 
 
 class StructureFactory(Protocol):
@@ -81,8 +89,7 @@ class BuiltEngine:
 
     def match(self, event: LoweredEvent) -> Rows:
         """The rows whose clauses match `event`, ascending."""
-        if len(self._fresh) > max(self._fewest_fresh, len(self._clauses) // FRESH_SHARE):
-            self._rebuild()
+        self._settle()
         fresh = [row for row, clause in self._fresh.items() if clause_matches(self._graph, clause, event)]
         if self._structure is None:
             return np.array(sorted(fresh), dtype=np.int32)
@@ -92,7 +99,10 @@ class BuiltEngine:
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
         """`match` for each event, in order."""
-        return row_table([self.match(event) for event in events])
+        self._settle()
+        if self._fresh or not isinstance(self._structure, BatchStructure):
+            return row_table([self.match(event) for event in events])
+        return self._alive(self._structure.match_batch(events))
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the books of rows disagree."""
@@ -100,6 +110,19 @@ class BuiltEngine:
         assert self._fresh.keys() | self._built == self._clauses.keys(), (self._fresh, self._built)
         assert sorted([*self._clauses, *self._free]) == list(range(len(self._clauses) + len(self._free)))
         assert not any(self._gone[row] for row in self._built), self._gone
+
+    def _settle(self) -> None:
+        """Build the structure again if too many clauses are not in it."""
+        if len(self._fresh) > max(self._fewest_fresh, len(self._clauses) // FRESH_SHARE):
+            self._rebuild()
+
+    def _alive(self, found: RowTable) -> RowTable:
+        """What the structure found, without the rows that were removed."""
+        kept = ~self._gone[found.rows]
+        if kept.all():
+            return found
+        offsets = np.concatenate([[0], np.cumsum(kept)])[found.offsets].astype(np.int64)
+        return RowTable(offsets, found.rows[kept])
 
     def _rebuild(self) -> None:
         self._structure = self._build(self._graph, self._clauses)

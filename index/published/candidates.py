@@ -1,6 +1,6 @@
 """Clauses in a structure: their parts, and the verification of candidates that the structure cannot decide."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from index.clause import Clause, ClauseRow, LoweredEvent
 from index.concept_graph import ConceptGraph
 from index.definition import clause_matches
+from index.engine import RowTable
 from index.published.elementary import AtLeast, AtMost, Parts, parts_of
 
 __all__ = ["Candidates"]
@@ -47,3 +48,19 @@ class Candidates:
         graph, clauses = self._graph, self._clauses
         good = [row for row in asked.tolist() if clause_matches(graph, clauses[ClauseRow(row)], event)]
         return np.concatenate([rows[~doubtful], np.array(good, dtype=np.int32)])
+
+    def all_verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
+        """The same for a batch; rows stay in their order."""
+        several = np.array(
+            [any(len(values) > 1 for values in event.values.values()) for event in events], dtype=np.bool_
+        )
+        event_of = np.repeat(np.arange(len(events)), np.diff(found.offsets))
+        doubtful = self.inexact[found.rows] | (self.bounded[found.rows] & several[event_of])
+        if not doubtful.any():
+            return found
+        kept = np.ones(found.rows.size, dtype=np.bool_)
+        for at in np.flatnonzero(doubtful).tolist():
+            clause = self._clauses[ClauseRow(int(found.rows[at]))]
+            kept[at] = clause_matches(self._graph, clause, events[event_of[at]])
+        offsets = np.concatenate([[0], np.cumsum(kept)])[found.offsets].astype(np.int64)
+        return RowTable(offsets, found.rows[kept])

@@ -1,7 +1,10 @@
 """The fused engine with tiny limits, so that a few steps freeze, merge, kill and rebuild: it finds what the plain twin
-finds, by rows and by columns."""
+finds, by rows and by columns, while merges run, and after it was saved and opened."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import settings
@@ -13,18 +16,28 @@ from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from index.engines.fused import FusedEngine
 from index.engines.naive import NaiveEngine
+from index.fused.merging import at_once, in_thread
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 
 class FusedFollowsNaive(RuleBasedStateMachine):
-    """Additions, removals, merges, matches, batches and columns in any order."""
+    """Additions, removals, merges, matches, batches and columns in any order; now and then the engine is saved, and
+    what is opened goes on in its place, or beside it for one comparison."""
 
     rows: Bundle[ClauseRow] = Bundle("rows")
 
-    @initialize(graph=concept_graphs(), delta_rows=st.sampled_from([0, 1, 4]))
-    def begin(self, graph: ConceptGraph, delta_rows: int) -> None:
-        """An empty engine whose delta is full after a few rows."""
-        self.fused, self.naive = FusedEngine(graph, delta_rows=delta_rows, block_rows=64), NaiveEngine(graph)
+    @initialize(
+        graph=concept_graphs(),
+        delta_rows=st.sampled_from([0, 1, 4]),
+        runs=st.sampled_from(["at once", "later", "later", "in a thread"]),
+    )
+    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str) -> None:
+        """An empty engine whose delta is full after a few rows; merges run at once, when a rule says so, or beside."""
+        self.waiting: list[Callable[[], None]] = []
+        run = {"at once": at_once, "later": self.waiting.append, "in a thread": in_thread}[runs]
+        self.limits: dict[str, Any] = {"delta_rows": delta_rows, "block_rows": 64, "run": run}
+        self.graph = graph
+        self.fused, self.naive = FusedEngine(graph, **self.limits), NaiveEngine(graph)
         self.tables: dict[ColumnId, KeyTable] = {}
 
     @rule(target=rows, clause=clauses())
@@ -50,7 +63,14 @@ class FusedFollowsNaive(RuleBasedStateMachine):
     @rule(event=lowered_events())
     def match(self, event: LoweredEvent) -> None:
         """One event."""
-        assert self.fused.match(event).tolist() == self.naive.match(event).tolist()
+        expected = self.naive.match(event).tolist()
+        assert self.fused.match(event).tolist() == expected
+        # Each row once for each of its alternatives that holds.
+        told = self.fused.explain(event)
+        assert told["found"] >= len(expected)
+        assert (told["found"] == 0) == (expected == [])
+        if self.fused._books.repeating == 0:
+            assert told["found"] == len(expected)
 
     @rule(events=st.lists(lowered_events(), max_size=4))
     def match_batch(self, events: list[LoweredEvent]) -> None:
@@ -64,6 +84,31 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         assert found.offsets.tolist() == expected.offsets.tolist()
         for low, high in zip(found.offsets, found.offsets[1:], strict=False):
             assert sorted(found.rows[low:high].tolist()) == expected.rows[low:high].tolist()
+
+    @rule()
+    def merges_run(self) -> None:
+        """What waited runs; the next call takes it in."""
+        while self.waiting:
+            self.waiting.pop()()
+
+    @rule()
+    def merge_now(self) -> None:
+        """Everything in one segment."""
+        self.fused.merge_now()
+        assert len(self.fused._upkeep.parts.segments) <= 1
+
+    @rule(event=lowered_events(), goes_on=st.booleans())
+    def save_and_open(self, event: LoweredEvent, goes_on: bool) -> None:
+        """The same rows; what is opened may take the place of what was saved, whose merges are forgotten."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.fused.save(Path(folder))
+            opened = FusedEngine.open(Path(folder), self.graph, **self.limits)
+        opened.check_invariants()
+        assert len(opened) == len(self.fused)
+        assert opened.match(event).tolist() == self.naive.match(event).tolist()
+        if goes_on:
+            self.fused = opened
+            self.waiting.clear()
 
     @invariant()
     def structure_is_sound(self) -> None:

@@ -22,8 +22,10 @@ from index.clause import (
 from index.concept_graph import ConceptGraph
 from index.engines.fused import FusedEngine
 from index.engines.naive import NaiveEngine
+from index.errors import IndexFull
 from index.fused import layout
 from index.fused.arrays import BLOCK_ROWS
+from index.fused.merging import at_once
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 CONCEPTS = 40
@@ -145,3 +147,49 @@ def _event(chance: random.Random) -> LoweredEvent:
         if chance.random() < 0.9
     }
     return LoweredEvent(frozenset(AttributeId(column) for column in values), values)
+
+
+@pytest.mark.parametrize("budget", [60_000, 250_000])
+def test_fused_with_a_budget_keeps_it_and_finds_what_naive_finds(budget: int) -> None:
+    """Caches and masks go first; then adding is refused and nothing is lost, until something is removed."""
+    chance = random.Random(budget)
+    graph = ConceptGraph(CONCEPTS, [(low, (low - 1) // 2) for low in range(1, CONCEPTS)])
+    fused = FusedEngine(graph, budget=budget, run=at_once, delta_rows=20, block_rows=128)
+    naive = NaiveEngine(graph)
+    events = [_event(chance) for _ in range(20)]
+    stored: list[ClauseRow] = []
+    for _ in range(3):
+        with pytest.raises(IndexFull, match=f"{budget:,} bytes"):
+            _fill(fused, naive, stored, chance, budget)
+        assert len(fused) == len(naive) == len(stored)
+        with pytest.raises(IndexFull):
+            fused.add_many([_clause(chance) for _ in range(5_000)])
+        fused.check_invariants()
+        _assert_same(fused, naive, events)
+        chance.shuffle(stored)
+        for row in stored[len(stored) // 2 :]:
+            fused.remove(row)
+            naive.remove(row)
+        del stored[len(stored) // 2 :]
+    _assert_same(fused, naive, events)
+
+
+def _fill(fused: FusedEngine, naive: NaiveEngine, stored: list[ClauseRow], chance: random.Random, budget: int) -> None:
+    while True:
+        clause = _clause(chance)
+        stored.append(fused.add(clause))
+        assert naive.add(clause) == stored[-1]
+        assert fused.nbytes <= budget
+
+
+def test_fused_with_room_for_rows_but_not_for_masks_goes_without() -> None:
+    """The same rows with and without; the segment without is the smaller."""
+    chance = random.Random(3)
+    stored = [_clause(chance) for _ in range(3_000)]
+    free = FusedEngine(ConceptGraph(CONCEPTS), run=at_once)
+    free.add_many(stored)
+    tight = FusedEngine(ConceptGraph(CONCEPTS), run=at_once, budget=free.nbytes - 1_000)
+    tight.add_many(stored)
+    assert tight.nbytes < free.nbytes
+    events = [_event(chance) for _ in range(40)]
+    assert tight.match_batch(events).rows.tolist() == free.match_batch(events).rows.tolist()

@@ -1,0 +1,31 @@
+"""How work in a background thread lets others have the interpreter: it pauses between small steps.
+
+A thread that waits for the interpreter's lock gets it after 5 ms, or as soon as its holder lets go. An event that is
+matched takes some ten µs; so a merge, which has thousands of small steps where there are thousands of clusters, lets go
+between them.
+"""
+
+import time
+
+__all__ = ["Breath", "hold"]
+
+HELD = 200e-6
+"""Seconds that the lock may be held at a stretch: a few times what matching an event takes."""
+PAUSE = 100e-6
+"""Seconds of a pause: long enough for another thread to wake up, and merges still get most of a core."""
+
+
+class Breath:
+    """Called between steps; pauses when it is time."""
+
+    def __init__(self) -> None:
+        self._due = time.perf_counter() + HELD
+
+    def __call__(self) -> None:
+        if time.perf_counter() >= self._due:
+            time.sleep(PAUSE)
+            self._due = time.perf_counter() + HELD
+
+
+def hold() -> None:
+    """No pause: for work that somebody waits for."""

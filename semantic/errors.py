@@ -14,10 +14,12 @@ SemanticError
 ├── UnknownUnit             no unit has this name; has the nearest ones
 ├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
 ├── DuplicateSubscription   this id is taken
-└── UnknownSubscription     no subscription has this id
+├── UnknownSubscription     no subscription has this id
+└── UnusableMatcher         a saved matcher that cannot be opened; says why
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from semantic.model import Position
@@ -39,6 +41,7 @@ __all__ = [
     "UnknownSubscription",
     "UnknownUnit",
     "UnsupportedFormat",
+    "UnusableMatcher",
 ]
 
 
@@ -178,3 +181,12 @@ def _short(text: str) -> str:
     """At most 80 characters of what a client sent, all of which can be written as UTF-8."""
     plain = text if len(text) <= 80 else text[:79] + "…"
     return plain.encode("utf-8", "backslashreplace").decode()
+
+
+class UnusableMatcher(SemanticError):
+    """What was saved cannot be opened. Nothing was changed; the way out is to add the subscriptions again."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"cannot open the matcher in {folder}: {reason}; build it from the subscriptions instead")
+        self.folder = folder
+        self.reason = reason

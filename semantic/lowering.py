@@ -5,6 +5,7 @@ Attributes and readings that nobody asks about are left out of lowered events, s
 care for.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
@@ -94,6 +95,26 @@ class Lowering:
         columns = self._columns
         pairs = ((columns.get((name, reading)), key) for reading, key in readings_of(value))
         return tuple((column, key) for column, key in pairs if column is not None)
+
+    @property
+    def numbered(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """The attributes, and the columns as (attribute, reading), in the order of their numbers."""
+        return list(self._attributes), list(self._columns)
+
+    def number(self, attributes: Iterable[str], columns: Iterable[tuple[str, str]]) -> None:
+        """Give out the same numbers as another that had these `numbered`. For a new one."""
+        for name in attributes:
+            self._attribute(name)
+        for column in columns:
+            self._column(*column)
+
+    def attribute(self, name: str) -> AttributeId:
+        """The number of an attribute that a subscription asks about, a new one if need be."""
+        return self._attribute(name)
+
+    def column(self, name: str, reading: str) -> ColumnId:
+        """The number of a column that a subscription reads, a new one if need be."""
+        return self._column(name, reading)
 
     def _attribute(self, name: str) -> AttributeId:
         return self._attributes.setdefault(name, AttributeId(len(self._attributes)))

@@ -8,33 +8,38 @@ what needs an expensive operator is asked of those that are left.
 """
 
 import functools
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause, ClauseRow
-from index.engine import ColumnEngine, RowTable
+from index.clause import ClauseRow
+from index.engine import ColumnEngine, RowTable, add_in_bulk
 from index.engines import new_engine
 from index.fused.runs import distinct_rows
+from semantic.books import LATER, Books, packed
+from semantic.bulk.bulk import Bulk
+from semantic.bulk.columns import Part
+from semantic.bulk.lowered import ClauseParts, enter_bulk, is_asked, lower_bulk, lower_one
+from semantic.bulk.results import CompiledTrees, Restored, compiled_again
 from semantic.canonicalise import Canonicaliser, EventLimits
 from semantic.compilation import Compiled, compile_expression, restore_expression
-from semantic.errors import DuplicateSubscription, UnknownSubscription
+from semantic.errors import DuplicateSubscription
 from semantic.evaluation import AtomEvaluator
-from semantic.lowering import LoweredClause, Lowering
+from semantic.index_steps import index_steps
+from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
-from semantic.operators.clauses import ExpensiveClause, expensive_clause
 from semantic.operators.declaration import Operator, operators_by_name
 from semantic.operators.joining import reported
 from semantic.operators.layer import OperatorLayer
+from semantic.operators.screened import Screened, decide_screened
 from semantic.results import Bindings, Decided, Found, Matches, MatchTable, Statistics, TablePart, Undecided, table_of
-from semantic.slot_names import SlotNames
+from semantic.saved_matcher import SavedMatcher, open_saved, save, versions
 from semantic.table import RowsNeeded, Table, TableReader
+from semantic.table_parts import part_of, parts_by_column
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
@@ -44,17 +49,10 @@ BATCH = 1_000
 cache."""
 
 
-IMPOSSIBLE = Clause(required=frozenset([AttributeId(0)]), forbidden=frozenset([AttributeId(0)]))
-"""Keeps a slot for a subscription that can never match."""
-
-
-@dataclass(slots=True)
-class _Stored:
-    """A subscription in its slot, and where the engine keeps its clauses."""
-
-    name: str
-    compiled: Compiled
-    rows: list[ClauseRow]
+DEFERRED = "its operators were not asked yet"
+"""Why a candidate is undecided where operators are left to another."""
+Lazily = CanonicalEvent | Callable[[], CanonicalEvent]
+"""An event, or what makes it when the first row needs it."""
 
 
 class Matcher:
@@ -77,6 +75,7 @@ class Matcher:
         *,
         engine: str = "fused",
         planner: str = "greedy",
+        operator_threads: int = 1,
         operators: Iterable[Operator] = (),
         limits: EventLimits | None = None,
     ) -> None:
@@ -90,33 +89,45 @@ class Matcher:
         self._lowering = Lowering(vocabulary)
         self._engine = new_engine(engine, vocabulary.graph)
         self._tables = TableReader(self._canonicaliser, self._lowering)
-        self._slots: dict[str, SubscriptionSlot] = {}
-        self._stored: dict[SubscriptionSlot, _Stored] = {}
-        self._slot_names = SlotNames()
-        self._slot_of_row = array("i")
-        self._foreign = 0
-        """Rows whose number is not the slot of their subscription: none, unless one has several clauses."""
-        self._unsettled = bytearray()
-        """By row: 1 where an atom or an operator remains to be asked."""
+        self._books = Books()
         self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
-        self.operators = operators_by_name(operators)
+        self._operators = dict(operators_by_name(operators))
+        self.operators: Mapping[str, Operator] = self._operators
         self.planner_name = planner
-        self._layer = OperatorLayer(self.operators, planner, vocabulary.units)
+        self.defers = False
+        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        self._lowered = functools.partial(lower_one, self._lowering, self.operators, vocabulary)
+        self._layer = OperatorLayer(self.operators, planner, vocabulary.units, threads=operator_threads)
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._books)
+
+    @property
+    def layer(self) -> OperatorLayer:
+        """What it knows of the operators' calls: their statistics, and who shares them."""
+        return self._layer
+
+    @property
+    def changes(self) -> int:
+        """How many subscriptions were added or removed since this matcher was made or opened."""
+        return self._books.changes
 
     def __contains__(self, name: object) -> bool:
-        return name in self._slots
+        return name in self._books.slots
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._slots)
+        return iter(self._books.slots)
 
     def __getitem__(self, name: str) -> Compiled:
-        """What was compiled for the subscription `name`. Raises `UnknownSubscription`."""
-        return self._stored[self._slot(name)].compiled
+        """What was compiled for the subscription `name`, made again from its tree. Raises `UnknownSubscription`."""
+        slot = self._books.slot(name)
+        return compiled_again(self._books.tree(slot), self._books.notes(slot), self.vocabulary, self.operators)
+
+    def tree(self, name: str) -> dict[str, Any]:
+        """The `Compiled.tree` of the subscription `name`, quicker. Raises `UnknownSubscription`."""
+        return self._books.tree(self._books.slot(name))
 
     def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
         """Check and compile an expression without adding it. Raises `InvalidSubscription` with every problem."""
@@ -127,85 +138,77 @@ class Matcher:
         `DuplicateSubscription` if `name` is taken."""
         return self.add_compiled(name, self.compile(expression))
 
-    def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> list[Compiled]:
-        """Add each (name, expression) in turn; stops at the first that is invalid, with those before it added. The
-        engine gets all clauses in one step, which costs it less than one by one."""
-        added: dict[str, Compiled] = {}
+    def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> Sequence[Compiled]:
+        """Add each (name, expression) in turn; stops at the first that is invalid, with those before it added. Trees of
+        one shape are compiled together, some ten times as fast as one by one; what is given back is made when read."""
+        bulk = Bulk(self.vocabulary, self.operators, stored=False)
         try:
-            for name, expression in subscriptions:
-                if name in self._slots or name in added:
-                    raise DuplicateSubscription(name)
-                added[name] = self.compile(expression)
+            bulk.take(self._books.new(subscriptions))
         finally:
-            self._add_all(added)
-        return list(added.values())
+            parts = self._add_bulk(bulk)
+        return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
 
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
         """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are flagged in `notes`, not
         refused."""
         return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
 
+    def restore_many(self, trees: Iterable[tuple[str, Mapping[str, Any]]]) -> Restored:
+        """`restore` each (name, tree), as fast as `add_many`. Those that have no meaning under this vocabulary are left
+        out, and told. Raises `DuplicateSubscription`, with those before it added."""
+        restored = Restored()
+        bulk = Bulk(self.vocabulary, self.operators, stored=True, refused=restored.refused.__setitem__)
+        try:
+            bulk.take(self._books.new(trees))
+        finally:
+            self._add_bulk(bulk)
+        restored.notes.update((bulk.name(number), each.notes) for number, each in bulk.singles.items() if each.notes)
+        return restored
+
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
         """Add what this matcher, or another under the same vocabulary, compiled."""
-        if name in self._slots:
+        if name in self._books.slots:
             raise DuplicateSubscription(name)
-        self._add_all({name: compiled})
+        parts = self._lowered(compiled)
+        rows = [int(row) for row in self._engine.add_many([clause for clause, _, _ in parts])]
+        self._books.enter(name, rows, packed(compiled.tree), compiled.notes)
+        self._remain(rows, parts)
         return compiled
 
-    def _add_all(self, added: Mapping[str, Compiled]) -> None:
-        """Put all clauses into the engine, and the subscriptions into the books."""
-        clauses: list[Clause] = []
-        owned: list[tuple[str, list[tuple[LoweredClause | None, ExpensiveClause | None]]]] = []
-        for name, compiled in added.items():
-            parts: list[tuple[LoweredClause | None, ExpensiveClause | None]] = []
-            for atoms in compiled.clauses:
-                part = expensive_clause(atoms, self.operators, self.vocabulary)
-                lowered = self._lowering.clause(atoms)
-                if lowered is not None and (part is None or part.possible):
-                    parts.append((lowered, part))
-                    clauses.append(lowered.clause)
-            if not parts:  # it can never match, and needs a slot all the same
-                parts.append((None, None))
-                clauses.append(IMPOSSIBLE)
-            owned.append((name, parts))
-        rows = iter(self._engine.add_many(clauses))
-        for name, parts in owned:
-            own: list[ClauseRow] = []
-            for lowered, part in parts:
-                row = next(rows)
-                own.append(row)
-                if lowered is not None and lowered.rest:
-                    self._rest_of_row[row] = lowered.rest
-                if part is not None:
-                    self._layer.add(row, part)
-            self._keep(name, added[name], own)
+    def _add_bulk(self, bulk: Bulk) -> list[tuple[npt.NDArray[np.int64], Part]]:
+        """Put all into the engine and the books. Returns the numbers and trees of those that were compiled together."""
+        lowered = lower_bulk(bulk, self._lowering, self._lowered)
+        rows = add_in_bulk(self._engine, lowered.clauses, lowered.columns, lowered.count)
+        parts = enter_bulk(bulk, lowered, rows, self._books)
+        for number, asked in lowered.asked.items():
+            self._remain(rows[lowered.offsets[number] : lowered.offsets[number + 1]].tolist(), asked)
+        return parts
 
-    def _keep(self, name: str, compiled: Compiled, rows: list[ClauseRow]) -> None:
-        """Enter a subscription in the books. Its slot is its first row, so that slots need no search."""
-        slot = SubscriptionSlot(rows[0])
-        for row in rows:
-            if row >= len(self._slot_of_row):
-                more = row + 1 - len(self._slot_of_row)
-                self._slot_of_row.extend([-1] * more)
-                self._unsettled.extend(bytes(more))
-            self._slot_of_row[row] = slot
-            self._foreign += int(row) != slot
-            self._unsettled[row] = row in self._rest_of_row or row in self._layer
-        self._slots[name] = slot
-        self._stored[slot] = _Stored(name, compiled, rows)
-        self._slot_names.assign(slot, name)
+    def _remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
+        """Note what remains to be asked of the candidates in `rows`."""
+        for row, (_, lowered, expensive) in zip(rows, parts, strict=True):
+            if lowered is not None and lowered.rest:
+                self._rest_of_row[row] = lowered.rest
+            if expensive is not None:
+                self._layer.add(row, expensive)
+            self._books.mark(row, asked=is_asked(lowered, expensive))
+
+    def _settle(self, slot: SubscriptionSlot) -> None:
+        """Make what remains to be asked of the rows of a subscription that was opened; they become candidates now."""
+        compiled = compiled_again(self._books.tree(slot), (), self.vocabulary, self.operators)
+        self._remain(list(self._books.rows(slot)), self._lowered(compiled))
+
+    def declare(self, operator: Operator) -> None:
+        """Know an operator from now on, or this one in place of another of its name and version."""
+        self._operators[operator.name] = operator
 
     def remove(self, name: str) -> None:
         """Forget a subscription. Raises `UnknownSubscription`."""
-        slot = self._slot(name)
-        for row in self._stored.pop(slot).rows:
-            self._engine.remove(row)
-            self._slot_of_row[row] = -1
-            self._foreign -= int(row) != slot
+        for row in self._books.leave(name):
+            self._engine.remove(ClauseRow(row))
             self._rest_of_row.pop(row, None)
             if row in self._layer:
                 self._layer.remove(row)
-        del self._slots[name]
 
     def rebuilt(self, vocabulary: Vocabulary) -> "Matcher":
         """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is."""
@@ -217,22 +220,52 @@ class Matcher:
             limits=self._limits,
         )
         other.statistics = self.statistics
-        for name, slot in self._slots.items():
-            other.restore(name, self._stored[slot].compiled.tree)
+        for error in other.restore_many((name, self.tree(name)) for name in self).refused.values():
+            raise error
         return other
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the books of slots and rows disagree. Slow; for tests."""
         self._engine.check_invariants()
-        rows = {row: slot for slot, stored in self._stored.items() for row in stored.rows}
-        known = {row: slot for row, slot in enumerate(self._slot_of_row) if slot >= 0}
-        assert rows == known, (rows, known)
-        assert self._foreign == sum(int(row) != slot for row, slot in rows.items()), (self._foreign, rows)
-        unsettled = {row for row in rows if self._unsettled[row]}
+        self._books.check_invariants()
+        rows = {row for row, slot in enumerate(self._books.slot_of_row) if slot >= 0}
+        unsettled = {row for row in rows if self._books.unsettled[row] not in (0, LATER)}
         assert unsettled == {row for row in rows if row in self._rest_of_row or row in self._layer}, unsettled
         assert len(self._engine) == len(rows), (len(self._engine), rows)
-        assert self._rest_of_row.keys() <= rows.keys(), self._rest_of_row
-        assert {stored.name: slot for slot, stored in self._stored.items()} == self._slots, self._slots
+        assert self._rest_of_row.keys() <= rows, self._rest_of_row
+
+    def save(self, folder: Path) -> None:
+        """Write everything into `folder`, for `open`. The matcher stays as it is. Costs what writing its bytes costs.
+        Raises `OSError`."""
+        operators = versions(self.operators) if self._books.asking else []
+        known = SavedMatcher(
+            self.engine_name, self.planner_name, operators, *self._lowering.numbered, self._engine, self._books
+        )
+        save(folder, self.vocabulary, known)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        vocabulary: Vocabulary,
+        *,
+        operators: Iterable[Operator] = (),
+        limits: EventLimits | None = None,
+    ) -> "Matcher":
+        """The matcher that was saved in `folder`, with the same subscriptions in the same slots. The index is mapped,
+        nothing is compiled: what remains to be asked of candidates is made when they are met. Raises
+        `UnusableMatcher` for one that is damaged or of another vocabulary; then add the subscriptions again."""
+        known = open_saved(folder, vocabulary, versions(operators_by_name(operators)))
+        matcher = cls(
+            vocabulary, engine=known.engine_name, planner=known.planner_name, operators=operators, limits=limits
+        )
+        if known.engine is None:
+            matcher.restore_many((name, known.books.tree(slot)) for name, slot in known.books.slots.items())
+            return matcher
+        matcher._lowering.number(known.attributes, known.columns)
+        matcher._engine = known.engine
+        matcher._books = known.books
+        return matcher
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -245,27 +278,36 @@ class Matcher:
         Those that hang on an operator that failed are left out; `decide` tells them. Raises `InvalidEvent`."""
         return self.decide(event).matches
 
-    def decide(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> Decided:
-        """`match`, and what no one could decide because an operator failed. Raises `InvalidEvent`."""
+    def decide(
+        self, event: Mapping[str, Any] | Event | CanonicalEvent, *, among: Collection[str] | None = None
+    ) -> Decided:
+        """`match`, and what no one could decide because an operator failed; with `among`, for these subscriptions only:
+        operators are not called for others. Raises `InvalidEvent`."""
         canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
-        found = self._verified(self._engine.match(self._lowering.event(canonical)), canonical)
-        undecided = [Undecided(self._stored[slot].name, why) for slot, why in sorted(found.undecided.items())]
+        rows = self._engine.match(self._lowering.event(canonical))
+        if among is not None:
+            wanted = [self._books.slots[name] for name in among if name in self._books.slots]
+            rows = rows[np.isin(np.frombuffer(self._books.slot_of_row, dtype=np.int32)[rows], wanted)]
+        found = self._verified(rows, canonical)
+        undecided = [Undecided(self._books.names[slot], why) for slot, why in sorted(found.undecided.items())]
         if not found.bindings:
-            name_of = self._slot_names
+            name_of = self._books.names
             return Decided([Match(name_of[slot]) for slot in found.slots], undecided)
         return Decided([self._match(slot, found.bindings) for slot in found.slots], undecided)
 
+    def explain_index(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> dict[str, Any]:
+        """What the index does with `event`, with counts: see `semantic.index_steps.index_steps`. Raises
+        `InvalidEvent`."""
+        canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
+        return index_steps(self._engine, self._lowering, self._lowering.event(canonical))
+
     def match_batch(self, events: Iterable[Mapping[str, Any] | Event | CanonicalEvent]) -> "Matches":
         """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
+        read = (event if isinstance(event, CanonicalEvent) else self.canonicalise(event) for event in events)
         found: list[Found] = []
-        batch: list[CanonicalEvent] = []
-        for event in events:
-            batch.append(event if isinstance(event, CanonicalEvent) else self.canonicalise(event))
-            if len(batch) == BATCH:
-                found += self._found_in_batch(batch)
-                batch = []
-        found += self._found_in_batch(batch)
-        return Matches(found, self._slot_names.view(), self.vocabulary.units)
+        while batch := list(islice(read, BATCH)):
+            found += self._found_in_batch(batch)
+        return Matches(found, self._books.names.view(), self.vocabulary.units)
 
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
@@ -278,116 +320,85 @@ class Matcher:
         parts: list[TablePart] | None = None
         if isinstance(self._engine, ColumnEngine):
             try:
-                parts = self._parts_by_column(self._engine, table, threads)
+                parts = parts_by_column(self._engine, table, self._part, size=BATCH, threads=threads)
             except RowsNeeded:
                 parts = None
         if parts is None:
             spans = range(0, len(table), BATCH)
             found = (self._engine.match_batch(table.events(start, min(start + BATCH, len(table)))) for start in spans)
             parts = [self._part(rows, table, start) for rows, start in zip(found, spans, strict=True)]
-        return table_of(parts, self._slot_names.view())
-
-    def _parts_by_column(self, engine: ColumnEngine, table: Table, threads: int) -> list[TablePart]:
-        """The matches of `table`, part by part. Only one thread reads the table; others search the index meanwhile."""
-        step = min(BATCH, -(-len(table) // max(threads, 1))) or 1
-        spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
-        if threads <= 1:
-            return [self._part(engine.match_columns(table.batch(*span)), table, span[0]) for span in spans]
-        with ThreadPoolExecutor(threads, "kindcast-match") as pool:
-            waiting = [(pool.submit(engine.match_columns, table.batch(*span)), span[0]) for span in spans]
-            return [self._part(found.result(), table, start) for found, start in waiting]
+        return table_of(parts, self._books.names.view())
 
     # ── the last step ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _part(self, found: RowTable, table: Table, start: int) -> TablePart:
         """The slots of the rows found for the events from `start` on."""
         offsets, rows = found.offsets, found.rows
-        settled = not (self._rest_of_row or len(self._layer))
-        if settled or not np.frombuffer(self._unsettled, dtype=np.uint8)[rows].any():
-            if self._foreign:
-                slot_of_row = np.frombuffer(self._slot_of_row, dtype=np.int32)
+        if not self._books.asking or not np.frombuffer(self._books.unsettled, dtype=np.uint8)[rows].any():
+            if self._books.foreign:
+                slot_of_row = np.frombuffer(self._books.slot_of_row, dtype=np.int32)
                 offsets, rows = distinct_rows(offsets, slot_of_row[rows], slot_of_row.size)
             self.statistics.events += offsets.size - 1
             self.statistics.candidates += found.rows.size
             self.statistics.matches += rows.size
             return TablePart(offsets, rows)
         bounds = offsets.tolist()
-        verified = [
-            self._verified(np.sort(rows[low:high]), functools.partial(table.canonical, start + number))
+        verified = self._verified_all(
+            (np.sort(rows[low:high]), functools.partial(table.canonical, start + number))
             for number, (low, high) in enumerate(pairwise(bounds))
-        ]
-        offsets = np.zeros(len(verified) + 1, dtype=np.int64)
-        np.cumsum([len(each.slots) for each in verified], out=offsets[1:])
-        slots = np.fromiter((slot for each in verified for slot in each.slots), np.int32, count=int(offsets[-1]))
-        bindings: list[Any] | None = None
-        if any(each.bindings for each in verified):
-            units = self.vocabulary.units
-            bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in verified for slot in each.slots]
-        return TablePart(offsets, slots, bindings)
+        )
+        return part_of(verified, self.vocabulary.units)
 
     def _found_in_batch(self, batch: list[CanonicalEvent]) -> list[Found]:
         found = self._engine.match_batch([self._lowering.event(event) for event in batch])
         bounds = found.offsets.tolist()
-        return [
-            self._verified(found.rows[bounds[number] : bounds[number + 1]], event) for number, event in enumerate(batch)
-        ]
+        if not self._books.asking:
+            return [self._verified(found.rows[bounds[at] : bounds[at + 1]], each) for at, each in enumerate(batch)]
+        return self._verified_all((found.rows[bounds[at] : bounds[at + 1]], each) for at, each in enumerate(batch))
 
-    def _verified(self, rows: npt.NDArray[np.int32], event: CanonicalEvent | Callable[[], CanonicalEvent]) -> Found:
-        """The slots of `rows` whose remaining atoms hold too, each once, ascending. `event` is a canonical event, or a
-        function that makes it when the first row needs it."""
-        if not self._rest_of_row and not len(self._layer):
-            self.statistics.events += 1
-            self.statistics.candidates += len(rows)
-            numbers = rows.tolist()
-            if self._foreign:
-                numbers = sorted({self._slot_of_row[row] for row in numbers})
-            self.statistics.matches += len(numbers)
-            return Found(numbers)
+    def _verified(self, rows: npt.NDArray[np.int32], event: Lazily) -> Found:
+        if self._books.asking:
+            return self._verified_all([(rows, event)])[0]
+        self.statistics.events += 1
+        self.statistics.candidates += len(rows)
+        numbers = rows.tolist()
+        if self._books.foreign:
+            numbers = sorted({self._books.slot_of_row[row] for row in numbers})
+        self.statistics.matches += len(numbers)
+        return Found(numbers)
+
+    def _verified_all(self, events: Iterable[tuple[npt.NDArray[np.int32], Lazily]]) -> list[Found]:
+        """The same for several events; operators are asked about all of them together."""
+        found_by_engine = list(events)
+        screened = [self._screened(rows, event) for rows, event in found_by_engine]
+        self.statistics.events += len(screened)
+        self.statistics.candidates += sum(len(rows) for rows, _ in found_by_engine)
+        deferred = DEFERRED if self.defers else None
+        found = decide_screened(self._layer, screened, self.statistics.evaluations, deferred)
+        self.statistics.matches += sum(len(each.slots) for each in found)
+        self.statistics.undecided += sum(len(each.undecided) for each in found)
+        return found
+
+    def _screened(self, rows: npt.NDArray[np.int32], event: Lazily) -> Screened:
+        """The slots that `rows` decide without operators, and the rows that hang on them."""
+        slot_of_row = self._books.slot_of_row
         slots: set[SubscriptionSlot] = set()
-        expensive: list[int] = []
-        slot_of_row = self._slot_of_row
+        expensive: dict[int, SubscriptionSlot] = {}
         for row in rows.tolist():
             slot = SubscriptionSlot(slot_of_row[row])
+            if self._books.unsettled[row] == LATER:
+                self._settle(slot)
             rest = self._rest_of_row.get(row)
             if rest is not None and slot not in slots:
                 event = event if isinstance(event, CanonicalEvent) else event()
                 if not all(atom.holds(event) for atom in rest):
                     continue
             if row in self._layer:
-                expensive.append(row)
+                expensive[row] = slot
             else:
                 slots.add(slot)
-        found = Found([])
-        if expensive:
-            found = self._decided(expensive, slots, event if isinstance(event, CanonicalEvent) else event())
-        found.slots = sorted(slots)
-        self.statistics.events += 1
-        self.statistics.candidates += len(rows)
-        self.statistics.matches += len(slots)
-        self.statistics.undecided += len(found.undecided)
-        return found
-
-    def _decided(self, rows: list[int], slots: set[SubscriptionSlot], event: CanonicalEvent) -> Found:
-        """Ask operators about `rows`; adds what matches to `slots`. Where no clause of a subscription has variables,
-        one clause that matches is enough."""
-        layer = self._layer
-        slot_of = {row: SubscriptionSlot(self._slot_of_row[row]) for row in rows}
-        with_variables = {slot_of[row] for row in rows if layer.has_variables(row)}
-        needed = [row for row in rows if slot_of[row] not in slots - with_variables]
-        decision = layer.decide(needed, event)
-        self.statistics.evaluations.update(map(str, decision.asked))
-        bindings: dict[SubscriptionSlot, list[dict[str, Any]]] = {}
-        for row, joined in decision.matched.items():
-            slots.add(slot_of[row])
-            bindings.setdefault(slot_of[row], []).extend(joined)
-        undecided = {slot_of[row]: why for row, why in decision.undecided.items()}
-        return Found([], bindings, {slot: why for slot, why in undecided.items() if slot not in slots})
+        known = event if isinstance(event, CanonicalEvent) else event() if expensive else None
+        return Screened(slots, expensive, known)
 
     def _match(self, slot: SubscriptionSlot, bindings: Bindings) -> Match:
-        return Match(self._stored[slot].name, *reported(bindings.get(slot, ()), self.vocabulary.units))
-
-    def _slot(self, name: str) -> SubscriptionSlot:
-        try:
-            return self._slots[name]
-        except KeyError:
-            raise UnknownSubscription(name) from None
+        return Match(self._books.names[slot], *reported(bindings.get(slot, ()), self.vocabulary.units))

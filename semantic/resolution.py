@@ -142,11 +142,9 @@ class _Resolver:
                 near = get_close_matches(node.name, self.operators, n=3)
                 self.problem("unknown-operator", detail, node.at, tuple({"label": name} for name in near))
         elif not self.stored:
-            given = sum(not isinstance(each, Variable) for each in arguments)
-            if not operator.takes(given):
-                shape = ", ".join(list(operator.signature.parameters)[1:])
-                detail = f"{node.name} takes ({shape}) besides its variables; {given} arguments are given"
-                self.problem("wrong-arguments", detail, node.at)
+            misfit = operator.misfit(arguments)
+            if misfit is not None:
+                self.problem("wrong-arguments", f"{node.name}: {misfit}", node.at)
         return replace(node, arguments=arguments)
 
     def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:

@@ -12,7 +12,17 @@ from semantic.model import Match, SubscriptionSlot
 from semantic.operators.joining import reported
 from semantic.units import Units
 
-__all__ = ["Bindings", "Decided", "Found", "MatchTable", "Matches", "Statistics", "TablePart", "Undecided", "table_of"]
+__all__ = [
+    "Bindings",
+    "Decided",
+    "Found",
+    "MatchTable",
+    "Matches",
+    "Statistics",
+    "TablePart",
+    "Undecided",
+    "table_of",
+]
 
 
 @dataclass(slots=True)
@@ -39,6 +49,11 @@ class MatchTable:
     slots: npt.NDArray[np.int32]
     bindings: list[Any] | None
     _names: Mapping[int, str] = field(repr=False)
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """Slot → id, of every subscription."""
+        return self._names
 
     def subscriptions(self, slots: Iterable[int]) -> list[str]:
         """The ids of subscriptions by their slots."""
@@ -108,6 +123,10 @@ class Matches(Sequence[list[Match]]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def undecided(self, index: int) -> list[Undecided]:
+        """What no one could decide of the event at `index`, because an operator failed or was not asked."""
+        return [Undecided(self._names[slot], why) for slot, why in sorted(self._found[index].undecided.items())]
 
     @overload
     def __getitem__(self, index: int) -> list[Match]: ...

@@ -5,7 +5,7 @@ A result holds slots and is read later, when a slot may belong to another subscr
 """
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["NamesView", "SlotNames"]
 
@@ -55,6 +55,21 @@ class SlotNames:
             for view in list(self._views):
                 view.past.setdefault(slot, before)
         self._names[slot] = name
+
+    def assign_many(self, slots: Sequence[int], names: Sequence[str]) -> None:
+        """`assign` each; quick where they are new slots in one row."""
+        start = len(self._names)
+        if slots and slots[0] == start and slots[-1] == start + len(slots) - 1:
+            self._names += names
+            return
+        for slot, name in zip(slots, names, strict=True):
+            self.assign(slot, name)
+
+    def restore(self, count: int, slots: Sequence[int], names: Sequence[str]) -> None:
+        """So many slots, of which these have names. For new ones, which nobody looks at yet."""
+        self._names += [None] * count
+        for slot, name in zip(slots, names, strict=True):
+            self._names[slot] = name
 
     def view(self) -> NamesView:
         """The names as they are now."""

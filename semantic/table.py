@@ -25,7 +25,7 @@ from index.clause import AttributeId, ColumnId, LoweredEvent
 from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from semantic.canonicalise import Canonicaliser
 from semantic.lowering import Lowering
-from semantic.model import CanonicalEvent
+from semantic.model import CanonicalEvent, Event
 
 __all__ = ["RowsNeeded", "Table", "TableReader"]
 
@@ -77,8 +77,13 @@ class TableReader:
         return self._lowering.event(self.canonical(data))
 
     def canonical(self, data: Mapping[str, Any]) -> CanonicalEvent:
-        """One row as a canonical event. Raises `InvalidEvent`."""
-        return self._canonicaliser.canonicalise(data)
+        """One row as a canonical event; columns `ce.…` are its context attributes. Raises `InvalidEvent`."""
+        context = {name[3:]: data[name] for name in data if name.startswith("ce.")}
+        if not context:
+            return self._canonicaliser.canonicalise(data)
+        said = {name: value for name, value in context.items() if value is not None}
+        rest = {name: value for name, value in data.items() if not name.startswith("ce.")}
+        return self._canonicaliser.canonicalise(Event(rest, said))
 
     def needs_row(self, name: str) -> bool:
         """Whether a value of this attribute can only be read with the event around it."""

@@ -4,23 +4,42 @@ Two calls are the same when operator and version, constants, names of attributes
 `near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. docs/matching-semantics.md, rule 17.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from semantic.model import AttributeRef, Constant, OperatorCall, Term, Variable
+from semantic.model import AttributeRef, Constant, OperatorCall, Variable
 from semantic.operators.declaration import Operator
+from semantic.operators.failures import NotAsked, OperatorFailed
+from semantic.operators.isolation import Cancellation
 from semantic.operators.readings import EventView, reading
+from semantic.operators.running import run
+from semantic.operators.signatures import KINDS, constant_given
 from semantic.units import Units
 
-__all__ = ["MOST_BINDINGS", "Answer", "Call", "OperatorFailed", "ask", "unified"]
+__all__ = [
+    "MOST_BINDINGS",
+    "Answer",
+    "Call",
+    "NotAsked",
+    "OperatorFailed",
+    "Remembered",
+    "ask",
+    "ask_several",
+    "unified",
+]
 
 MOST_BINDINGS = 1_000
 """Bindings that one call may return: they multiply when they are joined."""
 
 
-class OperatorFailed(Exception):
-    """An operator raised, or returned what it must not; nothing is decided by it."""
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What an operator's function may return in place of a value: one that it had already. `seconds` is what it took
+    to find, once; 0.0 where that was told before, so that nothing is learned twice."""
+
+    value: object
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,10 @@ class Call:
         """The attributes whose values it is given."""
         return tuple(each.name for each in self.arguments if isinstance(each, AttributeRef))
 
+    def given(self, event: EventView) -> list[object]:
+        """What the function gets after the event."""
+        return [_argument(each, event) for each in self.arguments if not isinstance(each, int)]
+
     def __str__(self) -> str:
         return f"{self.operator}({', '.join(map(_shown, self.arguments))})"
 
@@ -48,10 +71,11 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a call came to: whether it holds, and, in a call with variables, the distinct bindings, one value a
-    variable."""
+    variable. `seconds`: what it took, where that is not the time of asking."""
 
     holds: bool
     bindings: tuple[tuple[Any, ...], ...] = ()
+    seconds: float | None = None
 
 
 def unified(call: OperatorCall, operators: Mapping[str, Operator]) -> tuple[Call, tuple[str, ...]]:
@@ -68,19 +92,52 @@ def ask(call: Call, operator: Operator, event: EventView, units: Units) -> Answe
 
     Raises `OperatorFailed`, whatever the operator did.
     """
-    if any(name not in event for name in call.attributes):
-        return Answer(False)
-    arguments = [_argument(each, event) for each in call.arguments if not isinstance(each, int)]
+    answer = ask_several([(call, event)], operator, units)[0]
+    if isinstance(answer, OperatorFailed):
+        raise answer
+    return answer
+
+
+def ask_several(
+    asked: Sequence[tuple[Call, EventView]],
+    operator: Operator,
+    units: Units,
+    *,
+    cancellation: Cancellation | None = None,
+) -> list[Answer | OperatorFailed]:
+    """The answers of one operator to several calls, on one event or on many, in their order; at once, where it can."""
+    found: list[Answer | OperatorFailed] = [Answer(False)] * len(asked)
+    real = [number for number, (call, event) in enumerate(asked) if all(name in event for name in call.attributes)]
+    given = [(event, *call.given(event)) for call, event in (asked[number] for number in real)]
+    for number, outcome in zip(real, run(operator, given, cancellation=cancellation) if given else (), strict=True):
+        found[number] = _told(asked[number][0], operator, outcome, units)
+    return found
+
+
+def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer | OperatorFailed:
+    if isinstance(outcome, OperatorFailed):
+        return outcome if str(outcome).startswith(call.operator) else _named(call, outcome)
     try:
-        returned = operator.function(event, *arguments)
-        return _answer(call, returned, units)
-    except OperatorFailed:
-        raise
-    except Exception as error:  # whatever a plug-in raises is its failure and nobody else's
-        raise OperatorFailed(f"{call} raised {type(error).__name__}: {error}") from error
+        if isinstance(outcome, Remembered):
+            return replace(_answer(call, operator, outcome.value, units), seconds=outcome.seconds)
+        return _answer(call, operator, outcome, units)
+    except OperatorFailed as failure:
+        return failure
+    except Exception as error:  # an iterable of bindings may raise anything, and so may what is in it
+        return OperatorFailed(f"{call} raised {type(error).__name__}: {error}")
 
 
-def _answer(call: Call, returned: object, units: Units) -> Answer:
+def _named(call: Call, failure: OperatorFailed) -> OperatorFailed:
+    """The same failure, told of this call."""
+    kind = NotAsked if isinstance(failure, NotAsked) else OperatorFailed
+    mark = " " if str(failure).startswith(_FAULTS) else ": "
+    return kind(f"{call}{mark}{failure}", for_good=failure.for_good, after=failure.after)
+
+
+_FAULTS = ("raised ", "answered ", "took ", "was ")
+
+
+def _answer(call: Call, operator: Operator, returned: object, units: Units) -> Answer:
     if not call.variables:
         if returned is None or isinstance(returned, bool):
             return Answer(bool(returned))
@@ -98,6 +155,10 @@ def _answer(call: Call, returned: object, units: Units) -> Answer:
         values = binding if isinstance(binding, tuple) else (binding,)
         if len(values) != call.variables:
             raise OperatorFailed(f"{call} returned a binding of {len(values)} values for {call.variables} variables")
+        for place, value in enumerate(values if operator.binds else ()):
+            declared = operator.binds[place]  # type: ignore[index]
+            if KINDS.get(type(value)) != KINDS[declared]:
+                raise OperatorFailed(f"{call} bound a {type(value).__name__}, {declared.__name__} is declared")
         found.setdefault(tuple(reading(value, units) for value in values), values)
     return Answer(bool(found), tuple(found.values()))
 
@@ -105,8 +166,7 @@ def _answer(call: Call, returned: object, units: Units) -> Answer:
 def _argument(argument: Constant | AttributeRef, event: EventView) -> object:
     if isinstance(argument, AttributeRef):
         return event[argument.name]
-    value = argument.value
-    return (value.iri or value.text) if isinstance(value, Term) else value
+    return constant_given(argument)
 
 
 def _shown(argument: Constant | AttributeRef | int) -> str:

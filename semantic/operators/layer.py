@@ -3,23 +3,31 @@
 candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ ask once ─▶ settle all that hang on it
 satisfied  ─▶ bindings joined, constraints, negated groups ─▶ matched
 a call that failed ─▶ the candidates that hang on it are undecided, the others are not touched
+
+Several events, or several calls of one event, go round by round: each event begins the calls that are needed whatever
+the others answer, those of one operator that answers in batches are asked together, and all are settled.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semantic.model import CanonicalEvent
-from semantic.operators.calls import Answer, Call, OperatorFailed, ask
-from semantic.operators.clauses import ExpensiveClause, GroupClause
+from semantic.operators.asking import Asking
+from semantic.operators.calls import Answer, Call, NotAsked, OperatorFailed, ask_several
+from semantic.operators.clauses import ExpensiveClause
+from semantic.operators.deciding import Deciding, Decision, Step, Waiting
 from semantic.operators.declaration import Operator
 from semantic.operators.joining import joined
+from semantic.operators.literal_store import LiteralStore, distinct
 from semantic.operators.readings import EventView
+from semantic.operators.remembering import Answers
 from semantic.planner.estimates import Estimates
 from semantic.planner.learning import Experience
 from semantic.planner.linked_chains import Node
@@ -27,46 +35,39 @@ from semantic.planner.problem import Literals, Undecided
 from semantic.planner.strategies import new_strategy
 from semantic.units import Units
 
-__all__ = ["Decision", "OperatorLayer"]
-
-T = TypeVar("T")
+__all__ = ["Decision", "OperatorLayer", "Step", "Waiting"]
 
 FIRST_ROOM = 64
 """Calls whose estimates fit at first; doubled as needed."""
 
 
 @dataclass(slots=True)
-class Decision:
-    """What became of the candidates of one event: clause → its joined bindings; clause → why it is undecided; and the
-    calls that were made, in order."""
-
-    matched: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    undecided: dict[int, str] = field(default_factory=dict)
-    asked: list[Call] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Known:
-    """A call that some clause holds: its number, and how many hold it."""
+    """A call that some clause holds: its number, its text, and how many hold it."""
 
     number: int
+    text: str
     holders: int = 0
 
 
 class OperatorLayer:
     """The expensive parts of all clauses, by clause number. One owner.
 
-    `decide` costs one call for each predicate that the strategy has to ask, and some 30 µs for choosing it.
+    `decide` costs one call for each predicate that the strategy has to ask, and some 10 µs for choosing it. With
+    `threads` above 1, so many calls of an event that are needed anyway run at once, each operator in as many threads
+    as it allows.
     """
 
-    def __init__(self, operators: Mapping[str, Operator], planner: str, units: Units) -> None:
+    def __init__(self, operators: Mapping[str, Operator], planner: str, units: Units, *, threads: int = 1) -> None:
         """Raises `UnknownPlanner`."""
         self._operators = operators
         self._units = units
         self._strategy = new_strategy(planner)
+        self._threads = threads
         self.experience = Experience()
+        self.answers = Answers()
         self._clauses: dict[int, ExpensiveClause] = {}
-        self._arrays: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]] = {}
+        self._literals = LiteralStore()
         self._known: dict[Call, _Known] = {}
         self._call_of: list[Call | None] = []
         self._free: list[int] = []
@@ -88,13 +89,13 @@ class OperatorLayer:
         numbers = [self._hold(call) for call, _ in part.literals]
         wanted = [wanted for _, wanted in part.literals]
         self._clauses[clause] = part
-        self._arrays[clause] = (np.array(numbers, dtype=np.int32), np.array(wanted, dtype=np.int8))
+        self._literals.add(clause, numbers, wanted)
         self._strategy.add(clause, self._nodes(numbers, wanted))
 
     def remove(self, clause: int) -> None:
         """Raises KeyError for a clause that is not there."""
         part = self._clauses.pop(clause)
-        del self._arrays[clause]
+        self._literals.remove(clause)
         self._strategy.remove(clause)
         for call, _ in part.literals:
             known = self._known[call]
@@ -104,69 +105,117 @@ class OperatorLayer:
                 self._call_of[known.number] = None
                 self._free.append(known.number)
 
-    def decide(self, candidates: Sequence[int], event: CanonicalEvent) -> Decision:
-        """Which of these clauses, whose cheap atoms hold already, `event` matches."""
-        decision = Decision()
-        arrays = [self._arrays[each] for each in candidates]
-        numbers = np.concatenate([each for each, _ in arrays]) if arrays else np.zeros(0, dtype=np.int32)
-        calls, local = np.unique(numbers, return_inverse=True)
-        first = np.zeros(len(arrays) + 1, dtype=np.int32)
-        np.cumsum([len(each) for each, _ in arrays], out=first[1:])
-        wanted = np.concatenate([each for _, each in arrays]) if arrays else np.zeros(0, dtype=np.int8)
-        undecided = Undecided(Literals(first, local.astype(np.int32), wanted), len(calls))
-        asking = _Asking(self, event, decision)
-        for chosen in self._strategy.plan(undecided, Estimates(self._holds[calls], self._cost[calls]), candidates):
-            call = self._call_of[calls[chosen]]
-            assert call is not None, "a clause holds a call that nobody knows"
-            answer = asking.answer(call)
-            undecided.settle(chosen, None if isinstance(answer, OperatorFailed) else answer.holds)
-        for candidate in undecided.satisfied():
-            self._finish(candidates[candidate], asking, decision)
-        for candidate in undecided.undecidable():
-            self._give_up(candidates[candidate], asking, decision)
-        return decision
+    def learned(self, experience: Experience) -> None:
+        """Know from now on what `experience` says, and nothing else."""
+        self.experience = experience
+        for call, known in self._known.items():
+            self._estimate(call, known)
 
-    # ── after the literals ──────────────────────────────────────────────────────────────────────────────────────────
+    def decide(
+        self,
+        candidates: Sequence[int],
+        event: CanonicalEvent,
+        subscriptions: Sequence[int] | None = None,
+        *,
+        steps: bool = False,
+    ) -> Decision:
+        """Which of these clauses, whose cheap atoms hold already, `event` matches. `subscriptions[c]` is whose clause
+        candidate `c` is: where no clause of a subscription has variables, one that matches is enough, and the others
+        are not in the answer. With `steps` the plan is told."""
+        return self.decide_several([Waiting(candidates, event, subscriptions)], steps=steps)[0]
 
-    def _finish(self, clause: int, asking: "_Asking", decision: Decision) -> None:
-        part = self._clauses[clause]
-        try:
-            bindings = asking.bindings(part)
-            if bindings and not asking.any_has_binding(part.groups):
-                decision.matched[clause] = bindings if part.has_variables else []
-        except OperatorFailed as failure:
-            decision.undecided[clause] = str(failure)
+    def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
+        """The same for several events; operators that answer in batches are asked about all of them together."""
+        deciding = [Deciding(self, each, steps) for each in waiting]
+        if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
+            for each in deciding:
+                each.run()
+        else:
+            self._rounds(deciding)
+        return [each.finished() for each in deciding]
 
-    def _give_up(self, clause: int, asking: "_Asking", decision: Decision) -> None:
-        """A clause that hangs on a call that failed, unless one of its negated groups decides it all the same."""
-        part = self._clauses[clause]
-        failed = (asking.answers.get(call) for call, _ in part.literals)
-        reasons = [str(each) for each in failed if isinstance(each, OperatorFailed)]
-        for group in part.groups:
-            try:
-                if asking.has_binding(group):
-                    return
-            except OperatorFailed as failure:
-                reasons.append(str(failure))
-        decision.undecided[clause] = "; ".join(dict.fromkeys(reasons))
+    def _rounds(self, deciding: Sequence[Deciding]) -> None:
+        open_ones = list(deciding)
+        alone = self._threads == 1
+        with nullcontext() if alone else ThreadPoolExecutor(self._threads, "kindcast-operators") as pool:
+            while open_ones:
+                chosen = [(each, number) for each in open_ones for number in each.choose(self._threads)]
+                asked = [(each.call(number), each.asking) for each, number in chosen]
+                found = self._answers(asked, pool)
+                for (each, number), answer in zip(chosen, found, strict=True):
+                    each.settle(number, answer)
+                open_ones = [each for each in open_ones if not each.done]
+
+    def _answers(
+        self, asked: Sequence[tuple[Call, Asking]], pool: ThreadPoolExecutor | None
+    ) -> list[Answer | OperatorFailed]:
+        """The answers to calls that nobody has made yet, in their order."""
+        found: dict[int, Answer | OperatorFailed] = {}
+        waiting: dict[str, list[int]] = {}
+        for number, (call, asking) in enumerate(asked):
+            kept = asking.kept(call)
+            if kept is not None:
+                found[number] = kept
+            else:
+                waiting.setdefault(call.operator, []).append(number)
+        together: list[list[int]] = []
+        for name, numbers in waiting.items():
+            together += [numbers] if self._operators[name].batch else [[number] for number in numbers]
+        jobs = [[(asked[number][0], asked[number][1].view) for number in numbers] for numbers in together]
+        results = pool.map(self._timed, jobs) if pool is not None else map(self._timed, jobs)
+        for numbers, (answers, seconds) in zip(together, results, strict=True):
+            for number, answer in zip(numbers, answers, strict=True):
+                call, asking = asked[number]
+                found[number] = asking.note(call, answer, seconds / len(numbers))
+        return [found[number] for number in range(len(asked))]
 
     # ── what is known of calls ──────────────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, call: Call, event: EventView) -> Answer:
-        """Ask, and learn from it. Raises `OperatorFailed`."""
-        operator = self._operators[call.operator]
+    def ask(self, call: Call, view: EventView) -> tuple[Answer | OperatorFailed, float]:
+        """(what the operator says, the seconds it took)."""
+        answers, seconds = self._timed([(call, view)])
+        return answers[0], seconds
+
+    def _timed(self, asked: Sequence[tuple[Call, EventView]]) -> tuple[list[Answer | OperatorFailed], float]:
+        """Calls of one operator. Touches nothing of this object: any thread may."""
         began = time.perf_counter()
-        try:
-            answer = ask(call, operator, event, self._units)
-        except OperatorFailed:
-            self.experience.note_failure(call.operator, call)
-            raise
-        if all(name in event for name in call.attributes):  # else it was not called
-            self.experience.note(call.operator, call, answer.holds, time.perf_counter() - began)
-            known = self._known.get(call)
+        answers = ask_several(asked, self._operators[asked[0][0].operator], self._units)
+        return answers, time.perf_counter() - began
+
+    def learn(self, call: Call, answer: Answer | OperatorFailed, seconds: float) -> None:
+        """Note what a call that was really made came to, and what it took."""
+        known = self._known.get(call)
+        text = str(call) if known is None else known.text
+        if isinstance(answer, OperatorFailed):
+            if not isinstance(answer, NotAsked):
+                self.experience.note_failure(call.operator, text)
+            return
+        seconds = seconds if answer.seconds is None else answer.seconds
+        if seconds > 0.0:
+            self.experience.note(call.operator, text, answer.holds, seconds)
             if known is not None:
-                self._estimate(call, known.number)
-        return answer
+                self._estimate(call, known)
+
+    def operator(self, call: Call) -> Operator:
+        return self._operators[call.operator]
+
+    def problem(self, candidates: Sequence[int]) -> tuple[Literals, npt.NDArray[np.int32], Estimates]:
+        """The literals of these clauses over predicates numbered from 0; the number of each one's call here; what is
+        known of it."""
+        first, numbers, wanted = self._literals.of(candidates)
+        calls, local = distinct(numbers, len(self._call_of))
+        return Literals(first, local, wanted), calls, Estimates(self._holds[calls], self._cost[calls])
+
+    def plan(self, undecided: Undecided, estimates: Estimates, candidates: Sequence[int]) -> Iterator[int]:
+        return self._strategy.plan(undecided, estimates, candidates)
+
+    def call_of(self, number: int) -> Call:
+        call = self._call_of[number]
+        assert call is not None, "a clause holds a call that nobody knows"
+        return call
+
+    def part(self, clause: int) -> ExpensiveClause:
+        return self._clauses[clause]
 
     def joined(self, part: ExpensiveClause, answers: Mapping[Call, Answer]) -> list[dict[str, Any]]:
         sources = [(names, answers[call].bindings) for call, names in part.sources]
@@ -181,18 +230,18 @@ class OperatorLayer:
             else:
                 number = len(self._call_of)
                 self._call_of.append(call)
-            known = self._known[call] = _Known(number)
+            known = self._known[call] = _Known(number, str(call))
             if number >= len(self._holds):
                 self._holds = np.concatenate([self._holds, np.zeros(len(self._holds))])
                 self._cost = np.concatenate([self._cost, np.ones(len(self._cost))])
-            self._estimate(call, number)
+            self._estimate(call, known)
         known.holders += 1
         return known.number
 
-    def _estimate(self, call: Call, number: int) -> None:
+    def _estimate(self, call: Call, known: _Known) -> None:
         operator = self._operators[call.operator]
-        self._holds[number], self._cost[number] = self.experience.expected(
-            call.operator, call, operator.selectivity, operator.cost
+        self._holds[known.number], self._cost[known.number] = self.experience.expected(
+            call.operator, known.text, operator.selectivity, operator.cost
         )
 
     def _nodes(self, numbers: Sequence[int], wanted: Sequence[bool]) -> list[Node]:
@@ -201,74 +250,3 @@ class OperatorLayer:
                  float(self._cost[number]))
             for number, want in zip(numbers, wanted, strict=True)
         ]  # fmt: skip
-
-
-class _Asking:
-    """The answers of one event: every call is made at most once."""
-
-    def __init__(self, layer: OperatorLayer, event: CanonicalEvent, decision: Decision) -> None:
-        self.answers: dict[Call, Answer | OperatorFailed] = {}
-        self._layer = layer
-        self._event = event
-        self._view = EventView(event)
-        self._decision = decision
-
-    def answer(self, call: Call) -> Answer | OperatorFailed:
-        found = self.answers.get(call)
-        if found is None:
-            self._decision.asked.append(call)
-            try:
-                found = self._layer.ask(call, self._view)
-            except OperatorFailed as failure:
-                found = failure
-            self.answers[call] = found
-        return found
-
-    def bindings(self, part: ExpensiveClause) -> list[dict[str, Any]]:
-        """The joined bindings of a clause whose literals hold; one empty one where it has no variables."""
-        known: dict[Call, Answer] = {}
-        for call, _ in part.sources:
-            answer = self.answer(call)
-            if isinstance(answer, OperatorFailed):
-                raise answer
-            known[call] = answer
-        return self._layer.joined(part, known)
-
-    def any_has_binding(self, groups: Sequence[Sequence[GroupClause]]) -> bool:
-        """Whether some negated group holds by itself. Raises `OperatorFailed` where none is known to, and one hangs on
-        a call that failed."""
-        return _some(self.has_binding, groups)
-
-    def has_binding(self, group: Sequence[GroupClause]) -> bool:
-        """Whether some conjunction of a negated group holds by itself. Raises as `any_has_binding`."""
-        return _some(self._clause_holds, group)
-
-    def _clause_holds(self, clause: GroupClause) -> bool:
-        return all(atom.holds(self._event) for atom in clause.cheap) and self._holds(clause.rest)
-
-    def _holds(self, part: ExpensiveClause) -> bool:
-        if any(name not in self._view for name in part.required):
-            return False
-        tests: list[Callable[[], bool]] = [partial(self._misses, call, wanted) for call, wanted in part.literals]
-        tests += [partial(self.has_binding, group) for group in part.groups]
-        return not _some(lambda test: test(), tests) and bool(self.bindings(part))
-
-    def _misses(self, call: Call, wanted: bool) -> bool:
-        answer = self.answer(call)
-        if isinstance(answer, OperatorFailed):
-            raise answer
-        return answer.holds is not wanted
-
-
-def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
-    """Whether `test` holds for one of `items`; a failure counts only where it holds for none."""
-    failure: OperatorFailed | None = None
-    for item in items:
-        try:
-            if test(item):
-                return True
-        except OperatorFailed as error:
-            failure = error
-    if failure is not None:
-        raise failure
-    return False

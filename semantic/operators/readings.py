@@ -14,7 +14,7 @@ from semantic.instants import parse_instant
 from semantic.model import CanonicalEvent, Instant, Quantity, Term, Value
 from semantic.units import Units
 
-__all__ = ["EventView", "Reading", "plain", "reading"]
+__all__ = ["EventCopy", "EventView", "Reading", "plain", "reading"]
 
 Reading = tuple[str, Any]
 """(kind, content). Contents of one kind are ordered and hashable; `number` has 1 equal to 1.0."""
@@ -81,3 +81,10 @@ class EventView(Mapping[str, tuple[Any, ...]]):
 
     def __len__(self) -> int:
         return len(self._event.attributes)
+
+
+class EventCopy(dict[str, tuple[Any, ...]]):
+    """An `EventView` that was sent to another process."""
+
+    def __missing__(self, attribute: str) -> tuple[Any, ...]:
+        return ()

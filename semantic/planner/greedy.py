@@ -7,46 +7,39 @@ literals for certain, and, where it does not come out as wanted, all those of th
     expected work of p = sum over its open holders of  q · (literals left) + (1 - q) · 1,   q = chance of not as wanted
 """
 
-import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
 from semantic.planner.estimates import CERTAIN, Estimates
-from semantic.planner.problem import UNKNOWN, Undecided
+from semantic.planner.heap import build_heap, push_all, take_best
+from semantic.planner.problem import WAIT, Undecided
 
 __all__ = ["greedy"]
 
 
 def greedy(undecided: Undecided, estimates: Estimates) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles each before it asks for the next.
+    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next.
 
-    What a predicate settles only ever shrinks, so a heap whose entries are looked at again when they come up is exact.
-    Cost: O(log predicates) for each one evaluated or no longer needed.
+    Cost: O(log predicates) for each one evaluated or no longer needed; some microseconds.
     """
     holds = np.clip(estimates.holds, CERTAIN, 1 - CERTAIN)
-    fails = np.stack((holds, 1 - holds), axis=1)  # by wanted outcome: `false` is missed where it holds
-    settled = fails * undecided.work + (1 - fails) * undecided.popularity
-    gains = settled.sum(axis=1) / estimates.cost
-    heap = [(-gain, predicate) for predicate, gain in enumerate(gains.tolist()) if gain > 0]
-    heapq.heapify(heap)
-    rows, cost = fails.tolist(), estimates.cost.tolist()
-    while heap:
-        negative, predicate = heap[0]
-        if undecided.outcome[predicate] != UNKNOWN:
-            heapq.heappop(heap)
-            continue
-        (work_no, work_yes), (held_no, held_yes) = (
-            undecided.work[predicate].tolist(),
-            undecided.popularity[predicate].tolist(),
-        )
-        miss_no, miss_yes = rows[predicate]
-        gain = miss_no * work_no + (1 - miss_no) * held_no + miss_yes * work_yes + (1 - miss_yes) * held_yes
-        gain /= cost[predicate]
-        if gain <= 0:
-            heapq.heappop(heap)
-        elif -gain > negative + 1e-12 * gain:
-            heapq.heapreplace(heap, (-gain, predicate))
-        else:
-            heapq.heappop(heap)
-            yield predicate
+    miss = np.stack((holds, 1 - holds), axis=1)  # by wanted outcome: `false` is missed where it holds
+    cost = np.ascontiguousarray(estimates.cost, dtype=np.float64)
+    gains, predicates = np.empty(len(cost)), np.empty(len(cost), dtype=np.int32)
+    counts = (miss, cost, undecided.popularity, undecided.work)
+    size = build_heap(*counts, gains, predicates)
+    while True:
+        while undecided.grown:
+            new = undecided.grown.pop()
+            if size + len(new) > len(gains):
+                gains = np.concatenate([gains, np.empty(size + len(new))])
+                predicates = np.concatenate([predicates, np.empty(size + len(new), dtype=np.int32)])
+            size = push_all(new, *counts, gains, predicates, size)
+        best, size = take_best(undecided.outcome, *counts, gains, predicates, size)
+        if best >= 0:
+            yield best
+        elif undecided.under_way:
+            yield WAIT
+        elif not undecided.grown:
+            return

@@ -8,7 +8,16 @@ import numpy.typing as npt
 
 from index.compiling import compiled
 
-__all__ = ["count_work", "join_fragments", "pair_weights", "settle_literals", "shared_pairs"]
+__all__ = [
+    "close_candidate",
+    "count_work",
+    "hold_candidates",
+    "join_fragments",
+    "pair_weights",
+    "release_candidates",
+    "settle_literals",
+    "shared_pairs",
+]
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -41,10 +50,14 @@ def settle_literals(
     outcome: Bytes,
     state: Bytes,
     remaining: Ints,
+    waits: Ints,
     popularity: Ints,
     work: Ints,
-) -> None:
-    """Bring states and counts up to date after `settled` came to `value` (0, 1, or 2 for a failure)."""
+    satisfied: Ints,
+) -> int:
+    """Bring states and counts up to date after `settled` came to `value` (0, 1, or 2 for a failure). Candidates that
+    wait for others stand in no count. Answers how many became satisfied; `satisfied` names them."""
+    count = 0
     for at in range(first_holder[settled], first_holder[settled + 1]):
         candidate = holder[at]
         if state[candidate] != 0:
@@ -56,7 +69,7 @@ def settle_literals(
         for each in range(first[candidate], first[candidate + 1]):
             other = literal[each]
             failed |= outcome[other] == 2
-            if outcome[other] == -1:
+            if outcome[other] == -1 and waits[candidate] == 0:
                 if decided:
                     popularity[other, wanted[each]] -= 1
                     work[other, wanted[each]] -= before
@@ -66,8 +79,109 @@ def settle_literals(
             state[candidate] = 2
         elif before == 1:
             state[candidate] = 3 if failed else 1
+            if not failed:
+                satisfied[count] = candidate
+                count += 1
     popularity[settled] = 0
     work[settled] = 0
+    return count
+
+
+@compiled
+def _count_candidate(
+    sign: int,
+    candidate: int,
+    first: Ints,
+    literal: Ints,
+    wanted: Bytes,
+    outcome: Bytes,
+    remaining: Ints,
+    popularity: Ints,
+    work: Ints,
+) -> None:
+    """Add a candidate to the counts of its unknown predicates (`sign` 1), or take it out (-1)."""
+    for each in range(first[candidate], first[candidate + 1]):
+        if outcome[literal[each]] == -1:
+            popularity[literal[each], wanted[each]] += sign
+            work[literal[each], wanted[each]] += sign * remaining[candidate]
+
+
+@compiled
+def close_candidate(
+    candidate: int,
+    closed: int,
+    first: Ints,
+    literal: Ints,
+    wanted: Bytes,
+    outcome: Bytes,
+    state: Bytes,
+    remaining: Ints,
+    waits: Ints,
+    popularity: Ints,
+    work: Ints,
+) -> None:
+    """Bring an open candidate to the state `closed`: nobody needs its predicates for it any more."""
+    if waits[candidate] == 0:
+        _count_candidate(-1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
+    state[candidate] = closed
+
+
+@compiled
+def hold_candidates(
+    begun: int,
+    first_holder: Ints,
+    holder: Ints,
+    first: Ints,
+    literal: Ints,
+    wanted: Bytes,
+    outcome: Bytes,
+    state: Bytes,
+    remaining: Ints,
+    waits: Ints,
+    popularity: Ints,
+    work: Ints,
+) -> None:
+    """Take the candidates that hold `begun` out of the counts while it is under way."""
+    for at in range(first_holder[begun], first_holder[begun + 1]):
+        candidate = holder[at]
+        if state[candidate] == 0 and waits[candidate] == 0:
+            _count_candidate(-1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
+        waits[candidate] += 1
+    outcome[begun] = -2
+
+
+@compiled
+def release_candidates(
+    ended: int,
+    first_holder: Ints,
+    holder: Ints,
+    first: Ints,
+    literal: Ints,
+    wanted: Bytes,
+    outcome: Bytes,
+    state: Bytes,
+    remaining: Ints,
+    waits: Ints,
+    popularity: Ints,
+    work: Ints,
+) -> Ints:
+    """Put them back, but for those that wait for another; answers the predicates whose counts grew, some twice."""
+    outcome[ended] = -1
+    room = 0
+    for at in range(first_holder[ended], first_holder[ended + 1]):
+        room += first[holder[at] + 1] - first[holder[at]]
+    grown = np.empty(room, dtype=np.int32)
+    count = 0
+    for at in range(first_holder[ended], first_holder[ended + 1]):
+        candidate = holder[at]
+        waits[candidate] -= 1
+        if state[candidate] == 0 and waits[candidate] == 0:
+            _count_candidate(1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
+            for each in range(first[candidate], first[candidate + 1]):
+                if outcome[literal[each]] == -1 and literal[each] != ended:
+                    grown[count] = literal[each]
+                    count += 1
+    return grown[:count]
 
 
 @compiled

@@ -1,11 +1,14 @@
 """What was learned of each operator predicate: how often it holds, and what asking it costs.
 
 Counts decay, so that what happened lately counts most. Before a predicate was ever asked, its operator's record speaks
-for it, and before that the operator's declaration.
+for it, and before that the operator's declaration. Records are plain JSON, so that they outlive a process and an
+archive job can write them.
 """
 
-from collections.abc import Hashable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Experience", "Record"]
 
@@ -13,6 +16,8 @@ MEMORY = 1_000.0
 """Evaluations after which an old one counts for 1 / e."""
 PRIOR = 4.0
 """Evaluations that a prior stands for: a few real ones outweigh it."""
+MOST_RECORDS = 200_000
+"""Predicates remembered: those that nobody asks about any more would pile up. What was asked longest ago goes first."""
 
 
 @dataclass(slots=True)
@@ -43,23 +48,80 @@ class Record:
 
 @dataclass(slots=True)
 class Experience:
-    """Records by predicate and by operator. One owner."""
+    """Records by predicate (the text of a call) and by operator. One owner."""
 
-    predicates: dict[Hashable, Record] = field(default_factory=dict)
+    predicates: dict[str, Record] = field(default_factory=dict)
     operators: dict[str, Record] = field(default_factory=dict)
+    _operator_of: dict[str, str] = field(default_factory=dict)
 
-    def note(self, operator: str, predicate: Hashable, held: bool, seconds: float) -> None:
-        self.predicates.setdefault(predicate, Record()).note(held, seconds)
+    def note(self, operator: str, predicate: str, held: bool, seconds: float) -> None:
+        self._of(operator, predicate).note(held, seconds)
         self.operators.setdefault(operator, Record()).note(held, seconds)
 
-    def note_failure(self, operator: str, predicate: Hashable) -> None:
-        self.predicates.setdefault(predicate, Record()).failures += 1
+    def note_failure(self, operator: str, predicate: str) -> None:
+        self._of(operator, predicate).failures += 1
         self.operators.setdefault(operator, Record()).failures += 1
 
-    def expected(self, operator: str, predicate: Hashable, selectivity: float, cost: float) -> tuple[float, float]:
+    def expected(self, operator: str, predicate: str, selectivity: float, cost: float) -> tuple[float, float]:
         """(probability that `predicate` holds, seconds that asking costs); the arguments are what was declared."""
         of_operator = self.operators.get(operator)
         if of_operator is not None:
             selectivity, cost = of_operator.selectivity(selectivity), of_operator.cost(cost)
         own = self.predicates.get(predicate)
         return (selectivity, cost) if own is None else (own.selectivity(selectivity), own.cost(cost))
+
+    def as_records(self) -> list[dict[str, Any]]:
+        """One plain record an operator (`predicate` is None) and one a predicate, those asked longest ago first."""
+        told = [(name, None, record) for name, record in self.operators.items()]
+        own = [(self._operator_of[text], text, record) for text, record in self.predicates.items()]
+        return [
+            {
+                "operator": operator,
+                "predicate": predicate,
+                "asked": record.asked,
+                "held": record.held,
+                "seconds": record.seconds,
+                "evaluations": record.evaluations,
+                "failures": record.failures,
+            }
+            for operator, predicate, record in (*told, *own)
+        ]
+
+    @classmethod
+    def from_records(cls, records: Iterable[Mapping[str, Any]]) -> "Experience":
+        """What `as_records` wrote; of two records of one predicate the later counts. Raises ValueError with the record
+        that makes no sense: it may come from a file that somebody wrote.
+
+        >>> known = Experience()
+        >>> known.note("near", "near('Vienna')", held=True, seconds=0.2)
+        >>> Experience.from_records(known.as_records()) == known
+        True
+        """
+        found = cls()
+        for each in records:
+            try:
+                operator, predicate = each["operator"], each["predicate"]
+                asked, held, seconds = (float(each[name]) for name in ("asked", "held", "seconds"))
+                record = Record(asked, held, seconds, int(each["evaluations"]), int(each["failures"]))
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"{dict(each)!r} is no record of an operator: {error!r}") from error
+            sound = 0.0 <= held <= asked and seconds >= 0.0 and all(map(math.isfinite, (asked, seconds)))
+            if not (sound and isinstance(operator, str) and isinstance(predicate, str | None)):
+                raise ValueError(f"{dict(each)!r} is no record of an operator: counts that make no sense")
+            if predicate is None:
+                found.operators[operator] = record
+            else:
+                found.predicates[predicate] = record
+                found._operator_of[predicate] = operator
+        return found
+
+    def _of(self, operator: str, predicate: str) -> Record:
+        record = self.predicates.pop(predicate, None)
+        if record is None:
+            record = Record()
+            self._operator_of[predicate] = operator
+            if len(self.predicates) >= MOST_RECORDS:
+                oldest = next(iter(self.predicates))
+                del self.predicates[oldest], self._operator_of[oldest]
+        self.predicates[predicate] = record  # last asked stands last
+        return record

@@ -6,19 +6,28 @@ outcome has already decided the candidate.
 
 from collections.abc import Iterator
 
-from semantic.planner.problem import UNKNOWN, Undecided
+from semantic.planner.problem import UNDER_WAY, UNKNOWN, WAIT, Undecided
 
 __all__ = ["naive"]
 
 
 def naive(undecided: Undecided) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles each before it asks for the next."""
+    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
     first, predicate = undecided.literals.first.tolist(), undecided.literals.predicate.tolist()
     wanted = undecided.literals.wanted.tolist()
-    for candidate in range(len(undecided.literals)):
-        for literal in range(first[candidate], first[candidate + 1]):
-            asked = predicate[literal]
-            if undecided.outcome[asked] == UNKNOWN:
-                yield asked
-            if undecided.outcome[asked] == 1 - wanted[literal]:
-                break
+    candidates = list(range(len(undecided.literals)))
+    while candidates:
+        later = []
+        for candidate in candidates:
+            for literal in range(first[candidate], first[candidate + 1]):
+                asked = predicate[literal]
+                if undecided.outcome[asked] == UNKNOWN:
+                    yield asked
+                if undecided.outcome[asked] == UNDER_WAY:
+                    later.append(candidate)
+                    break
+                if undecided.outcome[asked] == 1 - wanted[literal]:
+                    break
+        if later and undecided.under_way:
+            yield WAIT
+        candidates = later

@@ -13,15 +13,36 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.kernels import count_work, settle_literals
+from semantic.planner.kernels import (
+    close_candidate,
+    count_work,
+    hold_candidates,
+    release_candidates,
+    settle_literals,
+)
 
-__all__ = ["DECIDED_FALSE", "OPEN", "SATISFIED", "UNDECIDABLE", "Literals", "Undecided"]
+__all__ = [
+    "DECIDED_FALSE",
+    "NOT_NEEDED",
+    "OPEN",
+    "SATISFIED",
+    "UNDECIDABLE",
+    "UNDER_WAY",
+    "UNKNOWN",
+    "WAIT",
+    "Literals",
+    "Undecided",
+]
 
-OPEN, SATISFIED, DECIDED_FALSE, UNDECIDABLE = 0, 1, 2, 3
-"""States of a candidate; undecidable: it hangs on a predicate whose operator failed."""
+OPEN, SATISFIED, DECIDED_FALSE, UNDECIDABLE, NOT_NEEDED = 0, 1, 2, 3, 4
+"""States of a candidate; undecidable: it hangs on a predicate whose operator failed; not needed: another clause of its
+subscription is satisfied."""
 
-UNKNOWN, FALSE, TRUE, FAILED = -1, 0, 1, 2
+UNKNOWN, FALSE, TRUE, FAILED, UNDER_WAY = -1, 0, 1, 2, -2
 """Outcomes of a predicate."""
+
+WAIT = -1
+"""What a strategy answers in place of a predicate: all that is left hangs on predicates that are under way."""
 
 Ints = npt.NDArray[np.int32]
 
@@ -58,6 +79,10 @@ class Undecided:
     `state[c]` of each candidate; `outcome[p]` of each predicate; `popularity[p, w]`: open candidates that hold `p` and
     want the outcome `w`; `work[p, w]`: literals not yet evaluated in those candidates. A predicate that is held by no
     open candidate need not be evaluated any more.
+
+    Several predicates may be under way at once: `begin` takes the candidates that hold one out of all counts, until
+    `settle` brings its outcome. So whatever a strategy chooses meanwhile is needed whatever that outcome is, and
+    nothing is asked for nought.
     """
 
     def __init__(self, literals: Literals, predicates: int) -> None:
@@ -76,6 +101,12 @@ class Undecided:
         self.first_holder = np.zeros(predicates + 1, dtype=np.int32)
         np.cumsum(held, out=self.first_holder[1:])
         self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
+        self.waits = np.zeros(len(literals), dtype=np.int32)
+        self.under_way: list[int] = []
+        self.grown: list[Ints] = []
+        """Predicates that more open candidates hold than before; who keeps an order of them takes these out."""
+        self._satisfied = np.zeros(len(literals), dtype=np.int32)
+        self._siblings: dict[int, Sequence[int]] = {}
 
     def holders(self, predicate: int) -> Ints:
         """The candidates that hold `predicate`, decided ones too."""
@@ -86,18 +117,95 @@ class Undecided:
         return bool(self.outcome[predicate] == UNKNOWN and self.popularity[predicate].any())
 
     def is_open(self, candidate: int) -> bool:
-        return bool(self.state[candidate] == OPEN)
+        """Whether it is undecided, and hangs on nothing that is under way."""
+        return bool(self.state[candidate] == OPEN and self.waits[candidate] == 0)
+
+    def group(self, candidates: Sequence[int], decisive: Sequence[int]) -> None:
+        """One satisfied candidate of `decisive` is enough for all of `candidates`: the others are not needed then."""
+        for each in decisive:
+            self._siblings[each] = candidates
+            if self.state[each] == SATISFIED:
+                self._drop_siblings(each)
+
+    def begin(self, predicate: int) -> None:
+        """`predicate` is being evaluated; `settle` ends it."""
+        self.under_way.append(predicate)
+        hold_candidates(
+            predicate,
+            self.first_holder,
+            self.holder,
+            self.literals.first,
+            self.literals.predicate,
+            self.literals.wanted,
+            self.outcome,
+            self.state,
+            self.remaining,
+            self.waits,
+            self.popularity,
+            self.work,
+        )
 
     def settle(self, predicate: int, outcome: bool | None) -> None:
         """Note what `predicate` came to; None: its operator failed, and decides nothing. Cost: the literals of the
         candidates that hold it."""
+        if self.under_way and predicate in self.under_way:
+            self.under_way.remove(predicate)
+            self.grown.append(
+                release_candidates(
+                    predicate,
+                    self.first_holder,
+                    self.holder,
+                    self.literals.first,
+                    self.literals.predicate,
+                    self.literals.wanted,
+                    self.outcome,
+                    self.state,
+                    self.remaining,
+                    self.waits,
+                    self.popularity,
+                    self.work,
+                )
+            )
         value = FAILED if outcome is None else TRUE if outcome else FALSE
         self.outcome[predicate] = value
-        settle_literals(
-            *(predicate, value, self.first_holder, self.holder, self.holder_wants),
-            *(self.literals.first, self.literals.predicate, self.literals.wanted, self.outcome),
-            *(self.state, self.remaining, self.popularity, self.work),
+        satisfied = settle_literals(
+            predicate,
+            value,
+            self.first_holder,
+            self.holder,
+            self.holder_wants,
+            self.literals.first,
+            self.literals.predicate,
+            self.literals.wanted,
+            self.outcome,
+            self.state,
+            self.remaining,
+            self.waits,
+            self.popularity,
+            self.work,
+            self._satisfied,
         )
+        if satisfied and self._siblings:
+            for candidate in self._satisfied[:satisfied].tolist():
+                if candidate in self._siblings:
+                    self._drop_siblings(candidate)
+
+    def _drop_siblings(self, candidate: int) -> None:
+        for each in self._siblings[candidate]:
+            if each != candidate and self.state[each] == OPEN:
+                close_candidate(
+                    each,
+                    NOT_NEEDED,
+                    self.literals.first,
+                    self.literals.predicate,
+                    self.literals.wanted,
+                    self.outcome,
+                    self.state,
+                    self.remaining,
+                    self.waits,
+                    self.popularity,
+                    self.work,
+                )
 
     def unsettled(self) -> int:
         """How many candidates are open."""
@@ -121,9 +229,11 @@ class Undecided:
         for candidate in range(len(self.literals)):
             own = range(first[candidate], first[candidate + 1])
             waiting = [each for each in own if self.outcome[predicate[each]] == UNKNOWN]
+            pending = sum(self.outcome[predicate[each]] == UNDER_WAY for each in own)
             if self.state[candidate] == OPEN:
-                assert self.remaining[candidate] == len(waiting) > 0, candidate
-                for each in waiting:
+                assert self.waits[candidate] == pending, candidate
+                assert self.remaining[candidate] == len(waiting) + pending > 0, candidate
+                for each in waiting if not pending else ():
                     popularity[predicate[each], wanted[each]] += 1
                     work[predicate[each], wanted[each]] += len(waiting)
         unknown = self.outcome == UNKNOWN

@@ -7,16 +7,24 @@ the most predicates that a candidate has (Theorem 2); with unequal costs d · Cm
 
 from collections.abc import Iterator
 
-from semantic.planner.problem import Undecided
+from semantic.planner.problem import OPEN, WAIT, Undecided
 
 __all__ = ["sequential"]
 
 
 def sequential(undecided: Undecided) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles each before it asks for the next."""
+    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
     first, predicate = undecided.literals.first.tolist(), undecided.literals.predicate.tolist()
-    for candidate in range(len(undecided.literals)):
-        if undecided.is_open(candidate):
-            for asked in predicate[first[candidate] : first[candidate + 1]]:
-                if undecided.needed(asked):
-                    yield asked
+    candidates = list(range(len(undecided.literals)))
+    while candidates:
+        later = []
+        for candidate in candidates:
+            if undecided.is_open(candidate):
+                for asked in predicate[first[candidate] : first[candidate + 1]]:
+                    if undecided.needed(asked):
+                        yield asked
+            if undecided.state[candidate] == OPEN:
+                later.append(candidate)
+        if later and undecided.under_way:
+            yield WAIT
+        candidates = later

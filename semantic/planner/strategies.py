@@ -39,8 +39,9 @@ class Strategy(Protocol):
         """A clause went."""
 
     def plan(self, undecided: Undecided, estimates: Estimates, chains: Sequence[int]) -> Iterator[int]:
-        """The predicates of this event to evaluate, in order; the caller settles each before it asks for the next.
-        Candidate `c` is the clause `chains[c]`."""
+        """The predicates of this event to evaluate, in order; the caller settles or begins each before it asks for the
+        next. `WAIT`: all that is left hangs on what is under way; the caller settles some of it. Candidate `c` is the
+        clause `chains[c]`."""
 
 
 class _Orderless:

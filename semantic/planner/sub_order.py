@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from semantic.planner.estimates import Estimates
-from semantic.planner.problem import UNKNOWN, Undecided
+from semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
 
 __all__ = ["sub_order"]
 
 
 def sub_order(undecided: Undecided, estimates: Estimates, positions: Sequence[float]) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles each before it asks for the next. `positions[c]` is
+    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the
+    next. `positions[c]` is
     where the chain of candidate `c` stands. Cost: one sort of candidates and literals."""
     literals = undecided.literals
     passing = estimates.passing(literals.predicate, literals.wanted)
@@ -22,9 +23,17 @@ def sub_order(undecided: Undecided, estimates: Estimates, positions: Sequence[fl
     owner = np.repeat(np.arange(len(literals)), np.diff(literals.first))
     from_top = literals.predicate[np.lexsort((literals.predicate, ranks, owner))].tolist()
     first = literals.first.tolist()
-    for candidate in np.argsort(np.asarray(positions, dtype=np.float64), kind="stable").tolist():
-        for asked in from_top[first[candidate] : first[candidate + 1]]:
-            if not undecided.is_open(candidate):
-                break
-            if undecided.outcome[asked] == UNKNOWN:
-                yield asked
+    candidates = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable").tolist()
+    while candidates:
+        later = []
+        for candidate in candidates:
+            for asked in from_top[first[candidate] : first[candidate + 1]]:
+                if not undecided.is_open(candidate):
+                    break
+                if undecided.outcome[asked] == UNKNOWN:
+                    yield asked
+            if undecided.state[candidate] == OPEN:
+                later.append(candidate)
+        if later and undecided.under_way:
+            yield WAIT
+        candidates = later

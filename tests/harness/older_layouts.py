@@ -9,11 +9,24 @@ from server.store.tables import ledger, metadata
 
 __all__ = ["make_layout_1"]
 
+TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
+TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned"}
+DROPPED_BY_2 = {
+    "subscriptions": {"undecided", "last_undecided", "last_undecided_reason"},
+    "matches": {"event"},
+    "ledger": TOTALS,
+}
+"""Columns that layout 2 did not have; nor the tables of layout 3."""
+
 DROPPED = {
+    **DROPPED_BY_2,
     "ontologies": {"records", "reason", "relations", "activated_at"},
-    "subscriptions": {"flagged"},
+    "subscriptions": {"flagged", *DROPPED_BY_2["subscriptions"]},
 }
 """Columns that layout 1 did not have; it did not have the table of declarations either."""
+
+RENAMED = {("matches", "position"): "sequence"}
+"""What they were called up to layout 2."""
 
 
 def make_layout_1(
@@ -22,10 +35,11 @@ def make_layout_1(
     """A database of layout 1 with ontologies in Turtle (by name, every version; number `active` is in force), and
     subscriptions by their ids."""
     old = MetaData()
-    tables = {name: _without(table, old) for name, table in metadata.tables.items() if name != "declarations"}
+    later = {"declarations", *TABLES_OF_3}
+    tables = {name: _without(table, old, DROPPED) for name, table in metadata.tables.items() if name not in later}
     old.create_all(engine)
     with engine.begin() as connection:
-        zeros = {column.name: 0 for column in ledger.columns}
+        zeros = {column.name: 0 for column in ledger.columns if column.name not in TOTALS}
         connection.execute(insert(tables["ledger"]).values({**zeros, "id": 1, "layout": 1}))
         for name, versions in documents.items():
             for number, document in enumerate(versions, 1):
@@ -64,15 +78,15 @@ def make_layout_1(
             )
 
 
-def _without(table: Table, old: MetaData) -> Table:
-    dropped = DROPPED.get(table.name, set())
+def _without(table: Table, old: MetaData, missing: dict[str, set[str]]) -> Table:
+    dropped = missing.get(table.name, set())
     columns = [_copied(column) for column in table.columns if column.name not in dropped]
     return Table(table.name, old, *columns)
 
 
 def _copied(column: Column[Any]) -> Column[Any]:
     return Column(
-        column.name,
+        RENAMED.get((column.table.name, column.name), column.name),
         column.type,
         primary_key=column.primary_key,
         autoincrement=column.autoincrement if column.primary_key else "auto",

@@ -1,12 +1,13 @@
 """The product's vocabulary of what the oracle has as plain lists."""
 
 from dataclasses import asdict
+from typing import Any
 
 from semantic import Vocabulary
 from semantic.ontology import ConceptRecord, Ontology, PropertyRecord, RelationRecord
 from tests.oracle import World
 
-__all__ = ["vocabulary_of"]
+__all__ = ["declared_in", "vocabulary_of"]
 
 NAMESPACE = "http://example.org/"
 """That of properties; the oracle has attributes by their names."""
@@ -46,7 +47,12 @@ def vocabulary_of(world: World) -> Vocabulary:
         prefixes=world.prefixes,
         relations=tuple(RelationRecord(iri=iri, edges=pairs) for iri, pairs in world.relations.items()),
     )
+    return Vocabulary.from_ontologies([ontology], **declared_in(world))
+
+
+def declared_in(world: World) -> dict[str, Any]:
+    """What `world` declares beside its ontology, as `Vocabulary` takes it."""
     declared = {
         name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
     }
-    return Vocabulary.from_ontologies([ontology], attributes=declared, synonyms=world.synonyms)
+    return {"attributes": declared, "synonyms": dict(world.synonyms)}

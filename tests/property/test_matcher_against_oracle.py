@@ -1,6 +1,8 @@
 """The matcher, with every engine, decides as the oracle does: random vocabularies, expressions and events."""
 
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from index.engines import ENGINES
+from index.engines.fused import FusedEngine
 from semantic import InvalidSubscription, Matcher
 from semantic.language import to_tree
 from semantic.model import Event, Expression, Match
@@ -54,7 +57,8 @@ def test_matcher_over_a_random_vocabulary_decides_as_the_oracle(
 
 
 class MatchersFollowTheOracle(RuleBasedStateMachine):
-    """Matchers with three engines through additions, removals, events and changes of the vocabulary, in any order."""
+    """Matchers with three engines through additions, removals, merges, restarts, events and changes of the vocabulary,
+    in any order."""
 
     subscribed: Bundle[str] = Bundle("subscribed")
 
@@ -106,6 +110,23 @@ class MatchersFollowTheOracle(RuleBasedStateMachine):
         self.world = world
         vocabulary = vocabulary_of(world)
         self.matchers = [matcher.rebuilt(vocabulary) for matcher in self.matchers]
+
+    @rule()
+    def merge(self) -> None:
+        """What is new in the default engine becomes part of one segment."""
+        for matcher in self.matchers:
+            if isinstance(matcher._engine, FusedEngine):
+                matcher._engine.merge_now()
+
+    @rule()
+    def save_and_open(self) -> None:
+        """What is opened goes on in the place of what was saved."""
+        opened = []
+        for matcher in self.matchers:
+            with tempfile.TemporaryDirectory() as folder:
+                matcher.save(Path(folder))
+                opened.append(Matcher.open(Path(folder), matcher.vocabulary))
+        self.matchers = opened
 
     @invariant()
     def books_are_in_order(self) -> None:

@@ -1,7 +1,6 @@
 """Subscriptions with operators, under every planner, match as the rules say: random expressions, answers, failures."""
 
-import random
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,40 +23,15 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
-from semantic.operators.declaration import Operator
 from semantic.operators.readings import reading
+from semantic.operators.running import stop
 from semantic.planner.strategies import PLANNERS
-from tests.oracle.operators import Failure, decide
+from tests.harness.answering_operators import ISOLATED, NAMES, answer, operators
+from tests.oracle.operators import decide
 from tests.oracle.world import World
 
-NAMES = ("p", "q", "r")
 PLAIN = World()
 EMPTY = Vocabulary.from_ontologies([])
-
-
-def answer(name: str, data: Mapping[str, Any], variables: int, *constants: Any) -> Any:
-    """What operator `name` says of an event: any answer, but always the same one; sometimes it fails."""
-    chance = random.Random(f"{data['seed']} {name} {variables} {constants}")
-    if chance.random() < data["failing"]:
-        raise Failure
-    if not variables:
-        return chance.random() < 0.5
-    values = (1, 2, 3, Quantity(1, "kg"), Quantity(1000, "g"), Quantity(2, "kg"))
-    return [tuple(chance.choice(values) for _ in range(variables)) for _ in range(chance.choice((0, 1, 2, 4)))]
-
-
-def operators() -> list[Operator]:
-    """The operators as a matcher gets them: their last constant tells how many variables the call has."""
-
-    def function(name: str) -> Any:
-        def called(event: Mapping[str, tuple[Any, ...]], *given: Any) -> Any:
-            *constants, variables = [each for each in given if not isinstance(each, tuple)]
-            assert all(isinstance(each, int) for each in constants)
-            return answer(name, {key: event[key][0] for key in ("seed", "failing")}, variables, *constants)
-
-        return called
-
-    return [Operator(name=name, function=function(name)) for name in NAMES]
 
 
 def function_of(name: str) -> Any:
@@ -142,3 +116,68 @@ def test_matcher_with_operators_decides_as_the_oracle(
             }
             if not failing:
                 assert rows == expected[match.subscription][1]
+
+
+WAYS = {"threads": ("here", 3), "batch": ("batch", 1), "both": ("batch", 2), "kept": ("kept", 1)}
+"""How operators run: (which ones, in how many threads)."""
+
+
+def batch_decides_as_the_oracle(
+    planner: str, way: tuple[str, int], asked: list[Expression], seeds: list[int], failing: float
+) -> None:
+    """Several events at once, whatever runs beside what: matches, bindings, and what is undecided."""
+    how, threads = way
+    matcher = Matcher(EMPTY, planner=planner, operators=operators(how), operator_threads=threads)
+    kept: dict[str, Expression] = {}
+    for number, expression in enumerate(asked):
+        try:
+            matcher.add(str(number), to_tree(expression))
+        except InvalidSubscription:
+            continue
+        kept[str(number)] = expression
+    events = [{"seed": seed, "failing": failing, "a": seed % 3} for seed in seeds]
+    found = matcher.match_batch(events)
+    for number, data in enumerate(events):
+        expected = {name: decide(expression, data, PLAIN, FUNCTIONS) for name, expression in kept.items()}
+        matched = {name for name, (verdict, _) in expected.items() if verdict}
+        assert {match.subscription for match in found[number]} == matched
+        undecided = {name for name, (verdict, _) in expected.items() if verdict is None}
+        assert {each.subscription for each in found.undecided(number)} == undecided
+        for match in found[number] if not failing else ():
+            rows = {frozenset((name, reading(value, EMPTY.units)) for name, value in row) for row in match.bindings}
+            assert rows == expected[match.subscription][1]
+
+
+several = given(
+    asked=st.lists(expressions(), min_size=1, max_size=6),
+    seeds=st.lists(st.integers(0, 1000), min_size=1, max_size=4),
+    failing=st.sampled_from([0.0, 0.0, 0.3]),
+)
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@settings(deadline=None, max_examples=25)
+@several
+def test_matcher_batch_threads_and_kept_answers_decide_as_the_oracle(
+    planner: str, way: str, asked: list[Expression], seeds: list[int], failing: float
+) -> None:
+    """Neither running at once nor asking together changes a match."""
+    batch_decides_as_the_oracle(planner, WAYS[way], asked, seeds, failing)
+
+
+@pytest.mark.parametrize("planner", ["greedy", "naive"])
+@settings(deadline=None, max_examples=15)
+@several
+def test_matcher_with_isolated_operators_decides_as_the_oracle(
+    planner: str, asked: list[Expression], seeds: list[int], failing: float
+) -> None:
+    """Through pipes and other interpreters the answers are the same; so are the failures."""
+    batch_decides_as_the_oracle(planner, ("isolated", 2), asked, seeds, failing)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    for each in ISOLATED:
+        stop(each)

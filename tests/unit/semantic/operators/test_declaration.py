@@ -1,10 +1,15 @@
 """What an operator may be."""
 
+from typing import Any
+
 import pytest
 
-from semantic import Matcher, Vocabulary, operator
+from semantic import InvalidSubscription, Matcher, Vocabulary, operator
 from semantic.errors import InvalidDeclaration
+from semantic.model import Instant, Quantity
 from semantic.operators.declaration import operators_by_name
+from semantic.operators.failures import TryLater
+from semantic.operators.running import run, time_left
 
 
 @operator("near", cost=0.5, selectivity=0.2)
@@ -32,12 +37,16 @@ def test_takes_counts_the_arguments_after_the_event(count: int, fits: bool) -> N
         ("p", {"selectivity": 1.5}, "a probability"),
         ("p", {"cost": 0.0}, "a number of seconds"),
         ("p", {"cost": float("inf")}, "a number of seconds"),
+        ("p", {"timeout": 0}, "timeout is a number of seconds, not 0"),
+        ("p", {"concurrency": 0}, "concurrency is from 1 to 64"),
+        ("p", {"binds": (list,)}, "it binds bool, int, float, str, Quantity or Instant"),
+        ("p", {"isolated": True}, "stands at the top of a module"),
     ],
 )
-def test_operator_nonsense_is_refused(name: str, fields: dict[str, float], said: str) -> None:
+def test_operator_nonsense_is_refused(name: str, fields: dict[str, Any], said: str) -> None:
     """The error says what is expected."""
     with pytest.raises(InvalidDeclaration, match=said):
-        operator(name, **fields)(lambda event: True)  # type: ignore[arg-type]
+        operator(name, **fields)(lambda event: True)
 
 
 def test_operators_by_name_two_of_one_name_are_refused() -> None:
@@ -46,3 +55,86 @@ def test_operators_by_name_two_of_one_name_are_refused() -> None:
         operators_by_name([near, near])
     with pytest.raises(InvalidDeclaration, match="decorate the function"):
         Matcher(Vocabulary.from_ontologies([]), operators=[lambda event: True])  # type: ignore[list-item]
+
+
+@operator("typed", binds=(int, str))
+def typed(event: object, place: str, within: Quantity | int, image: tuple[Any, ...], *more: bool | None) -> Any:
+    """One parameter of each kind."""
+    return event["answer"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("call", "refused"),
+    [
+        ('typed("Vienna", 5 km, @image)', None),
+        ('typed("Vienna", 5, @image, true, false, ?a, ?b)', None),
+        ("typed(5, 5 km, @image)", "place is for text, not for a number"),
+        ('typed("Vienna", "far", @image)', "within is for a number or a number with a unit, not for text"),
+        ('typed("Vienna", 5, "image")', "image is for the values of an attribute (@name), not for text"),
+        ('typed("Vienna", 5, @image, 1)', "more is for true or false, not for a number"),
+        ('typed("Vienna", 5)', "it takes (place, within, image, more) besides its variables; 2 arguments are given"),
+        ('typed("Vienna", 5, @image, ?a)', "it binds 2 variables, or none; 1 are given"),
+        ('typed("Vienna", 5, @image, ?a, ?a)', "it binds 2 variables, or none; 1 are given"),
+    ],
+)
+def test_typed_signature_calls_that_do_not_fit_are_refused_with_the_parameter(call: str, refused: str | None) -> None:
+    """A subscriber learns what is wrong when subscribing, not when an event fails."""
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[typed])
+    if refused is None:
+        matcher.add("s", call)
+        return
+    with pytest.raises(InvalidSubscription) as found:
+        matcher.add("s", call)
+    assert found.value.problems[0].code == "wrong-arguments"
+    assert found.value.problems[0].detail == f"typed: {refused}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ([(1, "a")], None),
+        ([(1.5, "a")], None),
+        ([("a", "b")], "bound a str, int is declared"),
+        ([(True, "b")], "bound a bool, int is declared"),
+        ([(1, Instant("2026-01-01T00:00:00Z"))], "bound a Instant, str is declared"),
+    ],
+)
+def test_declared_bindings_of_another_type_are_a_failure(answer: Any, reason: str | None) -> None:
+    """An operator that lies about its variables decides nothing."""
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[operator("p", binds=(int, str))(lambda event: answer)])
+    matcher.add("s", "p(?a, ?b)")
+    decided = matcher.decide({})
+    if reason is None:
+        assert [each.subscription for each in decided.matches] == ["s"]
+    else:
+        assert reason in decided.undecided[0].reason
+
+
+def test_failures_that_an_operator_tells_name_the_call() -> None:
+    """Neither `TryLater` nor an exception decides anything; the reader sees which call it was."""
+
+    @operator("later")
+    def later(event: object, camera: str) -> bool:
+        raise TryLater("it is booting", after=5)
+
+    @operator("broken")
+    def broken(event: object) -> bool:
+        raise KeyError("x")
+
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[later, broken])
+    matcher.add("a", 'later("C1")')
+    matcher.add("b", "broken()")
+    reasons = [each.reason for each in matcher.decide({}).undecided]
+    assert reasons == ["later('C1'): it is booting", "broken() raised KeyError: 'x'"]
+
+
+def test_time_left_is_told_to_an_operator_that_has_a_timeout() -> None:
+    """In the matcher's process nobody can stop a function but itself."""
+    seen: list[float | None] = []
+    with_timeout = operator("a", timeout=5)(lambda event: bool(seen.append(time_left())))
+    without = operator("b")(lambda event: bool(seen.append(time_left())))
+    assert run(with_timeout, [({},)]) == run(without, [({},)]) == [False]
+    assert seen[0] is not None
+    assert 4 < seen[0] <= 5
+    assert seen[1] is None
+    assert time_left() is None

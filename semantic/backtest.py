@@ -1,0 +1,218 @@
+"""What an expression would have matched: how often, when, ten samples, and which part of it cut how much.
+
+    expression ──compile──▶ the whole and each of its predicates, as subscriptions of one matcher
+    events ──match──▶ which of them hold of each event ──count──▶ `Counts`, which add up over parts of an archive
+
+The same code serves a small archive in the server and a large one in Spark's workers.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.compilation import compile_expression
+from semantic.errors import InvalidEvent
+from semantic.explain import explain
+from semantic.language import to_text, to_tree
+from semantic.matcher import Matcher
+from semantic.model import Event, Not
+from semantic.normal_form import Atom
+from semantic.operators.clauses import is_expensive
+from semantic.operators.declaration import Operator, operators_by_name
+from semantic.results import MatchTable
+from semantic.vocabulary import Vocabulary
+
+__all__ = ["SAMPLES", "Backtest", "Counts", "PastEvent"]
+
+SAMPLES = 10
+"""Matching events that are shown with their explanation."""
+WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An event of an archive; `day` is that of its time, as `2026-01-31`."""
+
+    source: str
+    id: str
+    day: str
+    event: Event
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted; those of several parts add up. `days` is day → [events, matched]. `clauses` has for each
+    predicate of each clause [of how many events it holds, for how many all up to it hold, how many it alone keeps
+    out]. `samples` are the matching events of the lowest rank, which is drawn from their names: whoever counts, in
+    whatever parts, gets the same ones."""
+
+    events: int = 0
+    matched: int = 0
+    unreadable: int = 0
+    undecided: int = 0
+    days: dict[str, list[int]] = field(default_factory=dict)
+    clauses: list[list[list[int]]] = field(default_factory=list)
+    samples: list[tuple[str, PastEvent]] = field(default_factory=list)
+
+    def add(self, other: "Counts") -> None:
+        """Count what `other` counted."""
+        self.events += other.events
+        self.matched += other.matched
+        self.unreadable += other.unreadable
+        self.undecided += other.undecided
+        for day, (events, matched) in other.days.items():
+            mine = self.days.setdefault(day, [0, 0])
+            mine[0] += events
+            mine[1] += matched
+        if not self.clauses:
+            self.clauses = [[[0, 0, 0] for _ in clause] for clause in other.clauses]
+        for clause, its in zip(self.clauses, other.clauses, strict=True):
+            for counts, more in zip(clause, its, strict=True):
+                counts[:] = [one + two for one, two in zip(counts, more, strict=True)]
+        self.samples = sorted((*self.samples, *other.samples), key=lambda each: each[0])[:SAMPLES]
+
+
+class Backtest:
+    """One expression under one vocabulary, and what it would have matched so far. One thread at a time."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        expression: str | Mapping[str, Any],
+        *,
+        operators: Iterable[Operator] = (),
+    ) -> None:
+        """Raises `InvalidSubscription` with every problem."""
+        self._operators = tuple(operators)
+        self._vocabulary = vocabulary
+        self.compiled = compile_expression(expression, vocabulary, operators_by_name(self._operators))
+        self.matcher = Matcher(vocabulary, operators=self._operators)
+        self.matcher.add_compiled(WHOLE, self.compiled)
+        self._atoms: dict[Atom, int] = {}
+        """Predicates that can be asked by themselves → their column; the whole has column 0."""
+        self._clauses = [[atom for atom in clause if not is_expensive(atom)] for clause in self.compiled.clauses]
+        for clause in self._clauses:
+            for atom in clause:
+                if atom not in self._atoms:
+                    self._atoms[atom] = number = len(self._atoms) + 1
+                    self.matcher.restore(str(number), to_tree(_expression(atom)))
+        self.counts = Counts(clauses=[[[0, 0, 0] for _ in clause] for clause in self._clauses])
+
+    # ── counting ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def feed(self, events: Sequence[PastEvent]) -> None:
+        """Count events one by one. Those that cannot be read are counted as such."""
+        read = []
+        canonical = []
+        for each in events:
+            try:
+                canonical.append(self.matcher.canonicalise(each.event))
+                read.append(each)
+            except InvalidEvent:
+                self.counts.unreadable += 1
+        truth = np.zeros((len(read), len(self._atoms) + 1), dtype=bool)
+        before = self.matcher.statistics.undecided
+        for row, matches in enumerate(self.matcher.match_batch(canonical)):
+            for match in matches:
+                truth[row, self._column(match.subscription)] = True
+        self.counts.undecided += self.matcher.statistics.undecided - before
+        names = [(each.source, each.id) for each in read]
+        self._count(truth, [each.day for each in read], names.__getitem__, read.__getitem__)
+
+    def feed_table(
+        self,
+        table: MatchTable,
+        days: Sequence[str],
+        name: Callable[[int], tuple[str, str]],
+        event: Callable[[int], PastEvent],
+    ) -> None:
+        """Count events that `matcher` has matched as a table; `name` and `event` give one of them by its row."""
+        truth = np.zeros((len(table.offsets) - 1, len(self._atoms) + 1), dtype=bool)
+        rows = np.repeat(np.arange(len(truth)), np.diff(table.offsets))
+        known, place = np.unique(table.slots, return_inverse=True)
+        columns = np.array([self._column(name) for name in table.subscriptions(known.tolist())], dtype=np.int64)
+        if len(columns):
+            truth[rows, columns[place]] = True
+        self._count(truth, days, name, event)
+
+    def _column(self, name: str) -> int:
+        return 0 if name == WHOLE else int(name)
+
+    def _count(
+        self,
+        truth: npt.NDArray[np.bool_],
+        days: Sequence[str],
+        name: Callable[[int], tuple[str, str]],
+        event: Callable[[int], PastEvent],
+    ) -> None:
+        counts = Counts(events=len(truth), matched=int(truth[:, 0].sum()))
+        names, place = np.unique(np.array(days, dtype=object).astype(str), return_inverse=True)
+        per_day = np.bincount(place, minlength=len(names))
+        matched = np.bincount(place[truth[:, 0]], minlength=len(names))
+        counts.days = {str(day): [int(per_day[n]), int(matched[n])] for n, day in enumerate(names)}
+        for clause in self._clauses:
+            holds = truth[:, [self._atoms[atom] for atom in clause]]
+            failing = (~holds).sum(axis=1)
+            so_far = np.logical_and.accumulate(holds, axis=1) if clause else holds
+            alone = (~holds) & (failing == 1)[:, None]
+            counts.clauses.append(
+                [[int(holds[:, n].sum()), int(so_far[:, n].sum()), int(alone[:, n].sum())] for n in range(len(clause))]
+            )
+        rows = np.flatnonzero(truth[:, 0]).tolist()
+        ranked = sorted((_rank(*name(row)), row) for row in rows)
+        counts.samples = [(rank, event(row)) for rank, row in ranked[:SAMPLES]]
+        self.counts.add(counts)
+
+    # ── telling ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def report(self, *, language: str = "en") -> dict[str, Any]:
+        """What was found, as JSON: `{"canonical", "vocabulary_version", "events", "matched", "unreadable", "undecided",
+        "days": [{"day", "events", "matched"}], "clauses": [{"predicates": [{"text", "holds", "left", "cuts"}]}],
+        "samples": [{"source", "id", "day", "data", "explanation"}], "notes"}`. `left` counts the events for which this
+        and every predicate before it hold, `cuts` those that this one alone keeps out."""
+        counts = self.counts
+        return {
+            "canonical": self.compiled.canonical,
+            "vocabulary_version": self._vocabulary.version,
+            "events": counts.events,
+            "matched": counts.matched,
+            "unreadable": counts.unreadable,
+            "undecided": counts.undecided,
+            "days": [
+                {"day": day, "events": events, "matched": matched}
+                for day, (events, matched) in sorted(counts.days.items())
+            ],
+            "clauses": [
+                {
+                    "predicates": [
+                        {"text": self._text(atom), "holds": holds, "left": left, "cuts": cuts}
+                        for atom, (holds, left, cuts) in zip(atoms, numbers, strict=True)
+                    ],
+                    "expensive": len(whole) - len(atoms),
+                }
+                for atoms, numbers, whole in zip(self._clauses, counts.clauses, self.compiled.clauses, strict=True)
+            ],
+            "samples": [self._shown(past, language) for _, past in counts.samples],
+            "notes": [
+                {"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in self.compiled.notes
+            ],
+        }
+
+    def _text(self, atom: Atom) -> str:
+        return to_text(_expression(atom))
+
+    def _shown(self, past: PastEvent, language: str) -> dict[str, Any]:
+        told = explain(self._vocabulary, self.compiled, past.event, language=language, operators=self._operators)
+        return {"source": past.source, "id": past.id, "day": past.day, "data": past.event.data, "explanation": told}
+
+
+def _expression(atom: Atom) -> Any:
+    return Not(atom.predicate) if atom.negated else atom.predicate
+
+
+def _rank(source: str, id: str) -> str:
+    return hashlib.blake2b(f"{source}\n{id}".encode(), digest_size=8).hexdigest()

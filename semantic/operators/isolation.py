@@ -1,0 +1,233 @@
+"""Operators in processes of their own: what hangs, crashes or floods is killed and begun anew; the matcher goes on.
+
+A thread cannot be stopped from outside, a process can. Each worker is a fresh interpreter (never a fork of a process
+with threads) at the head of a process group of its own; frames of JSON go to and fro (`semantic.operators.worker`).
+
+    ask ──▶ a free worker, or a new one ──frame──▶ function ──frame──▶ values
+              timeout, cancel, death, flood ──▶ the whole group is killed ──▶ the calls have failed
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import semantic
+from semantic.operators.failures import OperatorFailed
+from semantic.operators.wire import HEADER, from_wire, written
+
+__all__ = ["MOST_BYTES", "START_SECONDS", "Cancellation", "Workers"]
+
+START_SECONDS = 60.0
+"""A worker may take so long to import its function: that is not the call's time."""
+MOST_BYTES = 10_000_000
+"""Bytes of an answer: a thousand bindings of long texts fit ten times over."""
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from semantic.operators.worker import main; main()"
+"""What a worker runs: these packages are found where this process has them."""
+
+
+class Cancellation:
+    """Ends calls from another thread: their worker is killed, so nothing of them goes on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[_Worker] = set()
+        self._cancelled = False
+
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Whoever asks with this gets `OperatorFailed`, now and later."""
+        with self._lock:
+            self._cancelled = True
+            for worker in self._running:
+                worker.kill()
+
+    def _begin(self, worker: "_Worker") -> None:
+        with self._lock:
+            self._running.add(worker)
+            if self._cancelled:
+                worker.kill()
+
+    def _end(self, worker: "_Worker") -> None:
+        with self._lock:
+            self._running.discard(worker)
+
+
+class Workers:
+    """The processes of one function, at most `most`, begun when needed. Any number of threads may ask."""
+
+    def __init__(self, target: str, *, most: int, timeout: float | None) -> None:
+        """`target` is `module:name` of the function, as the new process imports it."""
+        self._target = target
+        self._timeout = timeout
+        self._free: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._slots = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._finalizer = weakref.finalize(self, _end_all, self._free, self._busy)
+
+    def ask(self, asked: Sequence[tuple[Any, ...]], cancellation: Cancellation | None = None) -> list[Any]:
+        """What the function says to each of `asked`: a value or an `OperatorFailed`. Blocks while all are busy."""
+        cancellation = cancellation or Cancellation()
+        with self._slots:
+            if cancellation.is_cancelled():
+                return [OperatorFailed("was cancelled")] * len(asked)
+            with self._lock:
+                worker = self._free.pop() if self._free else _Worker(self._target)
+                self._busy.add(worker)
+            cancellation._begin(worker)
+            try:
+                return worker.ask(asked, self._timeout)
+            except OperatorFailed as failure:
+                worker.kill()
+                return [OperatorFailed("was cancelled") if cancellation.is_cancelled() else failure] * len(asked)
+            finally:
+                cancellation._end(worker)
+                with self._lock:
+                    self._busy.discard(worker)
+                    if worker.alive:
+                        self._free.append(worker)
+                    else:
+                        worker.release()
+
+    def processes(self) -> list[int]:
+        """The ids of the processes that live."""
+        with self._lock:
+            return [worker.pid for worker in (*self._free, *self._busy) if worker.alive]
+
+    def close(self) -> None:
+        """Kill them all; calls under way fail."""
+        with self._lock:
+            _end_all(self._free, self._busy)
+
+
+def _end_all(free: "list[_Worker]", busy: "set[_Worker]") -> None:
+    for worker in (*free, *busy):
+        worker.kill()
+    for worker in free:  # who asks a busy one releases it
+        worker.release()
+    free.clear()
+
+
+class _Worker:
+    """One process. One thread at a time asks; any may kill."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._ready = False
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(Path(semantic.__file__).parents[1])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
+        self.alive = True
+        self.pid = self._process.pid
+
+    def ask(self, asked: Sequence[tuple[Any, ...]], timeout: float | None) -> list[Any]:
+        """Raises `OperatorFailed` where the worker is of no use any more."""
+        if not self._ready:
+            first = {"path": list(sys.path), "target": self._target}
+            said = self._exchange(written(first), time.monotonic() + START_SECONDS, "did not start in time")
+            if "failed" in said:
+                raise OperatorFailed(f"{self._target} cannot be run: {said['failed']}")
+            self._ready = True
+        try:
+            frame = written([tuple(each) for each in asked])
+        except TypeError as error:
+            return [OperatorFailed(str(error), for_good=True)] * len(asked)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        answers = self._exchange(frame, deadline, f"took longer than {timeout} seconds and was stopped").get("answers")
+        if not isinstance(answers, list) or len(answers) != len(asked):
+            raise OperatorFailed("its process sent something that is no answer")
+        return [_outcome(each) for each in answers]
+
+    def kill(self) -> None:
+        """End the process and all that it began. May be called twice, from any thread."""
+        with self._lock:
+            if not self.alive:
+                return
+            self.alive = False
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def release(self) -> None:
+        """Close the pipes of a process that is gone; by the thread that asked it last."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _exchange(self, frame: bytes, deadline: float | None, late: str) -> dict[str, Any]:
+        """Send one frame, read one. Raises `OperatorFailed`."""
+        sending = memoryview(HEADER.pack(len(frame)) + frame)
+        got = bytearray()
+        wanted = HEADER.size
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._input, selectors.EVENT_WRITE)
+            selector.register(self._output, selectors.EVENT_READ)
+            while len(got) < wanted:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise OperatorFailed(late)
+                for key, _ in selector.select(left):
+                    if key.fd == self._input:
+                        sending = sending[self._write(sending) :]
+                        if not sending:
+                            selector.unregister(self._input)
+                        continue
+                    got += self._read(wanted - len(got))
+                    if wanted == HEADER.size == len(got):
+                        wanted += HEADER.unpack(got)[0]
+                        if wanted > MOST_BYTES:
+                            raise OperatorFailed(f"answered with {wanted:,} bytes; {MOST_BYTES:,} are allowed")
+        try:
+            said = json.loads(bytes(got[HEADER.size :]))
+        except ValueError as error:
+            raise OperatorFailed("its process sent something that is no answer") from error
+        if not isinstance(said, dict):
+            raise OperatorFailed("its process sent something that is no answer")
+        return said
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._input, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise OperatorFailed("its process died") from error
+
+    def _read(self, most: int) -> bytes:
+        try:
+            found = os.read(self._output, most)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise OperatorFailed("its process died") from error
+        if not found:
+            raise OperatorFailed("its process died")
+        return found
+
+
+def _outcome(said: Any) -> Any:
+    if "failed" in said:
+        return OperatorFailed(said["failed"], for_good=said["for_good"], after=said["after"])
+    return from_wire(said["value"])

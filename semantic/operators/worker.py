@@ -1,0 +1,98 @@
+"""The other end of an operator in a process of its own: reads calls, runs the function, writes answers.
+
+    python -m semantic.operators.worker                  frames on standard input and output
+
+The first frame names the function. What the function prints goes to standard error. The process ends when its input
+does, even while the function hangs: nobody would read the answer.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from semantic.operators.calls import MOST_BINDINGS
+from semantic.operators.declaration import Operator
+from semantic.operators.failures import OperatorFailed
+from semantic.operators.readings import EventCopy
+from semantic.operators.running import outcomes
+from semantic.operators.wire import HEADER, read, to_wire
+
+__all__ = ["function_of", "main"]
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    source, target = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    frames: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(source, frames), daemon=True).start()
+    first = read(frames.get())
+    sys.path[:] = list(first["path"])
+    try:
+        function = function_of(first["target"])
+    except Exception as error:
+        _send(target, {"failed": f"{type(error).__name__}: {error}"})
+        return
+    _send(target, {"ready": True})
+    while True:
+        _send(target, {"answers": _answers(function, read(frames.get()))})
+
+
+def function_of(target: str) -> Callable[..., Any]:
+    """What `module:name` stands for: a function, or an operator. Raises what importing it raises."""
+    module, _, name = target.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{target} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _answers(function: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
+    run, batch = (function.function, function.batch) if isinstance(function, Operator) else (function, None)
+    copies = [(EventCopy(event), *arguments) for event, *arguments in asked]
+    return [_told(outcome) for outcome in outcomes(run, batch, copies)]
+
+
+def _told(outcome: object) -> dict[str, Any]:
+    if isinstance(outcome, OperatorFailed):
+        return {"failed": str(outcome), "for_good": outcome.for_good, "after": outcome.after}
+    try:
+        return {"value": to_wire(_bounded(outcome))}
+    except Exception as error:  # a generator may raise anything
+        return {"failed": f"{type(error).__name__}: {error}", "for_good": False, "after": None}
+
+
+def _bounded(value: object) -> object:
+    """An iterable as a tuple that is at most one too long: whoever reads it sees that it is."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return value
+    return tuple(islice(value, MOST_BINDINGS + 1))
+
+
+def _receive(source: int, frames: "queue.SimpleQueue[bytes]") -> None:
+    with contextlib.suppress(OSError), os.fdopen(source, "rb") as stream:
+        while len(header := stream.read(HEADER.size)) == HEADER.size:
+            frames.put(stream.read(HEADER.unpack(header)[0]))
+    os._exit(0)
+
+
+def _send(target: int, message: dict[str, Any]) -> None:
+    text = json.dumps(message, separators=(",", ":")).encode()
+    data = memoryview(HEADER.pack(len(text)) + text)
+    while data:
+        data = data[os.write(target, data) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""A table, part by part: what the engine finds in some of its rows becomes slots while it searches the next.
+
+Table ─batch─▶ engine.match_columns (several threads) ─▶ RowTable ─▶ TablePart (the caller's thread)
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from index.engine import ColumnEngine, RowTable
+from semantic.operators.joining import reported
+from semantic.results import Found, TablePart
+from semantic.table import Table
+from semantic.units import Units
+
+__all__ = ["part_of", "parts_by_column"]
+
+
+def parts_by_column(
+    engine: ColumnEngine, table: Table, part: Callable[[RowTable, Table, int], TablePart], *, size: int, threads: int
+) -> list[TablePart]:
+    """The matches of `table`, in parts of at most `size` events, which `part` makes of what is found from a first event
+    on. Only this thread reads the table; others search the index meanwhile."""
+    step = min(size, -(-len(table) // max(threads, 1))) or 1
+    spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
+    if threads <= 1:
+        return [part(engine.match_columns(table.batch(*span)), table, span[0]) for span in spans]
+    with ThreadPoolExecutor(threads, "kindcast-match") as pool:
+        waiting = [(pool.submit(engine.match_columns, table.batch(*span)), span[0]) for span in spans]
+        return [part(found.result(), table, start) for found, start in waiting]
+
+
+def part_of(found: Sequence[Found], units: Units) -> TablePart:
+    """What was found for one event after the other, as a part of a table."""
+    offsets = np.zeros(len(found) + 1, dtype=np.int64)
+    np.cumsum([len(each.slots) for each in found], out=offsets[1:])
+    slots = np.fromiter((slot for each in found for slot in each.slots), np.int32, count=int(offsets[-1]))
+    bindings: list[Any] | None = None
+    if any(each.bindings for each in found):
+        bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in found for slot in each.slots]
+    return TablePart(offsets, slots, bindings)

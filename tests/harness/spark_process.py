@@ -1,0 +1,65 @@
+"""A job in a process of its own, so that it can be killed; and the Python workers of a session."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["JobProcess", "python_workers"]
+
+
+class JobProcess:
+    """`python -m spark_jobs …`, in a group of its own with the Java and the workers that it starts."""
+
+    def __init__(self, *arguments: str, file_blocks: int | None = None) -> None:
+        """`file_blocks`: no file may be larger than so many KiB: what a full disk is like."""
+        limit = f"ulimit -f {file_blocks}; " if file_blocks else ""
+        self._process = subprocess.Popen(
+            ["bash", "-c", f'{limit}exec "$0" -m spark_jobs "$@"', sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        """Its lines, until it ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield json.loads(line)
+
+    def kill(self) -> None:
+        """All of it, at once."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self) -> int:
+        status = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return status
+
+
+def python_workers() -> list[int]:
+    """The Python workers that belong to this process: the children of the daemon that its Java started."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        parents[int(stat.parent.name)] = int(fields[1])
+
+    def depth(process: int) -> int:
+        steps = 0
+        while process not in (0, 1):
+            if process == os.getpid():
+                return steps
+            process, steps = parents.get(process, 0), steps + 1
+        return -1
+
+    return [process for process in parents if depth(process) == 3]

@@ -1,0 +1,200 @@
+"""Adding many subscriptions is adding one after the other: the same slots, clauses, notes, errors and matches."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semantic import InvalidSubscription, Matcher
+from semantic.bulk import bulk as bulk_module
+from semantic.bulk.results import Restored
+from semantic.errors import DuplicateSubscription
+from semantic.language import to_tree
+from semantic.model import Event, Note
+from tests.oracle import World
+from tests.strategies import CLASSES, RETIRED, events, expressions, vocabulary_of, worlds
+
+_NUMBERS = [0, 1, -1, 5, 5.0, 5.5, -0.0, 0.0, 30, 5000, 1e16, 2**53]
+_ODD_NUMBERS = [2**53 + 1, 2**60, 10**400, float("nan"), float("inf")]
+_TEXTS = ["x", "y", "nb", "Laptop", "red", "high", "low", "é", "", "2026-01-01T00:00:00Z", "x" * 2000]
+_TERMS = ["C0", "C1", "ex:C2", "i0", "Laptop"]
+_ODD_TERMS = ["no such", "Old", RETIRED]
+_INSTANTS = ["2026-01-01T00:00:00Z", "2026-01-02T06:00:00+05:00", "2026-01-01T01:00:00.5Z"]
+
+
+def _sometimes(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
+    return st.integers(0, 29).flatmap(lambda n: st.sampled_from(usual if n else odd))
+
+
+_number = _sometimes(_NUMBERS, _ODD_NUMBERS)
+_text = _sometimes(_TEXTS, ["?n"])
+_iri = _sometimes(list(CLASSES), ["urn:gone", RETIRED]).map(lambda iri: {"iri": iri})
+_term = _sometimes(_TERMS, _ODD_TERMS)
+_instant = _sometimes(_INSTANTS, ["2026-13-01T00:00:00Z"]).map(lambda text: {"instant": text})
+_mass = st.tuples(_number, st.sampled_from(["kg", "g"])).map(lambda each: {"value": each[0], "unit": each[1]})
+_heat = _number.map(lambda number: {"value": number, "unit": "degF"})
+_kilograms = _number.map(lambda number: {"value": number, "unit": "kg"})
+_truth = st.booleans()
+
+_POINTS = {
+    "size": [_number, _truth],
+    "weight": [_number, _kilograms, _mass],
+    "temp": [_heat, _number],
+    "b": [_instant, _text],
+    "a": [_text, _iri, _truth, _number],
+    "kind": [_iri, _number],
+    "grade": [_text],
+    "flag": [_truth],
+    "nb": [_number],
+    "Gewicht": [_kilograms],
+    "email": [_text],
+    "ce.type": [_text, _iri],
+}
+_LINES = {
+    "size": [_number],
+    "weight": [_kilograms, _mass, _number],
+    "temp": [_heat],
+    "b": [_instant],
+    "Größe": [_number],
+}
+
+
+def a_form(draw: st.DrawFn, depth: int = 0) -> st.SearchStrategy[Any]:
+    """A strategy for trees of one shape (nearly: units and odd constants differ)."""
+    sort = draw(
+        st.sampled_from(["=", "order", "between", "kind", "in", "presence", *["group", "group", "not"] * (depth < 3)])
+    )
+    match sort:
+        case "group":
+            inner = [a_form(draw, depth + 1) for _ in range(draw(st.integers(1, 3)))]
+            key = draw(st.sampled_from(["all", "all", "any"]))
+            return st.tuples(*inner).map(lambda items: {key: list(items)})
+        case "not":
+            return a_form(draw, depth + 1).map(lambda item: {"not": item})
+        case "presence":
+            name, key = draw(st.sampled_from(["a", "size", "kind"])), draw(st.sampled_from(["exists", "missing"]))
+            return st.just({key: name})
+        case "kind":
+            test, kind = (
+                draw(st.sampled_from(["isa", "isa", "below", "is"])),
+                draw(st.sampled_from([_iri, _iri, _term])),
+            )
+            name = draw(st.sampled_from(["kind", "a", "ce.type"]))
+            terms = st.tuples(*[kind] * draw(st.integers(1, 2))).map(list)
+            single = draw(st.booleans())
+            return terms.map(lambda found: {test: [name, found[0] if single else found]})
+        case "order" | "between":
+            name = draw(st.sampled_from(sorted(_LINES)))
+            kind = draw(st.sampled_from(_LINES[name]))
+            if sort == "order":
+                key = draw(st.sampled_from(["<", "<=", ">", ">="]))
+                return kind.map(lambda value: {key: [name, value]})
+            closed = draw(st.sampled_from([["[]"], ["[)"], ["(]"], ["()"], []]))
+            return st.tuples(kind, kind).map(lambda ends: {"between": [name, list(ends), *closed]})
+        case _:
+            name = draw(st.sampled_from(sorted(_POINTS)))
+            kinds = [draw(st.sampled_from(_POINTS[name])) for _ in range(draw(st.integers(1, 3)))]
+            if sort == "in":
+                return st.tuples(*kinds).map(lambda values: {"in": [name, list(values)]})
+            key = draw(st.sampled_from(["=", "=", "!="]))
+            return kinds[0].map(lambda value: {key: [name, value]})
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[Any]:
+    """Trees, many of which have the shape of another, in any order."""
+    made = [to_tree(draw(expressions()))]
+    for _ in range(draw(st.integers(1, 3))):
+        made += draw(st.lists(a_form(draw), min_size=2, max_size=8))
+    return draw(st.permutations(made))
+
+
+def added_one_by_one(matcher: Matcher, subscriptions: list[tuple[str, Any]]) -> Exception | None:
+    """What ended it."""
+    for name, tree in subscriptions:
+        try:
+            matcher.add(name, tree)
+        except (InvalidSubscription, DuplicateSubscription) as error:
+            return error
+    return None
+
+
+def told(error: Exception | None) -> Any:
+    """What can be compared of an error."""
+    return type(error), repr(getattr(error, "problems", error))
+
+
+def assert_same(many: Matcher, single: Matcher, published: list[Event]) -> None:
+    """Both hold the same subscriptions in the same slots, and match the same."""
+    assert list(many) == list(single)
+    for name in single:
+        left, right = many[name], single[name]
+        assert repr(left.tree) == repr(right.tree)
+        assert left.canonical == right.canonical
+        assert left.notes == right.notes
+        assert left.clauses == right.clauses
+        assert left.cost == right.cost
+    for event in published:
+        assert many.match(event) == single.match(event)
+    many.check_invariants()
+    single.check_invariants()
+
+
+@pytest.mark.parametrize("engine", ["fused", "ctps"])
+@given(
+    world=worlds(),
+    subscribed=alike(),
+    published=st.lists(events(), min_size=4, max_size=6),
+    chunk=st.sampled_from([5, 99]),
+)
+def test_add_many_of_trees_alike_is_adding_each(
+    engine: str, world: World, subscribed: list[Any], published: list[Event], chunk: int
+) -> None:
+    """Whatever the constants: what is refused is refused at the same place, in the same words."""
+    vocabulary = vocabulary_of(world)
+    many, single = Matcher(vocabulary, engine=engine), Matcher(vocabulary, engine=engine)
+    named = [(f"s{number}", tree) for number, tree in enumerate(subscribed)]
+    before = bulk_module.CHUNK, bulk_module.LEAST
+    bulk_module.CHUNK, bulk_module.LEAST = chunk, 2
+    try:
+        ended: Exception | None = None
+        try:
+            found = many.add_many(named)
+        except (InvalidSubscription, DuplicateSubscription) as error:
+            ended = error
+        else:
+            assert [each.canonical for each in found] == [single.compile(tree).canonical for _, tree in named]
+    finally:
+        bulk_module.CHUNK, bulk_module.LEAST = before
+    assert told(ended) == told(added_one_by_one(single, named))
+    assert_same(many, single, published)
+
+
+@given(world=worlds(complete=False), subscribed=alike(), published=st.lists(events(), min_size=4, max_size=6))
+def test_restore_many_of_trees_alike_is_restoring_each(
+    world: World, subscribed: list[Any], published: list[Event]
+) -> None:
+    """Under a vocabulary that lost concepts: the notes are those of each, and what has no meaning is left out."""
+    vocabulary = vocabulary_of(world)
+    many, single = Matcher(vocabulary), Matcher(vocabulary)
+    named = [(f"s{number}", tree) for number, tree in enumerate(subscribed)]
+    before = bulk_module.LEAST
+    bulk_module.LEAST = 2
+    try:
+        restored = many.restore_many(named)
+    finally:
+        bulk_module.LEAST = before
+    notes: dict[str, tuple[Note, ...]] = {}
+    refused: dict[str, Any] = {}
+    for name, tree in named:
+        try:
+            compiled = single.restore(name, tree)
+        except InvalidSubscription as error:
+            refused[name] = told(error)
+        else:
+            notes |= {name: compiled.notes} if compiled.notes else {}
+    assert isinstance(restored, Restored)
+    assert restored.notes == notes
+    assert {name: told(error) for name, error in restored.refused.items()} == refused
+    assert_same(many, single, published)

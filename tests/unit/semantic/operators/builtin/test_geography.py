@@ -1,0 +1,151 @@
+"""Positions in regions, and distances from them."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semantic.errors import InvalidDeclaration
+from semantic.operators.builtin.geography import EARTH, MOST_CORNERS, Regions, geography
+from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
+
+BRONX = [[-73.93, 40.80], [-73.78, 40.80], [-73.78, 40.91], [-73.93, 40.91], [-73.93, 40.80]]
+LIBERTY = [-74.0445, 40.6892]
+CITY = {
+    "type": "FeatureCollection",
+    "features": [
+        {"properties": {"name": "Bronx"}, "geometry": {"type": "Polygon", "coordinates": [BRONX]}},
+        {"id": "Liberty", "properties": None, "geometry": {"type": "Point", "coordinates": LIBERTY}},
+    ],
+}
+REGIONS = Regions.from_geojson(CITY)
+OPERATORS = geography(REGIONS)
+
+
+@pytest.mark.parametrize(
+    ("position", "inside"),
+    [
+        ("geo:40.85,-73.85", True),
+        ("geo:40.85,-73.85;u=35", True),
+        ("POINT (-73.85 40.85)", True),
+        ('{"type": "Point", "coordinates": [-73.85, 40.85]}', True),
+        ("LINESTRING (-74 40.85, -73.85 40.85)", True),
+        ("geo:40.80,-73.93", True),
+        ("geo:-73.85,40.85", False),
+        ("geo:91,0", False),
+        ("geo:40.7,-74", False),
+        ("nowhere", False),
+        ("POINT (", False),
+        (5, False),
+        (["nowhere", "geo:40.85,-73.85"], True),
+    ],
+)
+def test_in_region_position_in_any_notation(position: Any, inside: bool) -> None:
+    """What is no position is in no region; the edge belongs to it; one value of several is enough."""
+    assert holds(OPERATORS, 'inRegion("Bronx", @at)', at=position) is inside
+
+
+def test_in_region_position_as_two_numbers() -> None:
+    """Latitude, then longitude; two of each belong together in no way that is known."""
+    asked = 'inRegion("Bronx", @at.lat, @at.lon)'
+    assert holds(OPERATORS, asked, at={"lat": 40.85, "lon": -73.85})
+    assert not holds(OPERATORS, asked, at={"lat": 0, "lon": 0})
+    assert not holds(OPERATORS, asked, at={"lat": "north", "lon": 0})
+    assert "one value each" in reason(OPERATORS, asked, at={"lat": [40.85, 1], "lon": -73.85})
+
+
+def test_in_region_given_region_is_written_out() -> None:
+    """WKT or GeoJSON in the subscription; a bow tie is taken as the two triangles that it is."""
+    assert holds(OPERATORS, 'inRegion("POLYGON ((0 0, 2 0, 2 2, 0 2, 0 0))", @at)', at="geo:1,1")
+    square = json.dumps({"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]]})
+    assert holds(OPERATORS, f"inRegion({json.dumps(square)}, @at)", at="geo:1,1")
+    bow = 'inRegion("POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))", @at)'
+    assert holds(OPERATORS, bow, at="geo:1,0.5")
+    assert not holds(OPERATORS, bow, at="geo:0.5,1")
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ('inRegion("Bronks", @at)', "there is no region 'Bronks' (known: Bronx, Liberty, …)"),
+        ('inRegion("POLYGON ((0 0))", @at)', "this is no region"),
+        ('inRegion("POLYGON EMPTY ()", @at)', "this is no region"),
+        ('inRegion("POINT (200 0)", @at)', "longitudes are from -180 to 180"),
+        ('inRegion("Bronx")', "a position is one attribute, or two"),
+        ('inRegion("Bronx", @a, @b, @c)', "a position is one attribute, or two"),
+        ('distanceFrom("Bronx", @at, ?x, ?y)', "it binds 1 variables, or none; 2 are given"),
+        (f'inRegion("LINESTRING ({", ".join(["0 0"] * 5000)})", @at)', "at most 10,000 characters"),
+    ],
+)
+def test_region_that_cannot_be_read_is_refused_when_subscribing(call: str, why: str) -> None:
+    """Not when the first event comes."""
+    assert why in refused(OPERATORS, call)
+
+
+def test_distance_from_is_in_metres_and_zero_inside() -> None:
+    """To the Statue of Liberty from Battery Park it is some 2.7 km; a constraint may say it in km."""
+    ((found,),) = bindings(OPERATORS, 'distanceFrom("Liberty", @at, ?d) and ?d < 3 km', at="geo:40.7033,-74.0170")
+    assert found.unit == "m"
+    assert found.value == pytest.approx(2_800, rel=0.02)
+    ((inside,),) = bindings(OPERATORS, 'distanceFrom("Bronx", @at, ?d)', at="geo:40.85,-73.85")
+    assert inside.value == 0
+    assert not holds(OPERATORS, 'distanceFrom("Liberty", @at, ?d) and ?d < 2 km', at="geo:40.7033,-74.0170")
+
+
+def test_distance_from_across_the_date_line_is_the_short_way() -> None:
+    """From 179.9 east to 179.9 west it is 22 km, not around the world."""
+    ((found,),) = bindings(OPERATORS, 'distanceFrom("POINT (-179.9 0)", @at, ?d)', at="geo:0,179.9")
+    assert found.value == pytest.approx(0.2 * math.pi / 180 * EARTH, rel=1e-6)
+
+
+@given(st.floats(-85, 85), st.floats(-180, 180), st.floats(-85, 85), st.floats(-180, 180))
+def test_distance_of_two_points_is_that_on_the_sphere(lat: float, lon: float, other: float, far: float) -> None:
+    """Against the angle between two vectors."""
+    text = f"POINT ({far:.6f} {other:.6f})"
+    distance = OPERATORS[1].function({}, text, (f"geo:{lat:.6f},{lon:.6f}",))[0].value
+    one, two = (_vector(float(f"{a:.6f}"), float(f"{b:.6f}")) for a, b in ((lat, lon), (other, far)))
+    cross = math.hypot(
+        one[1] * two[2] - one[2] * two[1], one[2] * two[0] - one[0] * two[2], one[0] * two[1] - one[1] * two[0]
+    )
+    angle = math.atan2(cross, sum(a * b for a, b in zip(one, two, strict=True)))
+    assert distance == pytest.approx(angle * EARTH, rel=1e-6, abs=0.01)
+
+
+def _vector(lat: float, lon: float) -> tuple[float, float, float]:
+    y, x = math.radians(lat), math.radians(lon)
+    return math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (b"no json", "no GeoJSON with features"),
+        (b"[]", "no GeoJSON with features"),
+        ({"features": [{"geometry": None}]}, "feature 1 has no name"),
+        ({"features": [{"id": "a", "geometry": None}]}, "feature 1, 'a': this is no region"),
+        ({"features": [*CITY["features"], CITY["features"][0]]}, "feature 3: there is a region 'Bronx' already"),
+        ({"features": [{"id": str(n)} for n in range(10_001)]}, "10,001 regions; 10,000 are allowed"),
+        (
+            {
+                "features": [
+                    {"id": "a", "geometry": {"type": "LineString", "coordinates": [[0, 0]] * (MOST_CORNERS + 1)}}
+                ]
+            },
+            "at most 200,000 corners",
+        ),
+    ],
+)
+def test_regions_document_that_cannot_be_read_is_refused_with_the_feature(document: Any, why: str) -> None:
+    """What, where, and what to do."""
+    with pytest.raises(InvalidDeclaration, match=why):
+        Regions.from_geojson(document)
+
+
+def test_regions_other_data_is_another_version() -> None:
+    """Answers over old regions are never taken for answers over new ones."""
+    other = Regions.from_geojson({"features": CITY["features"][:1]})
+    assert (len(REGIONS), len(other)) == (2, 1)
+    assert geography(other)[0].version != OPERATORS[0].version

@@ -1,0 +1,61 @@
+"""Look-up in uploaded tables."""
+
+import pytest
+
+from semantic.errors import InvalidDeclaration
+from semantic.operators.builtin.tables import LONGEST_CELL, Table, tables
+from tests.unit.semantic.operators.builtin.asking import bindings, holds, refused
+
+SUPPLIERS = Table.from_csv("suppliers", 'name,country,grade\nAcme,AT,1\nAcme,DE,2.5\n"Müller, Söhne",CH,x\n7,US,3\n')
+BLOCKED = Table.from_csv("blocked", b"\xef\xbb\xbfaddress\n10.0.0.1\n")
+OPERATORS = tables([SUPPLIERS, BLOCKED])
+
+
+def test_look_up_binds_the_other_columns_a_binding_a_row() -> None:
+    """Cells that read as numbers are numbers."""
+    asked = 'lookUp("suppliers", @who, ?country, ?grade)'
+    assert bindings(OPERATORS, asked, who="Acme") == [("AT", 1), ("DE", 2.5)]
+    assert bindings(OPERATORS, asked + " and ?grade > 2", who="Acme") == [("DE", 2.5)]
+    assert bindings(OPERATORS, asked, who=["Mu\u0308ller, So\u0308hne", "?"]) == [("CH", "x")]
+    assert bindings(OPERATORS, asked, who=7.0) == [("US", 3)]
+    assert not holds(OPERATORS, asked, who=True)
+    assert not holds(OPERATORS, asked, who="acme")
+
+
+def test_in_table_asks_for_the_key_alone() -> None:
+    """A table of one column is a list."""
+    assert holds(OPERATORS, 'inTable("blocked", @ip)', ip="10.0.0.1")
+    assert holds(OPERATORS, 'not inTable("blocked", @ip)', ip="10.0.0.2")
+
+
+def test_tables_unknown_name_and_wrong_variables_are_refused_when_subscribing() -> None:
+    """The error names what there is."""
+    assert (
+        refused(OPERATORS, 'inTable("nope", @a)') == "inTable: there is no table 'nope'; there are blocked, suppliers"
+    )
+    assert "binds 2 variables (country, grade), or none; 1 are given" in refused(
+        OPERATORS, 'lookUp("suppliers", @a, ?x)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (b"", "names the columns"),
+        (b"a,a\n", "names the columns, each once"),
+        (b"a,b\n1\n", "line 2: 1 cells under 2 columns"),
+        (b"a\n\xff\n", "is not UTF-8"),
+        (b'a\n"x\n', "line 2: unexpected end of data"),
+        (b"a\n" + b"x" * (LONGEST_CELL + 1), "more than 10,000 characters"),
+    ],
+)
+def test_table_that_cannot_be_read_is_refused_with_its_line(document: bytes, why: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(InvalidDeclaration, match=why):
+        Table.from_csv("t", document)
+
+
+def test_tables_other_data_is_another_version() -> None:
+    """Answers over an old table are never taken for answers over the new one."""
+    assert tables([SUPPLIERS])[0].version != OPERATORS[0].version
+    assert len(SUPPLIERS) == 4

@@ -11,12 +11,13 @@ The same drawing also stands as integer columns, for the full scan that the engi
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from semantic import Vocabulary
+if TYPE_CHECKING:
+    from semantic import Vocabulary
 
 __all__ = ["WORKLOADS", "Drawing", "FullScan", "draw"]
 
@@ -46,8 +47,10 @@ class Drawing:
     nodes: Ints
     event_nodes: Ints
 
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> "Vocabulary":
         """The tree of concepts; empty where the workload has none."""
+        from semantic import Vocabulary  # where only the index is measured, its import would take most of the time
+
         if CONCEPT not in self.kinds:
             return Vocabulary.from_ontologies([])
         size = (1 << (self.height + 1)) - 1

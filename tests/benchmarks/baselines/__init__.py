@@ -1,0 +1,1 @@
+"""Small honest baselines that engines are measured against; not part of the product."""

@@ -1,0 +1,1 @@
+"""The experiments, a module each; `harness.experiment` says what it has."""

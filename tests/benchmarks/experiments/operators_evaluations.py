@@ -1,0 +1,72 @@
+"""Liu et al. 2007, Figures 4 to 8: predicates asked per event by each strategy, beside what is needed at least."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.harness.experiment import Axes, Scale, Task
+from tests.benchmarks.operator_workload import Selectivities, Setting, Workload
+
+NAME = "operators_evaluations"
+TITLE = "Overlapping subscriptions: predicates asked per event"
+PAPER = "Liu et al. 2007, Figures 4 to 8, Table 1"
+PAPER_SHAPE = (
+    "Sub-Order asks less than Sequential, and that far less than naive, on every figure; naive grows with the "
+    "subscriptions, the others much slower; the more skewed the popularity, the less they ask."
+)
+AXES = Axes("see the panel", "predicates asked an event", log_x=True, log_y=True)
+SEED = 1
+
+STRATEGIES = ("naive", "sequential", "sub_order", "greedy")
+LEAST = ("clairvoyant bound", "any strategy")
+SELECTIVITIES: tuple[Selectivities, ...] = ("equal", "mixed", "calibrated")
+EVENTS: dict[Scale, int] = {"quick": 2, "default": 5, "full": 50}
+Point = tuple[str, float, Setting]
+
+
+def _figures(scale: Scale, selectivities: Selectivities) -> Iterator[Point]:
+    """(panel, x, setting) of every figure."""
+    own = Setting(selectivities=selectivities)
+    if scale == "quick":
+        yield f"Figure 6, {selectivities}: predicates", 3_000, replace(own, subscriptions=2_000, predicates=3_000)
+        return
+    fine = scale == "full"
+    for n in (2_000, 10_000, 20_000, 40_000, 80_000) if fine else (2_000, 20_000, 80_000):
+        many = replace(own, subscriptions=n, predicates=40_000)
+        yield f"Figure 4, {selectivities}: subscriptions, uniform", n, replace(many, zipf=None)
+        yield f"Figure 5, {selectivities}: subscriptions, Zipf 1", n, many
+    for n in (2_000, 5_000, 10_000, 20_000, 30_000) if fine else (2_000, 30_000):
+        yield f"Figure 6, {selectivities}: predicates", n, replace(own, predicates=n)
+    few = replace(own, predicates=5_000)
+    for n in (5, 7, 9, 11) if fine else (5, 11):
+        yield f"Figure 7, {selectivities}: longest subscription", n, replace(few, longest=n)
+    for alpha in (0.8, 1.0, 1.2):
+        yield f"Figure 8, {selectivities}: exponent of Zipf", alpha, replace(few, zipf=alpha)
+
+
+def tasks(scale: Scale) -> Sequence[Task]:
+    """Figure by figure."""
+    found = []
+    for selectivities in SELECTIVITIES:
+        for panel, x, setting in _figures(scale, selectivities):
+            for who in (*STRATEGIES, *LEAST):
+                if who != "any strategy" or selectivities == "equal":
+                    found.append(Task(who, x, {"who": who, "events": EVENTS[scale], **asdict(setting)}, panel))
+    return found
+
+
+def measure(*, who: str, events: int, **setting: Any) -> dict[str, Any]:
+    """The mean over events. All strategies see the same ones."""
+    workload = Workload(Setting(**setting))
+    asked, matched = [], 0
+    for truth in workload.events(events):
+        if who in STRATEGIES:
+            count, matches = workload.asked(who, truth)
+        else:
+            needed, apart, matches = workload.bound(truth)
+            count = needed + apart if who == "clairvoyant bound" else round(workload.any_strategy(truth))
+        asked.append(count)
+        matched += matches
+    return {"y": round(float(np.mean(asked)), 1), "matches": matched, "predicates": workload.predicates}

@@ -1,0 +1,1 @@
+"""Runs experiments: tasks, limits, results, plots. See `README.md` of the folder above."""

@@ -1,0 +1,66 @@
+"""The command `backtest`: one expression over an archive, split by split; the parts add up on the driver."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from semantic.backtest import Backtest, Counts, PastEvent
+from semantic.errors import InvalidEvent
+from spark_jobs.archive import Split, splits_of
+from spark_jobs.event_batch import EventBatch, Rejected
+from spark_jobs.operators import operators_for_jobs
+from spark_jobs.progress import Progress, silent
+from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from spark_jobs.snapshot import Snapshot
+from spark_jobs.units import number_lines, run_tasks
+from spark_jobs.workers import vocabulary_of
+
+__all__ = ["backtest_archive"]
+
+
+def backtest_archive(
+    session: SparkSession,
+    archive: str,
+    snapshot: Snapshot,
+    expression: Any,
+    *,
+    read: ReadOptions = AS_IT_STANDS,
+    progress: Progress = silent,
+    language: str = "en",
+) -> dict[str, Any]:
+    """The report of `semantic.backtest` over an archive. `expression` is text or a tree. Raises `JobFailed`,
+    `InvalidSubscription`."""
+    test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
+    splits = number_lines(session, splits_of(archive), progress)
+    work = partial(_count, snapshot=snapshot, expression=expression, read=read)
+    for counts in run_tasks(session, splits, work, "backtest", progress):
+        test.counts.add(counts)
+    return test.report(language=language)
+
+
+def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions) -> Counts:
+    """In a worker: one split."""
+    test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs())
+    for batch in read_split(split, read):
+        if isinstance(batch, Rejected):
+            test.counts.unreadable += 1
+            continue
+        try:
+            found = test.matcher.match_table(batch.columns(with_context=True))
+        except InvalidEvent:
+            test.feed(_all(batch))
+            continue
+        names = list(zip(batch.keys["source"].to_pylist(), batch.keys["id"].to_pylist(), strict=True))
+        test.feed_table(found, batch.keys["day"].to_pylist(), names.__getitem__, partial(_one, batch))
+    return test.counts
+
+
+def _one(batch: EventBatch, row: int) -> PastEvent:
+    return _all(batch.take([row]))[0]
+
+
+def _all(batch: EventBatch) -> Sequence[PastEvent]:
+    names = zip(*(batch.keys[name].to_pylist() for name in ("source", "id", "day")), batch.each(), strict=True)
+    return [PastEvent(source, id, day, event) for source, id, day, event in names]

@@ -1,0 +1,202 @@
+"""The jobs as commands: `python -m spark_jobs match …`, and what `kindcast spark` and spark-submit start.
+
+Tells its progress and its summary as lines of JSON on standard output (`spark_jobs.progress`). Exit status 2 for wrong
+use, 1 for failure.
+"""
+
+import argparse
+import json
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from index.errors import IndexingError
+from semantic.errors import SemanticError
+from spark_jobs.errors import JobFailed
+from spark_jobs.inputs import Inputs
+from spark_jobs.progress import as_lines, tell_problem, tell_result
+
+__all__ = ["main"]
+
+MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 or newer)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        import pyspark  # noqa: F401  only whether it is there
+    except ImportError:
+        tell_problem(MISSING)
+        return 1
+    run: Callable[[argparse.Namespace], dict[str, Any]] = given.run
+    try:
+        tell_result(run(given))
+    except (JobFailed, SemanticError, IndexingError, OSError) as error:
+        tell_problem(str(error))
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="spark_jobs", description="Archives and streams through the matcher.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, about in (
+        ("match", _match, "an archive against all subscriptions"),
+        ("normalise", _normalise, "a raw archive to canonical events"),
+        ("learn", _learn, "what predicates and values are like"),
+        ("stream", _stream, "a stream against all subscriptions"),
+        ("backtest", _backtest, "one expression over an archive"),
+    ):
+        command = commands.add_parser(name, help=about)
+        command.set_defaults(run=run)
+        command.add_argument("--archive", metavar="PATH", help="a file or folder: JSON lines, CSV, Parquet")
+        command.add_argument("--output", type=Path, required=name != "backtest", metavar="DIR")
+        command.add_argument("--ontology", type=Path, action="append", default=[], metavar="FILE")
+        command.add_argument("--relations", default="", metavar="NAMES", help="kept as hierarchies, with commas")
+        command.add_argument("--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, …")
+        command.add_argument("--subscriptions", type=Path, metavar="FILE", help="NDJSON: id and expression a line")
+        command.add_argument("--inputs", type=Path, metavar="DIR", help="records as fetched from a server")
+        command.add_argument("--shards", type=int, metavar="N", help="parts of the subscriptions")
+        command.add_argument("--master", metavar="MASTER", help="Spark's master; local[*] unless spark-submit says")
+        command.add_argument("--time", metavar="NAME", help="the member of plain data that says its time")
+        command.add_argument("--numbers", default="", metavar="NAMES", help="columns of CSV that hold numbers")
+        if name in ("match", "stream"):
+            command.add_argument("--explode", action="store_true", help="a row a match, not a row an event")
+            command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
+        if name == "stream":
+            command.add_argument("--source", default="files", metavar="NAME", help="files, socket, kafka, …")
+            command.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
+            command.add_argument("--window", default="1 hour", help="within which an event counts as repeated")
+            command.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between micro-batches")
+            command.add_argument("--once", action="store_true", help="end when all that is there is matched")
+        if name == "backtest":
+            command.add_argument("--expression", required=True, metavar="TEXT")
+            command.add_argument("--language", default="en", metavar="TAG", help="of labels in explanations")
+    return parser
+
+
+def _match(given: argparse.Namespace) -> dict[str, Any]:
+    from spark_jobs.bulk_match import Chosen
+    from spark_jobs.matching_units import match_archive
+
+    chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
+    snapshot = _snapshot(given)
+    session = _session(given)
+    archive = _needed(given.archive, "--archive")
+    return match_archive(session, archive, given.output, snapshot, chosen=chosen, read=_read(given), progress=as_lines)
+
+
+def _normalise(given: argparse.Namespace) -> dict[str, Any]:
+    from spark_jobs.normalising_units import normalise_archive
+
+    snapshot = _snapshot(given)
+    archive = _needed(given.archive, "--archive")
+    return normalise_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+
+
+def _learn(given: argparse.Namespace) -> dict[str, Any]:
+    from spark_jobs.learning_units import learn_archive
+
+    snapshot = _snapshot(given)
+    archive = _needed(given.archive, "--archive")
+    return learn_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+
+
+def _backtest(given: argparse.Namespace) -> dict[str, Any]:
+    from spark_jobs.backtesting import backtest_archive
+
+    archive = _needed(given.archive, "--archive")
+    expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
+    with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
+        snapshot = _inputs(given).snapshot(Path(below))
+        read = _read(given)
+        return backtest_archive(
+            *(_session(given), archive, snapshot, expression), read=read, progress=as_lines, language=given.language
+        )
+
+
+def _stream(given: argparse.Namespace) -> dict[str, Any]:
+    from spark_jobs.bulk_match import Chosen
+    from spark_jobs.events import FILES, stream_events
+    from spark_jobs.stream import start_stream
+
+    options = dict(each.partition("=")[::2] for each in given.option)
+    if given.source == FILES:
+        options.setdefault("path", _needed(given.archive, "--archive"))
+    inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
+    counts = {"batches": 0, "events": 0, "matches": 0}
+
+    def told(batch: int, events: int, matches: int) -> None:
+        counts["batches"] += 1
+        counts["events"] += events
+        counts["matches"] += matches
+        as_lines(f"batch {batch}: {events} events, {matches} matches", counts["events"], None)
+
+    inputs.snapshot(below)  # what is wrong with the inputs is told before Java is started
+    session = _session(given)
+    query = start_stream(
+        stream_events(session, given.source, options, _read(given)),
+        given.output,
+        lambda: inputs.snapshot(below),
+        window=given.window,
+        trigger_seconds=None if given.once else given.every,
+        chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
+        told=told,
+    )
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    as_lines("waiting for events", 0, None)
+    while query.isActive and not stopping.wait(0.2):
+        pass
+    query.stop()
+    failure = query.exception()
+    if failure is not None and not stopping.is_set():
+        raise JobFailed(f"the stream ended: {failure}")
+    return counts
+
+
+# ── what the commands share ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _session(given: argparse.Namespace) -> Any:
+    from spark_jobs.session import spark_session
+
+    as_lines("start", 0, None)
+    return spark_session(master=given.master)
+
+
+def _snapshot(given: argparse.Namespace) -> Any:
+    as_lines("compile", 0, None)
+    return _inputs(given).snapshot(given.output / "_kindcast" / "snapshots")
+
+
+def _inputs(given: argparse.Namespace) -> Inputs:
+    return Inputs(
+        ontologies=tuple(given.ontology),
+        relations=_names(given.relations),
+        declarations=given.declarations,
+        subscriptions=given.subscriptions,
+        folder=given.inputs,
+        shards=given.shards,
+    )
+
+
+def _read(given: argparse.Namespace) -> Any:
+    from spark_jobs.reading import ReadOptions
+
+    return ReadOptions(time_from=given.time, numbers=_names(given.numbers))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _needed(value: str | None, option: str) -> str:
+    if value is None:
+        raise JobFailed(f"{option} is missing: say what to read")
+    return value

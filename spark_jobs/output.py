@@ -1,0 +1,246 @@
+"""An output folder that is always whole: units of work are staged one by one, and put in place day by day.
+
+    OUTPUT/day=2026-01-31/part-<unit>.parquet      what readers see (Spark and pyarrow pass by names that begin with _)
+    OUTPUT/_quarantine/part-<unit>.parquet         what could not be read
+    OUTPUT/_kindcast/staged/<unit>/                a unit that is done: its files and `unit.json`, renamed in as one
+    OUTPUT/_kindcast/journal.json                  what is being put in place; a crash is carried on from here
+    OUTPUT/_kindcast/committed.json                what is in place
+
+A unit is named by a digest of all that it depends on (the part of the file, its stamp, the subscriptions, the
+options), so
+running again does again only what changed. A day is swapped in by renaming its folder. Needs a file system with atomic
+renames: a local one, NFS and the like; not an object store.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.errors import UnusableOutput
+
+__all__ = ["DICTIONARY_BYTES", "Done", "Output", "UnitWriter", "sync"]
+
+OWN = "_kindcast"
+ROW_GROUP = 65_536
+"""Rows that are written together: the dictionary of ids is written once for them."""
+DICTIONARY_BYTES = 64 << 20
+"""Of the ids in one row group; beyond, Parquet would write each id out."""
+OPEN_FILES = 64
+"""Days that one unit writes at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A unit that is done: the names of the folders that it wrote into, and what it counted."""
+
+    unit: str
+    folders: tuple[str, ...]
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+class UnitWriter:
+    """Writes the files of one unit. Nothing is seen of them before `finish`."""
+
+    def __init__(self, output: Path, unit: str) -> None:
+        self._unit = unit
+        self._staged = output / OWN / "staged"
+        self._folder = self._staged / f"{unit}.{uuid.uuid4().hex[:8]}"
+        self._folder.mkdir(parents=True)
+        self._open: dict[str, pq.ParquetWriter] = {}
+        self._waiting: dict[str, list[pa.Table]] = {}
+        self._known: list[str] = []
+
+    def write(self, folder: str, table: pa.Table) -> None:
+        """Add rows to the file in `folder`. Held back until there are enough for a row group."""
+        waiting = self._waiting.setdefault(folder, [])
+        waiting.append(table)
+        if sum(map(len, waiting)) >= ROW_GROUP:
+            self._flush(folder)
+
+    def finish(self, counts: Mapping[str, float]) -> Done:
+        """Close the files and let them be seen, all at one time."""
+        for folder in list(self._waiting):
+            self._flush(folder)
+        for writer in self._open.values():
+            writer.close()
+        done = Done(self._unit, tuple(sorted(set(self._known))), dict(counts))
+        for path in self._folder.rglob("*.parquet"):
+            sync(path)
+        _write_json(self._folder / "unit.json", {"folders": done.folders, "counts": done.counts})
+        try:
+            self._folder.rename(self._staged / self._unit)
+        except OSError:  # another attempt was quicker: its files are the same
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if not (self._staged / self._unit).is_dir():
+                raise
+        return done
+
+    def abandon(self) -> None:
+        """Forget what was written."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _flush(self, folder: str) -> None:
+        table = pa.concat_tables(self._waiting.pop(folder))
+        if not len(table):
+            return
+        if folder not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()
+            number = self._known.count(folder)
+            path = self._folder / folder
+            path.mkdir(exist_ok=True)
+            name = f"part-{self._unit}{f'-{number}' if number else ''}.parquet"
+            self._open[folder] = pq.ParquetWriter(
+                path / name, table.schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES
+            )
+            self._known.append(folder)
+        self._open[folder].write_table(table, row_group_size=max(ROW_GROUP, len(table)))
+
+
+class Output:
+    """The output folder of a job, on the driver."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._own = folder / OWN
+        self._staged = self._own / "staged"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One job at a time. What a crash left half in place is finished, what it left half written removed. Raises
+        `UnusableOutput`."""
+        try:
+            self._staged.mkdir(parents=True, exist_ok=True)
+            lock = (self._own / "lock").open("w")
+        except OSError as error:
+            raise UnusableOutput(f"{self.folder} cannot be written: {error}") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UnusableOutput(f"another job is writing {self.folder}: wait for it, or name another") from None
+            self._carry_on()
+            yield
+
+    def done(self) -> dict[str, Done]:
+        """The units that need not be done again: in place, or staged."""
+        found = {unit: Done(unit, tuple(said["folders"]), said["counts"]) for unit, said in self._committed().items()}
+        for path in self._staged.iterdir():
+            if "." not in path.name:
+                said = json.loads((path / "unit.json").read_text(encoding="utf-8"))
+                found[path.name] = Done(path.name, tuple(said["folders"]), said["counts"])
+        return found
+
+    def commit(self, units: Iterable[Done]) -> None:
+        """Make the folder hold what these units wrote, and nothing else."""
+        wanted = {each.unit: {"folders": list(each.folders), "counts": dict(each.counts)} for each in units}
+        _write_json(self._own / "journal.json", wanted)
+        self._carry_on()
+
+    def staged(self, unit: str, folder: str) -> list[Path]:
+        """The files that a staged unit wrote into `folder`, in order."""
+        return sorted((self._staged / unit / folder).glob("part-*.parquet"))
+
+    # ── putting in place ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _carry_on(self) -> None:
+        journal = self._own / "journal.json"
+        if journal.exists():
+            self._put_in_place(json.loads(journal.read_text(encoding="utf-8")))
+            journal.replace(self._own / "committed.json")
+            sync(self._own)
+            self._staged.rename(self._own / "discarded")  # in one step: half a unit must not be taken for one
+            self._staged.mkdir()
+        for name in ("building", "old", "discarded"):
+            shutil.rmtree(self._own / name, ignore_errors=True)
+        self._staged.mkdir(exist_ok=True)
+        for path in self._staged.glob("*.*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _put_in_place(self, wanted: Mapping[str, Any]) -> None:
+        by_folder: dict[str, set[str]] = {}
+        for unit, said in wanted.items():
+            for folder in said["folders"]:
+                by_folder.setdefault(folder, set()).add(unit)
+        there = {path.name for path in self.folder.iterdir() if path.is_dir() and path.name != OWN}
+        ours = {folder for said in self._committed().values() for folder in said["folders"]}
+        for folder, units in sorted(by_folder.items()):
+            self._swap(folder, units)
+        for folder in (there & ours) - by_folder.keys():
+            self._set_aside(folder)
+
+    def _swap(self, folder: str, units: set[str]) -> None:
+        """Let `folder` hold the files of `units`. May be called again after a crash at any place."""
+        place, old = self.folder / folder, self._own / "old" / folder
+        if place.is_dir() and {_unit_of(path) for path in place.glob("*.parquet")} == units:
+            return
+        building = self._own / "building" / folder
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        for unit in sorted(units):
+            homes = (self._staged / unit / folder, place, old)
+            files = next((found for home in homes if (found := sorted(home.glob(f"part-{unit}*.parquet")))), [])
+            if not files:
+                raise UnusableOutput(f"a file of {place} is gone that was there: remove {self.folder} and run again")
+            for path in files:
+                _link(path, building / path.name)
+        if place.is_dir():
+            self._set_aside(folder)
+        building.rename(place)
+        sync(self.folder)
+
+    def _set_aside(self, folder: str) -> None:
+        """In one step, so that nobody sees half of it."""
+        old = self._own / "old" / folder
+        if old.is_dir():
+            shutil.rmtree(old)
+        old.parent.mkdir(exist_ok=True)
+        (self.folder / folder).rename(old)
+
+    def _committed(self) -> dict[str, Any]:
+        path = self._own / "committed.json"
+        if not path.exists():
+            return {}
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+def _unit_of(path: Path) -> str:
+    return path.stem.removeprefix("part-").partition("-")[0]
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system knows no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+        sync(target)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    """Whole or not at all, and on disk."""
+    writing = path.with_name(f".{path.name}.{os.getpid()}")
+    writing.write_text(json.dumps(value), encoding="utf-8")
+    sync(writing)
+    writing.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,39 @@
+"""How far a job is: lines of JSON on standard output, for whoever started it.
+
+{"stage": "match", "done": 3, "total": 40, …}      now and then
+{"result": {…}}   or   {"problem": "…"}            last
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Progress", "as_lines", "silent", "tell_problem", "tell_result"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Told of a stage, how much is done, and of how much (None: nobody knows)."""
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Tells nobody."""
+
+
+def as_lines(stage: str, done: int, total: int | None) -> None:
+    """Tells standard output."""
+    _tell({"stage": stage, "done": done, "total": total})
+
+
+def tell_result(result: dict[str, Any]) -> None:
+    """The last line of a job that succeeded."""
+    _tell({"result": result})
+
+
+def tell_problem(detail: str) -> None:
+    """The last line of a job that failed."""
+    _tell({"problem": detail})
+
+
+def _tell(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,164 @@
+"""Reading archives: every format gives the same events, and what cannot be read is told with file, line and reason."""
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semantic import Matcher, Vocabulary
+from spark_jobs.archive import lines_in, numbered, splits_of
+from spark_jobs.errors import NoArchive
+from spark_jobs.event_batch import EventBatch, Rejected
+from spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
+
+EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
+
+
+def read_all(place: Path, **options: Any) -> tuple[list[tuple[str, str, Any]], list[tuple[str, int | None, str]]]:
+    """(id, day, data) of the events, and (file, line, reason) of what is none."""
+    events, bad = [], []
+    splits = splits_of(str(place), split_bytes=options.pop("split_bytes", 1 << 30))
+    counts = [lines_in(split) if split.stop and split.format == "lines" else 0 for split in splits]
+    for split in numbered(splits, counts):
+        for found in read_split(split, ReadOptions(**options)):
+            if isinstance(found, Rejected):
+                bad.append((found.file, found.line, found.reason))
+                continue
+            names = zip(found.keys["id"].to_pylist(), found.keys["day"].to_pylist(), found.each(), strict=True)
+            events += [(id, day, event.data) for id, day, event in names]
+    return events, bad
+
+
+def test_formats_give_the_same_events_with_their_days(tmp_path: Path) -> None:
+    """JSON lines, gzipped ones, CSV and Parquet."""
+    lines = "".join(json.dumps(each) + "\n" for each in EVENTS)
+    (tmp_path / "a.ndjson").write_text(lines, encoding="utf-8")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (tmp_path / "c.csv").write_text("kind,size,ts\na,1.5,0\nb,2.5,86400.25\n", encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(EVENTS), tmp_path / "d.parquet")
+    found, bad = read_all(tmp_path, time_from="ts", numbers=("size", "ts"))
+    assert bad == []
+    by_file: dict[str, list[Any]] = {}
+    for id, day, data in found:
+        by_file.setdefault(id.partition(":")[0], []).append((day, data))
+    days = ["1970-01-01", "1970-01-02"]
+    assert by_file == {
+        name: list(zip(days, EVENTS, strict=True)) for name in ("a.ndjson", "b.jsonl.gz", "c.csv", "d.parquet")
+    }
+
+
+def test_lines_that_are_no_events_are_told_with_file_line_and_reason(tmp_path: Path) -> None:
+    """None of them hides the good lines before and after."""
+    bad = [b"{broken", b"[1]", b'{"a": "\xff"}', b"[" * 5_000, b'{"ce": 1}', b'{"a": 1e999}']
+    bad.append(b'{"specversion": "1.0", "id": "1", "source": "/s"}')
+    bad.append(b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "noon"}')
+    good = b'{"a": 1}'
+    (tmp_path / "x.ndjson").write_bytes(b"\n".join([good, *bad, b"", good]) + b"\n")
+    events, found = read_all(tmp_path)
+    assert [data for _, _, data in events] == [{"a": 1}, {"a": 1}]
+    assert [(file, line) for file, line, _ in found] == [("x.ndjson", line) for line in range(2, 10)]
+    reasons = ["no JSON", "JSON object", "no JSON", "nested", "context", "no JSON", "type", "date-time"]
+    assert all(word in reason for word, (_, _, reason) in zip(reasons, found, strict=True)), found
+
+
+def test_line_beyond_the_bound_is_passed_over_in_pieces(tmp_path: Path) -> None:
+    """It is never in memory whole."""
+    with (tmp_path / "x.ndjson").open("wb") as file:
+        file.write(b'{"a": "' + b"x" * (2 * MOST_LINE_BYTES) + b'"}\n{"a": 1}\n')
+    events, found = read_all(tmp_path)
+    assert ([data for _, _, data in events], [line for _, line, _ in found]) == ([{"a": 1}], [1])
+
+
+@pytest.mark.parametrize("name", ["x.ndjson.gz", "x.parquet", "x.csv", "y.parquet"])
+def test_damaged_file_gives_what_comes_before_and_says_so(tmp_path: Path, name: str) -> None:
+    """A gzip that ends too early, Parquet that is none or is cut, CSV with a quote that never ends."""
+    rows = [{"a": float(number), "b": "x" * 50} for number in range(50_000)]
+    whole = tmp_path / "whole"
+    if name.endswith(".gz"):
+        data = gzip.compress("".join(json.dumps(each) + "\n" for each in rows).encode())[:-2_000]
+    elif name == "x.parquet":
+        data = b"PAR1 is how it begins, and this is how it ends"
+    elif name == "y.parquet":
+        pq.write_table(pa.Table.from_pylist(rows), whole, row_group_size=10_000, compression="none")
+        data = bytearray(whole.read_bytes())
+        data[len(data) // 2 : len(data) // 2 + 60_000] = b"\xff" * 60_000
+    else:
+        data = b'a,b\n1,x\n2,"no end\n'
+    (tmp_path / name).write_bytes(bytes(data))
+    events, bad = read_all(tmp_path / name)
+    assert len(bad) == 1
+    assert bad[0][0] == name
+    assert len(events) == {"x.parquet": 0, "x.csv": 1}.get(name, len(events))
+    if name in ("x.ndjson.gz", "y.parquet"):
+        assert 0 < len(events) < 50_000
+
+
+@given(
+    lines=st.lists(st.sampled_from(['{"a": 1}', '{"a": "é"}', "", "  ", "{", '{"b": [1, 2]}']), max_size=40),
+    split_bytes=st.integers(1, 60),
+    end=st.booleans(),
+)
+@settings(max_examples=60)
+def test_splits_of_a_file_read_every_line_once_with_its_number(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], split_bytes: int, end: bool
+) -> None:
+    """Wherever the borders fall."""
+    folder = tmp_path_factory.mktemp("splits")
+    (folder / "x.ndjson").write_text("\n".join(lines) + ("\n" if end else ""), encoding="utf-8")
+    if not (folder / "x.ndjson").stat().st_size:
+        with pytest.raises(NoArchive):
+            splits_of(str(folder))
+        return
+    assert read_all(folder, split_bytes=split_bytes) == read_all(folder)
+
+
+def test_folders_of_a_partitioned_archive_are_attributes(tmp_path: Path) -> None:
+    """As other tools write them; what an event says itself goes first. Names that begin with _ or . are passed by."""
+    (tmp_path / "room=Bath%20room" / "_old").mkdir(parents=True)
+    (tmp_path / "room=Bath%20room" / "a.ndjson").write_text('{"x": 1}\n{"room": "Hall"}\n', encoding="utf-8")
+    (tmp_path / "room=Bath%20room" / "_old" / "b.ndjson").write_text('{"x": 2}\n', encoding="utf-8")
+    pq.write_table(pa.table({"x": [3.0]}), tmp_path / "room=Bath%20room" / "c.parquet")
+    (tmp_path / ".hidden.ndjson").write_text("{", encoding="utf-8")
+    events, bad = read_all(tmp_path)
+    assert bad == []
+    wanted = [{"room": "Bath room", "x": 1}, {"room": "Hall"}, {"x": 3.0, "room": "Bath room"}]
+    assert [data for _, _, data in events] == wanted
+
+
+def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
+    """Times, decimals, dictionaries, lists and structs."""
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    table = pa.table(
+        {
+            "at": pa.array([moment, None], pa.timestamp("ns", tz="UTC")),
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+            "tags": [["x", "y"], None],
+            "box": [{"size": 1.0}, {"size": None}],
+            "big": pa.array([1 << 60, 2], pa.int64()),
+        }
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions())
+    assert isinstance(batch, EventBatch)
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("at", "at >= 2026-01-31T00:00:00Z")
+    matcher.add("tags", 'kind = "a" and tags = "y" and box.size = 1')
+    found = [sorted(match.subscription for match in matcher.match(event)) for event in [next(batch.each())]]
+    assert found == [["at", "tags"]]
+
+
+def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
+    """With what is read."""
+    with pytest.raises(NoArchive, match="nothing at"):
+        splits_of(str(tmp_path / "absent"))
+    (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
+    with pytest.raises(NoArchive, match=r"\.parquet"):
+        splits_of(str(tmp_path))

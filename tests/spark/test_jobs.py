@@ -1,0 +1,210 @@
+"""DataFrame functions, learning, backtests and the command line: the same answers whichever way one asks."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from semantic import Event, Matcher, Vocabulary
+from semantic.backtest import Backtest, PastEvent
+from semantic.ontology import read
+from server.cli import main
+from spark_jobs.backtesting import backtest_archive
+from spark_jobs.bulk_match import match
+from spark_jobs.events import quarantined, read_events, readable
+from spark_jobs.learning_units import learn_archive
+from spark_jobs.normalise import normalise
+from spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
+from spark_jobs.snapshot import Snapshot, write_snapshot
+from tests.harness.application import running_application, subscribe
+
+SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "Notebook"@de . :Tablet rdfs:subClassOf :Computer . :Sofa a rdfs:Class .
+"""
+ASKED = {"computers": "target isa Computer", "cheap": "target isa Computer and price < 100", "all": ""}
+COUNT = 600
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    return write_snapshot(tmp_path / "snapshot", [read(SHOP.encode(), format="turtle")], ASKED.items())
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Two files, a line of the second is none."""
+    (tmp_path / "raw").mkdir()
+    events = [offer(n) for n in range(COUNT)]
+    for number, part in enumerate((events[: COUNT // 2], events[COUNT // 2 :])):
+        lines = [json.dumps(each) for each in part] + (["{"] if number else [])
+        (tmp_path / "raw" / f"{number}.ndjson").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "raw"
+
+
+def offer(n: int) -> dict[str, Any]:
+    return {
+        "specversion": "1.0",
+        "id": str(n),
+        "source": "/shop",
+        "type": "offer",
+        "time": f"2026-01-0{1 + n % 2}T00:00:00Z",
+        "data": {"target": ("Notebook", "Tablet", "Sofa")[n % 3], "price": n},
+    }
+
+
+def wanted(n: int) -> list[str]:
+    computer = n % 3 != 2
+    return sorted(["all", *(["computers"] if computer else []), *(["cheap"] if computer and n < 100 else [])])
+
+
+def test_functions_of_data_frames_have_their_schemas_and_compose(
+    archive: Path, snapshot: Snapshot, spark: SparkSession
+) -> None:
+    """read → readable → match, exploded or not; normalise → match; quarantined."""
+    raw = read_events(spark, str(archive)).persist()
+    events, bad = readable(raw), quarantined(raw)
+    assert (events.schema, bad.schema) == (spark_schema(EVENTS), spark_schema(QUARANTINE))
+    assert [(row.file, row.line) for row in bad.collect()] == [("1.ndjson", COUNT // 2 + 1)]
+    matched = match(events, snapshot)
+    assert matched.schema == spark_schema(MATCHES)
+    assert {int(row.id): sorted(row.subscriptions) for row in matched.collect()} == {n: wanted(n) for n in range(COUNT)}
+    exploded = match(events, snapshot, explode=True)
+    assert exploded.schema == spark_schema(EXPLODED)
+    counts = {row.subscription: row["count"] for row in exploded.groupBy("subscription").count().collect()}
+    assert counts == Counter(name for n in range(COUNT) for name in wanted(n))
+    normalised = normalise(events, snapshot)
+    assert normalised.schema == spark_schema(NORMALISED)
+    first = normalised.where("id = '0'").collect()[0]
+    assert first.attributes["target"][0].concepts == ["http://example.org/Laptop"]
+    assert [(change.published, change.became, change.why) for change in first.changes] == [
+        ("Notebook", "http://example.org/Laptop", "concept")
+    ]
+    again = match(normalised.selectExpr(*EVENTS.names[:5], "'x' file", "1L line"), snapshot)
+    assert {int(row.id): sorted(row.subscriptions) for row in again.collect()} == {n: wanted(n) for n in range(COUNT)}
+    raw.unpersist()
+
+
+def test_learning_counts_predicates_values_and_drift(
+    archive: Path, snapshot: Snapshot, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Everything can be counted by hand here."""
+    summary = learn_archive(spark, str(archive), tmp_path / "learned", snapshot)
+    assert (summary["events"], summary["days"], summary["predicates"]) == (COUNT, 2, 2)
+    priors = json.loads((tmp_path / "learned" / "priors.json").read_text(encoding="utf-8"))
+    trues = {each["predicate"]: each["trues"] for each in priors["predicates"]}
+    assert trues == {"target isa <http://example.org/Computer>": COUNT * 2 // 3, "price < 100": 100}
+    assert priors["values"]["target"]["http://example.org/Laptop"] == COUNT // 3
+    (pair,) = pq.read_table(tmp_path / "learned" / "together").to_pylist()
+    assert pair["events"] == sum(n % 3 != 2 for n in range(100))
+    days = pq.read_table(tmp_path / "learned" / "predicates").to_pylist()
+    assert sum(row["holds"] for row in days if row["predicate"] == "price < 100") == 100
+    drift = {row["attribute"]: row["distance"] for row in pq.read_table(tmp_path / "learned" / "drift").to_pylist()}
+    assert drift["target"] == pytest.approx(0.0)
+
+
+def test_backtest_over_an_archive_is_that_of_one_process(
+    archive: Path, snapshot: Snapshot, spark: SparkSession
+) -> None:
+    """Counts, days, samples and what cuts, whoever counts and in whatever parts."""
+    vocabulary = Vocabulary([read(SHOP.encode(), format="turtle")])
+    here = Backtest(vocabulary, ASKED["cheap"])
+    for n in range(COUNT):
+        said = offer(n)
+        event = Event(said.pop("data"), said)
+        here.feed([PastEvent("/shop", str(n), said["time"][:10], event)])
+    report = backtest_archive(spark, str(archive), snapshot, ASKED["cheap"])
+    assert report.pop("unreadable") == 1
+    expected = here.report()
+    expected.pop("unreadable")
+    assert report == expected
+
+
+@pytest.mark.slow
+def test_backtest_of_many_events_is_a_spark_job_of_the_server(tmp_path: Path) -> None:
+    """Beyond the setting the events go to a process of its own; what comes back is the same."""
+    with running_application(tmp_path, backtest_events=100) as client:
+        client.put("/v1/ontologies/shop", content=SHOP, headers={"Content-Type": "text/turtle"})
+        headers = {"Content-Type": "application/cloudevents-batch+json"}
+        assert client.post("/v1/events", json=[offer(n) for n in range(300)], headers=headers).json()["accepted"] == 300
+        job = client.post("/v1/backtests", json={"expression": ASKED["cheap"]}).json()
+        stages = set()
+        while job["status"] == "running":
+            stages.add(job["progress"]["stage"])
+            time.sleep(0.1)
+            job = client.get(f"/v1/backtests/{job['id']}").json()
+        assert job["status"] == "done", job
+        assert "start" in stages
+        assert (job["result"]["events"], job["result"]["matched"]) == (
+            300,
+            sum("cheap" in wanted(n) for n in range(100)),
+        )
+        assert [day["events"] for day in job["result"]["days"]] == [150, 150]
+    assert not list(tmp_path.glob("backtest-*"))
+
+
+@pytest.mark.slow
+def test_command_matches_by_what_a_server_has_in_its_data_folder(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`kindcast spark match --data`: the ontologies, declarations and subscriptions of a server, no server running."""
+    with running_application(tmp_path / "data") as client:
+        client.put("/v1/ontologies/shop", content=SHOP, headers={"Content-Type": "text/turtle"})
+        client.put("/v1/attributes/price", json={"kind": "number"})
+        ids = {subscribe(client, text)["id"]: name for name, text in ASKED.items()}
+    places = ["--archive", str(archive), "--output", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", "match", *places, "--data", str(tmp_path / "data"), "--master", "local[2]", "--json"])
+    assert ended.value.code == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["events"], summary["quarantined"], summary["subscriptions"]) == (COUNT, 1, 3)
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {int(row["id"]): sorted(ids[id] for id in row["subscriptions"]) for row in rows} == {
+        n: wanted(n) for n in range(COUNT)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ontology", "shop.ttl", "--data", "x"], "in one way"),
+        (["--data", "absent"], "no database"),
+        (["--ontology", "absent.ttl"], "absent.ttl"),
+    ],
+)
+def test_command_that_cannot_begin_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """Before Java is started."""
+    places = ["--archive", str(tmp_path), "--output", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", "match", *places, *arguments])
+    assert ended.value.code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_job_without_pyspark_says_what_to_install(tmp_path: Path) -> None:
+    """The server and its commands run without it."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from spark_jobs.commands import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "match", "--archive", "x", "--output", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'kindcast[spark]'" in json.loads(done.stdout)["problem"]
+
+
+def test_matcher_of_a_snapshot_is_the_matcher(snapshot: Snapshot) -> None:
+    """Opened again it has the same subscriptions and decides the same."""
+    vocabulary = snapshot.vocabulary()
+    opened, here = snapshot.matcher(0, vocabulary), Matcher(vocabulary)
+    here.add_many(ASKED.items())
+    assert set(opened) == set(here)
+    event = {"target": "Notebook", "price": 5}
+    assert sorted(opened.match(event)) == sorted(here.match(event))

@@ -1,0 +1,118 @@
+"""Streams: exactly once through restarts, repeated events dropped, subscriptions that change under way."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import UnusableOutput
+from spark_jobs.events import stream_events
+from spark_jobs.inputs import Inputs
+from spark_jobs.snapshot import Snapshot
+from spark_jobs.stream import start_stream
+
+SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Tablet rdfs:subClassOf :Computer .
+"""
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Inputs:
+    """A shop and its subscriptions, in files that tests change."""
+    (tmp_path / "shop.ttl").write_bytes(SHOP)
+    subscribe(tmp_path, {"computers": "target isa Computer"})
+    (tmp_path / "in").mkdir()
+    return Inputs(ontologies=(tmp_path / "shop.ttl",), subscriptions=tmp_path / "subscriptions.ndjson")
+
+
+def subscribe(folder: Path, subscriptions: dict[str, str]) -> None:
+    lines = [json.dumps({"id": id, "expression": text}) for id, text in subscriptions.items()]
+    (folder / "subscriptions.ndjson").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def put(folder: Path, name: str, events: Iterable[dict[str, Any] | str]) -> None:
+    """A file that appears whole."""
+    lines = [each if isinstance(each, str) else json.dumps(each) for each in events]
+    (folder / f".{name}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / f".{name}").rename(folder / "in" / name)
+
+
+def offer(id: str, target: str) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": id, "source": "/shop", "type": "offer", "data": {"target": target}}
+
+
+@pytest.fixture
+def drain(spark: SparkSession, tmp_path: Path, inputs: Inputs) -> Callable[[], None]:
+    """Start the stream, let it match all that is there, and end."""
+
+    def run(newest: Callable[[], Snapshot] | None = None) -> None:
+        events = stream_events(spark, "files", {"path": str(tmp_path / "in")})
+        snapshot = newest or (lambda: inputs.snapshot(tmp_path / "snapshots"))
+        query = start_stream(events, tmp_path / "out", snapshot, trigger_seconds=None)
+        query.awaitTermination()
+
+    return run
+
+
+def rows(folder: Path) -> dict[str, list[str]]:
+    """Event → who got it; each event once."""
+    found = pq.read_table(folder / "out").to_pylist()
+    assert len({row["id"] for row in found}) == len(found)
+    return {row["id"]: sorted(row["subscriptions"]) for row in found}
+
+
+def test_stream_matches_new_files_once_and_carries_on_after_a_restart(
+    tmp_path: Path, drain: Callable[[], None]
+) -> None:
+    """A second run takes only what is new; an event that comes again is dropped, a bad line is told of."""
+    put(tmp_path, "one.ndjson", [offer("1", "laptop"), "{broken", offer("2", "sofa")])
+    drain()
+    assert rows(tmp_path) == {"1": ["computers"], "2": []}
+    put(tmp_path, "two.ndjson", [offer("1", "laptop"), offer("3", "Tablet"), offer("3", "Tablet")])
+    drain()
+    drain()
+    assert rows(tmp_path) == {"1": ["computers"], "2": [], "3": ["computers"]}
+    (bad,) = [each for path in (tmp_path / "out").rglob("_quarantine/*") for each in pq.read_table(path).to_pylist()]
+    assert (bad["file"], bad["line"], bad["text"]) == ("one.ndjson", 2, "{broken")
+
+
+def test_stream_takes_changed_subscriptions_and_ontologies_from_the_next_batch_on(
+    tmp_path: Path, drain: Callable[[], None]
+) -> None:
+    """No restart of anything but the file: what was matched stays as it was."""
+    put(tmp_path, "one.ndjson", [offer("1", "laptop")])
+    drain()
+    subscribe(tmp_path, {"sofas": "target isa Sofa", "laptops": "target isa Laptop"})
+    (tmp_path / "shop.ttl").write_bytes(SHOP + b":Sofa a rdfs:Class .")
+    put(tmp_path, "two.ndjson", [offer("2", "laptop"), offer("3", "Sofa")])
+    drain()
+    assert rows(tmp_path) == {"1": ["computers"], "2": ["laptops"], "3": ["sofas"]}
+    versions = {row["vocabulary_version"] for row in pq.read_table(tmp_path / "out").to_pylist()}
+    assert len(versions) == 2
+
+
+def test_stream_that_crashes_in_a_batch_does_it_again(tmp_path: Path, drain: Any, inputs: Inputs) -> None:
+    """Before the folder of the batch is in place nothing is seen of it; after the restart it is there once."""
+    put(tmp_path, "one.ndjson", [offer("1", "laptop")])
+
+    def crash() -> Snapshot:
+        raise RuntimeError("the power is gone")
+
+    with pytest.raises(Exception, match="the power is gone"):
+        drain(crash)
+    assert not list((tmp_path / "out").glob("batch=*"))
+    drain()
+    assert rows(tmp_path) == {"1": ["computers"]}
+
+
+def test_stream_whose_checkpoint_is_gone_refuses_to_pass_over_events(tmp_path: Path, drain: Callable[[], None]) -> None:
+    """Its batches would be numbered from 0 again, and taken for those that are there."""
+    put(tmp_path, "one.ndjson", [offer("1", "laptop")])
+    drain()
+    (tmp_path / "out" / "_kindcast").rename(tmp_path / "elsewhere")
+    with pytest.raises(UnusableOutput, match="checkpoint is gone"):
+        drain()

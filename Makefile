@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SPARK_READY := $(VENV)/.spark-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test check fix bench docs lock clean
@@ -38,16 +39,22 @@ $(READY): requirements.lock pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	touch $(READY)
 
+# Spark is large and only the tests and checks of spark_jobs need it: it comes second, and not before make demo.
+$(SPARK_READY): $(READY) requirements-spark.lock
+	@echo "Setting up Spark in $(VENV) (about a minute the first time) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
+	@touch $(SPARK_READY)
+
 demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
 	@$(BIN)/kindcast demo
 
 serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
-test: $(READY)  ## run the whole test suite on every core, with the coverage of index and semantic
+test: $(SPARK_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
-check: $(READY)  ## verify format, lint, types and layers; changes nothing
+check: $(SPARK_READY)  ## verify format, lint, types and layers; changes nothing
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fix" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -68,7 +75,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy
 
 lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock
-	$(LOCK) --extra spark -c requirements.lock -o requirements-spark.lock
+	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -o requirements-spark.lock
 	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
 
 clean:  ## remove what make made, the virtual environment included

@@ -11,12 +11,15 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from server import error_responses
+from server.api import backtests as backtest_routes
 from server.api import concepts, declarations, deliveries, events, health, matching, ontologies, subscriptions
 from server.api import jobs as job_routes
+from server.backtests import Backtests
 from server.broker import Broker
 from server.cloudevents import EventReader
 from server.delivery import running_delivery
 from server.jobs import Jobs
+from server.parking import running_parking
 from server.security.limits import BodyLimit, HostGuard
 from server.settings import Settings
 
@@ -63,7 +66,18 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     # The order matters: /v1/subscriptions/export is no id.
-    routers = (ontologies, declarations, job_routes, concepts, subscriptions, events, matching, health, deliveries)
+    routers = (
+        ontologies,
+        declarations,
+        job_routes,
+        concepts,
+        subscriptions,
+        events,
+        matching,
+        backtest_routes,
+        health,
+        deliveries,
+    )
     for each in routers:
         app.include_router(each.router)
     error_responses.install(app)
@@ -80,14 +94,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     broker = Broker(settings)
     jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
+    backtests = Backtests(broker, settings, app.state.event_reader)
     await broker.start()
     try:
-        async with running_delivery(broker, settings) as delivery:
+        async with running_delivery(broker, settings) as delivery, running_parking(broker, settings) as parking:
             app.state.broker = broker
             app.state.jobs = jobs
+            app.state.backtests = backtests
             app.state.delivery = delivery
+            app.state.parking = parking
             yield
     finally:
         broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
+        backtests.stop()
         await jobs.stop()
         await broker.stop()

@@ -68,11 +68,16 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.BrokerBusy, 503, "busy"),
     (errors.UnknownSubscription, 404, "unknown-subscription"),
     (errors.UnknownOntology, 404, "unknown-ontology"),
+    (errors.UnknownOperator, 404, "unknown-operator"),
+    (errors.OperatorFixed, 409, "operator-fixed"),
+    (errors.TooManyOperators, 507, "too-many-operators"),
     (errors.VersionChanged, 412, "precondition-failed"),
     (errors.NothingBefore, 409, "nothing-before"),
     (errors.UnknownDeclaration, 404, "unknown-declaration"),
     (errors.UnknownEvent, 404, "unknown-event"),
     (errors.UnknownJob, 404, "unknown-job"),
+    (errors.SparkMissing, 501, "spark-missing"),
+    (errors.BacktestFailed, 500, "backtest-failed"),
     (errors.TicketMissing, 401, "ticket-missing"),
     (errors.TicketWrong, 403, "ticket-wrong"),
     (errors.SubscriptionGone, 409, "subscription-expired"),
@@ -138,6 +143,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, code, _summary(error.problems), errors=faults(error.problems))
         case errors.OntologyInUse():
             return Problem(409, "ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+        case errors.OperatorInUse():
+            return Problem(409, "operator-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case RequestValidationError():
             return _validation_problem(error)
         case HTTPException():

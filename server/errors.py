@@ -13,30 +13,42 @@ ServerError
 ├── TooManySubscriptions    the limit of this server is reached
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── UnknownJob              no job has this id (any more)
+├── SparkMissing            so many events need Spark, which is not installed
+├── BacktestFailed          the Spark job of a backtest failed
 ├── NothingBefore           nothing was in force before, so nothing can be gone back to
 ├── UnknownDeclaration      nothing of this kind and name was declared
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
+├── UnknownOperator         no remote operator has this name
+├── OperatorInUse           subscriptions call it; `subscriptions` has some ids, `count` how many
+├── OperatorFixed           it is the server's own, or a plug-in's
+├── TooManyOperators        the limit of remote operators is reached
 ├── VersionChanged          another version is in force than the one that was to be replaced
 └── UnknownEvent            no event has this sequence (any more)
 """
 
 __all__ = [
+    "BacktestFailed",
     "BrokerBusy",
     "NothingBefore",
     "OntologyInUse",
+    "OperatorFixed",
+    "OperatorInUse",
     "ServerError",
     "SinkMissing",
+    "SparkMissing",
     "StoreInUse",
     "StoreUnavailable",
     "StoreUnreadable",
     "SubscriptionGone",
     "TicketMissing",
     "TicketWrong",
+    "TooManyOperators",
     "TooManySubscriptions",
     "UnknownDeclaration",
     "UnknownEvent",
     "UnknownJob",
     "UnknownOntology",
+    "UnknownOperator",
     "UnknownSubscription",
     "VersionChanged",
 ]
@@ -103,6 +115,14 @@ class UnknownJob(ServerError):
         super().__init__(f"there is no job {id!r}: it ended long ago, or before the server was started")
 
 
+class SparkMissing(ServerError):
+    """So many events need Spark, which is not installed."""
+
+
+class BacktestFailed(ServerError):
+    """The Spark job of the backtest failed."""
+
+
 class NothingBefore(ServerError):
     """No other version was in force before."""
 
@@ -117,11 +137,36 @@ class UnknownDeclaration(ServerError):
 class OntologyInUse(ServerError):
     """Subscriptions depend on concepts that only this ontology has."""
 
-    def __init__(self, name: str, count: int, subscriptions: list[str]) -> None:
+    def __init__(self, name: str, count: int, subscriptions: list[str], detail: str = "") -> None:
         shown = ", ".join(subscriptions)
-        super().__init__(f"{count} subscriptions depend on concepts that only {name!r} has: {shown}")
+        super().__init__(detail or f"{count} subscriptions depend on concepts that only {name!r} has: {shown}")
         self.count = count
         self.subscriptions = subscriptions
+
+
+class UnknownOperator(ServerError):
+    """There is no remote operator of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no remote operator {name!r}: GET /v1/operators lists what there is")
+
+
+class OperatorInUse(ServerError):
+    """Subscriptions call this operator."""
+
+    def __init__(self, name: str, count: int, subscriptions: list[str]) -> None:
+        shown = ", ".join(subscriptions)
+        super().__init__(f"{count} subscriptions call the operator {name!r}: {shown}")
+        self.count = count
+        self.subscriptions = subscriptions
+
+
+class OperatorFixed(ServerError):
+    """This operator is the server's own, or a plug-in's: it cannot be registered or deleted. Choose another name."""
+
+
+class TooManyOperators(ServerError):
+    """The limit of remote operators is reached."""
 
 
 class UnknownEvent(ServerError):

@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from sqlalchemy import make_url
 
 __all__ = ["Settings", "is_loopback"]
 
@@ -72,6 +73,12 @@ class Settings(BaseSettings):
 
     # ── the broker ──────────────────────────────────────────────────────────────────────────────────────────────────
     engine: str = "fused"
+    snapshot: Path | None = None
+    """Folder of the compiled subscriptions, from which a start is quick; default: the SQLite file's name with `.index`,
+    else `kindcast.index` in the data folder."""
+    snapshot_changes: NonNegativeInt = 10_000
+    """Subscriptions that come or go before it is written again in an idle moment (and when the server stops); 0: it is
+    neither written nor used."""
     max_queue_events: PositiveInt = 100_000
     """Events waiting for the broker's thread; above it publishing answers 503 rather than filling the memory."""
     max_group_events: PositiveInt = 10_000
@@ -94,11 +101,25 @@ class Settings(BaseSettings):
     max_wait_seconds: PositiveFloat = 30.0
     """Of a long poll."""
 
+    # ── operators ───────────────────────────────────────────────────────────────────────────────────────────────────
+    plugins: bool = True
+    """Whether operators of installed packages are loaded. They run in processes of their own."""
+    operator_timeout_seconds: PositiveFloat = 10.0
+    """A call of an operator that does not say itself how long it may take."""
+    operator_delays_seconds: tuple[PositiveFloat, ...] = (
+        *(1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0),
+    )
+    """Seconds after the first, second, … try at which an operator decided nothing; after the last it is given up."""
+    max_operators: PositiveInt = 1_000
+    """Registered remote ones."""
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
     max_jobs: PositiveInt = 100
     """Jobs that have ended and can still be asked about."""
     job_seconds: PositiveFloat = 3_600.0
     """How long they can."""
+    backtest_events: PositiveInt = 200_000
+    """Events up to which a backtest runs in the server; beyond it is a Spark job in a process of its own."""
 
     @field_validator("host")
     @classmethod
@@ -115,6 +136,14 @@ class Settings(BaseSettings):
     def database_url(self) -> str:
         """The database, or the default one in the data folder."""
         return self.database or f"sqlite:///{self.data / 'kindcast.db'}"
+
+    @property
+    def snapshot_folder(self) -> Path:
+        """Where the compiled subscriptions are kept."""
+        url = make_url(self.database_url)
+        if self.snapshot is None and url.get_backend_name() == "sqlite" and url.database:
+            return Path(f"{url.database}.index")
+        return self.snapshot or self.data / "kindcast.index"
 
     @classmethod
     def load(cls, config: Path | None = None, **flags: Any) -> "Settings":

@@ -80,7 +80,8 @@ async def explain_verdict(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
-    published, what it was read as, the path in the hierarchy, and whether it holds."""
+    published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
+    event among all subscriptions."""
     body = await json_object(request, settings)
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):
@@ -99,6 +100,7 @@ async def explain_verdict(
         return explain(vocabulary, expression, event.event, language=lang)
 
     said = await asyncio.to_thread(tell)
+    said["index"] = await broker.explain_index(event.event)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})

@@ -1,10 +1,12 @@
 """Ontologies: upload, list, compare, activate, roll back, delete."""
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
+from semantic.ontology.encoding import encode
 from semantic.ontology.progress import Progress, silent
 from server.api.jobs import AppJobs, accepted, wants_a_job
 from server.api.requests import AppBroker, answer, moment
@@ -128,6 +130,16 @@ async def get_ontology(name: Name, broker: AppBroker) -> Response:
 async def list_versions(name: Name, broker: AppBroker) -> Response:
     """Every version, newest first."""
     return answer({"name": name, "versions": [_described(row) for row in await _versions(broker, name)]})
+
+
+@router.get("/{name}/records", summary="What was read from an ontology", response_class=Response)
+async def get_records(name: Name, broker: AppBroker) -> Response:
+    """The records of its active version, in the compact form of this program: what jobs outside the server read."""
+    ontology = next((each for each in broker.vocabulary.ontologies if each.name == name), None)
+    if ontology is None:
+        raise UnknownOntology(f"no version of an ontology {name!r} is active")
+    content = await asyncio.to_thread(encode, ontology)
+    return Response(content, media_type="application/octet-stream")
 
 
 @router.get("/{name}/diff", summary="What changed between two versions")

@@ -22,6 +22,7 @@ from server.broker.group import Group
 from server.broker.meaning import Meaning, Upload
 from server.broker.publishing import EventMatches, Outcome, match_events, publish
 from server.broker.restoring import restore
+from server.broker.snapshots import Snapshots
 from server.broker.state import State
 from server.broker.subscribing import NewSubscription
 from server.broker.sweeping import Sweeper
@@ -49,8 +50,11 @@ class Broker:
         self.listeners: list[Callable[[Collection[int]], None]] = []
         """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or
         were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
+        self.parking_listeners: list[Callable[[], None]] = []
+        """Called in the broker's thread after each commit that parked candidates, or wants some tried again."""
         self._database = Database(settings)
         self._sweeper = Sweeper(settings)
+        self._snapshots = Snapshots(settings)
         self._thread: BrokerThread | None = None
         self._state: State | None = None
         self._waiting = 0
@@ -79,6 +83,8 @@ class Broker:
             connection,
             state,
             listeners=self.listeners,
+            parking_listeners=self.parking_listeners,
+            snapshots=self._snapshots,
             sweeper=self._sweeper,
             max_group_events=self.settings.max_group_events,
             observe_commit=self.metrics.observe_commit,
@@ -156,15 +162,19 @@ class Broker:
         """What each event would match now; nothing is stored."""
         return await self._submit(lambda group: match_events(group, events), weight=len(events), reads_only=True)
 
+    async def explain_index(self, event: Event) -> dict[str, Any]:
+        """What the index does with `event` now, with counts. Raises `InvalidEvent`."""
+        return await self._submit(lambda group: group.state.matcher.explain_index(event), reads_only=True)
+
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_subscription(self, new: NewSubscription) -> Row[Any]:
         """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`."""
-        vocabulary = self.vocabulary
-        compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary)
+        vocabulary, operators = self.vocabulary, self.state.operators
+        compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary, operators.available)
         limit = self.settings.max_subscriptions
         return await self._submit(
-            lambda group: subscribing.create(group, new, compiled, vocabulary, self._sweeper, limit=limit)
+            lambda group: subscribing.create(group, new, compiled, vocabulary, operators, self._sweeper, limit=limit)
         )
 
     async def renew(self, id: str, ticket: str | None, expires_at: float) -> Row[Any]:
@@ -242,7 +252,7 @@ class Broker:
         connection = self._database.open()
         try:
             with connection.begin():
-                return connection, restore(connection, self.settings, self._sweeper)
+                return connection, restore(connection, self.settings, self._sweeper, self._snapshots)
         except BaseException:
             connection.close()
             raise

@@ -40,12 +40,12 @@ def exclude(group: Group, live: Live) -> None:
     if not live.matching:
         return
     matcher = group.state.matcher
-    compiled = matcher[live.id]
+    tree = matcher.tree(live.id)
     matcher.remove(live.id)
     live.matching = False
 
     def undo() -> None:
-        matcher.add_compiled(live.id, compiled)
+        matcher.restore(live.id, tree)
         live.matching = True
 
     group.on_undo(undo)

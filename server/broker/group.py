@@ -40,6 +40,8 @@ class Group:
         self.now = time.time()
         self.touched: set[int] = set()
         """Numbers of the subscriptions that got a match or changed."""
+        self.parked = False
+        """Whether something was parked, or is to be tried again at once."""
         self.totals: Counter[str] = Counter()
         """What to add to the ledger."""
 

@@ -12,7 +12,7 @@ leaves the vocabulary in force as it was.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -151,7 +151,7 @@ class Meaning:
 
     async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
         """What changed from one stored version to another. Raises `UnknownOntology`."""
-        old, new = [await self._ontology(name, version) for version in (before, after)]
+        old, new = [await self.stored_ontology(name, version) for version in (before, after)]
 
         def compare() -> dict[str, Any]:
             found = difference(Vocabulary.from_ontologies([old]), Vocabulary.from_ontologies([new]))
@@ -206,7 +206,7 @@ class Meaning:
             state.vocabulary,
             vocabulary,
             state.declarations if declarations is None else declarations,
-            state.new_matcher,
+            state.empty_matcher,
             rows,
             with_dependents=not live_only,
         )
@@ -255,9 +255,9 @@ class Meaning:
 
     async def _whole(self, name: str, version: int) -> Vocabulary:
         """The vocabulary in force with a stored version in place of the one of its name."""
-        return await asyncio.to_thread(self._with, await self._ontology(name, version))
+        return await asyncio.to_thread(self._with, await self.stored_ontology(name, version))
 
-    async def _ontology(self, name: str, version: int) -> Ontology:
+    async def stored_ontology(self, name: str, version: int) -> Ontology:
         """A stored version: its records, or, where they are of an older time, its document read again."""
         row = await self.door.read(lambda connection: ontologies.find_version(connection, name, version))
         if row is None:
@@ -274,6 +274,13 @@ class Meaning:
             lambda group: ontologies.keep_records(group.connection, row.name, row.version, read.records)
         )
         return read.ontology
+
+    async def with_versions(self, versions: Mapping[str, int]) -> list[Ontology]:
+        """The ontologies in force, those that `versions` names in the version that it says. Raises
+        `UnknownOntology`."""
+        others = [each for each in self.vocabulary.ontologies if each.name not in versions]
+        chosen = [await self.stored_ontology(name, version) for name, version in versions.items()]
+        return sorted([*others, *chosen], key=lambda each: each.name)
 
     def _with(self, ontology: Ontology) -> Vocabulary:
         return self.build([*(each for each in self.vocabulary.ontologies if each.name != ontology.name), ontology])

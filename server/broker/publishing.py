@@ -1,23 +1,28 @@
 """Events in: deduplicated, read, matched and stored with their matches, all in the transaction that acknowledges them.
 
 decoded ──known?──▶ duplicate
-    └─▶ canonicalise ──▶ match_batch ──▶ rows of events and matches ──▶ one insert for many
+    └─▶ canonicalise ──▶ match_batch ──▶ rows of events, matches, parked candidates ──▶ one insert for many
+
+No operator is called here: what hangs on one is parked with the event, and decided by `server.parking`.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
+from semantic.operators.telling import as_json
+from semantic.results import Undecided
 from server.broker.group import Group
 from server.broker.state import State
 from server.cloudevents import DecodedEvent
 from server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
+from server.store.ontologies import active_versions
+from server.store.parking import ParkedRow, insert_parked, keep_vocabulary
 
-__all__ = ["EventMatches", "EventNote", "Outcome", "match_events", "publish"]
+__all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish"]
 
 MAX_NOTES = 20
 """Notes on one event that its publisher gets and the store keeps."""
@@ -34,7 +39,8 @@ class EventNote(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an accepted event, or of one that was accepted before (`duplicate`)."""
+    """What became of an accepted event, or of one that was accepted before (`duplicate`). `undecided`: how many
+    subscriptions may get it as well, once operators have been asked."""
 
     id: str
     source: str
@@ -42,15 +48,19 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     matched: int
     notes: list[EventNote]
     duplicate: bool = False
+    undecided: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EventMatches:
-    """What one event would match; `problem` instead where it cannot be read."""
+    """What one event would match; `problem` instead where it cannot be read. `undecided`: the subscriptions that hang
+    on operators; `canonical` is the event for whoever asks those."""
 
     matches: list[Match]
     notes: tuple[Note, ...] = ()
     problem: InvalidEvent | None = None
+    undecided: tuple[str, ...] = ()
+    canonical: CanonicalEvent | None = None
 
 
 def publish(
@@ -81,8 +91,8 @@ def publish(
     found = state.matcher.match_batch([canonical for _, _, canonical in fresh])
     observe(time.perf_counter() - started, len(fresh))
     rows = _Rows(group)
-    for (index, each, canonical), matches in zip(fresh, found, strict=True):
-        results[index] = rows.add(each, canonical.notes, matches)
+    for number, (index, each, canonical) in enumerate(fresh):
+        results[index] = rows.add(each, canonical.notes, found[number], found.undecided(number))
     rows.store()
     for index, original in repeated:
         outcome = results[original]
@@ -100,8 +110,10 @@ def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
         if isinstance(canonical, InvalidEvent):
             found.append(EventMatches([], problem=canonical))
         else:
-            matches = [each for each in state.matcher.match(canonical) if _in_time(state, each, group.now)]
-            found.append(EventMatches(matches, canonical.notes))
+            decided = state.matcher.decide(canonical)
+            matches = [each for each in decided.matches if _in_time(state, each, group.now)]
+            open = tuple(each.subscription for each in decided.undecided if _in_time(state, each, group.now))
+            found.append(EventMatches(matches, canonical.notes, undecided=open, canonical=canonical))
     return found
 
 
@@ -113,6 +125,7 @@ class _Rows:
         self._version = group.state.vocabulary.version
         self._events: list[EventRow] = []
         self._matches: list[MatchRow] = []
+        self._parked: list[ParkedRow] = []
         self._hits = 0
         state = group.state
         before = (state.sequence, state.last_accepted_at)
@@ -123,7 +136,9 @@ class _Rows:
         group.on_undo(undo)
         state.last_accepted_at = max(group.now, state.last_accepted_at)  # a clock set back must not reorder the log
 
-    def add(self, event: DecodedEvent, notes: tuple[Note, ...], matches: Sequence[Match]) -> Outcome:
+    def add(
+        self, event: DecodedEvent, notes: tuple[Note, ...], matches: Sequence[Match], undecided: Sequence[Undecided]
+    ) -> Outcome:
         """The rows of one event."""
         group, state = self._group, self._group.state
         state.sequence += 1
@@ -134,8 +149,12 @@ class _Rows:
                 continue
             matched += 1
             group.touched.add(live.number)
-            bindings = _bindings(match) if match.bindings else None
-            self._matches.append({"subscription": live.number, "sequence": state.sequence, "bindings": bindings})
+            bindings = bindings_json(match)
+            self._matches.append(
+                {"subscription": live.number, "position": state.sequence, "bindings": bindings, "event": None}
+            )
+        waiting = [each for each in undecided if _in_time(state, each, group.now)]
+        self._parked += [self._parked_row(each) for each in waiting]
         self._hits += matched > 0
         told = [EventNote(note.code, note.attribute, note.detail) for note in (*event.notes, *notes)[:MAX_NOTES]]
         self._events.append(
@@ -152,13 +171,43 @@ class _Rows:
                 "notes": msgspec.json.encode(told).decode() if told else None,
             }
         )
-        return Outcome(event.id, event.source, state.sequence, matched, told)
+        return Outcome(event.id, event.source, state.sequence, matched, told, undecided=len(waiting))
 
     def store(self) -> None:
         """Insert them, and count them."""
         insert_events(self._group.connection, self._events)
         insert_matches(self._group.connection, self._matches)
         self._group.totals.update(accepted=len(self._events), matched=self._hits, matches=len(self._matches))
+        if self._parked:
+            self._keep_vocabulary()
+            insert_parked(self._group.connection, self._parked)
+            self._group.totals["parked"] += len(self._parked)
+            self._group.parked = True
+
+    def _parked_row(self, undecided: Undecided) -> ParkedRow:
+        state = self._group.state
+        return {
+            "event": state.sequence,
+            "subscription": state.live[undecided.subscription].number,
+            "vocabulary_version": self._version,
+            "reason": undecided.reason,
+            "tries": 0,
+            "parked_at": self._group.now,
+            "next_try_at": self._group.now,
+        }
+
+    def _keep_vocabulary(self) -> None:
+        """Write down what the version is made of: the candidates are decided under it, perhaps after a restart."""
+        state, before = self._group.state, self._group.state.parked_under
+        if before != self._version:
+            parts = active_versions(self._group.connection)
+            keep_vocabulary(self._group.connection, self._version, parts, state.declarations.to_json())
+            state.parked_under = self._version
+
+            def undo() -> None:
+                state.parked_under = before
+
+            self._group.on_undo(undo)
 
 
 def _canonical(matcher: Matcher, event: Event) -> CanonicalEvent | InvalidEvent:
@@ -168,7 +217,7 @@ def _canonical(matcher: Matcher, event: Event) -> CanonicalEvent | InvalidEvent:
         return problem
 
 
-def _in_time(state: State, match: Match, now: float) -> bool:
+def _in_time(state: State, match: Match | Undecided, now: float) -> bool:
     return state.live[match.subscription].expires_at > now
 
 
@@ -181,7 +230,9 @@ def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
     return Outcome(event.id, event.source, sequence, matched, notes, duplicate=True)
 
 
-def _bindings(match: Match) -> str:
-    """Bindings as JSON: a list of objects, variable → value."""
-    rows: list[Mapping[str, Any]] = [dict(binding) for binding in match.bindings]
+def bindings_json(match: Match) -> str | None:
+    """Bindings as JSON: a list of objects, variable → value; None where there are none."""
+    if not match.bindings:
+        return None
+    rows = [{name: as_json(value) for name, value in binding} for binding in match.bindings]
     return msgspec.json.encode(rows).decode()

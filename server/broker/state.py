@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from semantic import Matcher, Vocabulary
 from semantic.declarations import Declarations
+from server.operators.registry import EMPTY, Registry
 
 __all__ = ["Live", "State"]
 
@@ -31,13 +32,25 @@ class State:
 
     matcher: Matcher
     new_matcher: Callable[[Vocabulary], Matcher]
-    """An empty one, as the settings want it."""
+    """An empty one, as the settings want it, without operators."""
     declarations: Declarations = field(default_factory=Declarations)
     """What the vocabulary was made of, beside its ontologies."""
     live: dict[str, Live] = field(default_factory=dict)
+    operators: Registry = EMPTY
+    """Those that subscriptions may call. The matcher knows them, and leaves asking to others."""
+    parked_under: str = ""
+    """The version of the vocabulary under which something was parked last: what it is made of is on disk."""
     commits: int = 0
     sequence: int = 0
     last_accepted_at: float = 0.0
+
+    def empty_matcher(self, vocabulary: Vocabulary) -> Matcher:
+        """One without subscriptions that knows the operators and leaves asking them to others. Any thread."""
+        matcher = self.new_matcher(vocabulary)
+        for operator in self.operators.known.values():
+            matcher.declare(operator)
+        matcher.defers = True
+        return matcher
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -8,7 +8,7 @@
 `failing` and `disabled_by_failures` are set by the delivery; both go on matching, so that nothing is lost meanwhile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,23 @@ from sqlalchemy import Row
 
 from semantic import Compiled, InvalidSubscription, Vocabulary
 from semantic.compilation import compile_expression, restore_expression
+from semantic.model import Note
+from semantic.operators.declaration import Operator
 from server.broker.changes import admit, forget, introduce, set_expiry, set_status
 from server.broker.group import Group
 from server.broker.state import Live
 from server.broker.sweeping import Sweeper
 from server.errors import SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from server.operators.registry import Registry
+from server.operators.uses import operators_of
 from server.security.tickets import check_ticket
 from server.store import subscriptions
+from server.store.operators import note_uses
 
 __all__ = [
     "NOT_COMPILABLE",
     "NewSubscription",
+    "as_records",
     "compile_new",
     "create",
     "delete",
@@ -67,32 +73,39 @@ class NewSubscription:
     metadata: Mapping[str, Any] | None = None
 
 
-def compile_new(new: NewSubscription, vocabulary: Vocabulary) -> Compiled:
+def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
     """Compile each part by itself, so that errors point into what was written, then all together.
 
     Raises `InvalidSubscription`.
     """
-    compiled = [compile_expression(part, vocabulary) for part in new.parts]
+    compiled = [compile_expression(part, vocabulary, operators) for part in new.parts]
     if len(compiled) == 1:
         return compiled[0]
-    whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary)
+    whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary, operators)
     notes = tuple(dict.fromkeys(note for each in (*compiled, whole) for note in each.notes))
     return Compiled(whole.expression, whole.canonical, whole.tree, whole.clauses, notes, whole.cost)
 
 
 def create(
-    group: Group, new: NewSubscription, compiled: Compiled, vocabulary: Vocabulary, sweeper: Sweeper, *, limit: int
+    group: Group,
+    new: NewSubscription,
+    compiled: Compiled,
+    vocabulary: Vocabulary,
+    operators: Registry,
+    sweeper: Sweeper,
+    *,
+    limit: int,
 ) -> Row[Any]:
     """Store it and make it match; the next event may be for it. Returns its row.
 
-    `compiled` was made outside the thread; if the vocabulary has changed since, it is made again. Raises
-    `InvalidSubscription`, `TooManySubscriptions`.
+    `compiled` was made outside the thread; if the vocabulary or the operators have changed since, it is made again.
+    Raises `InvalidSubscription`, `TooManySubscriptions`.
     """
     state = group.state
     if len(state.live) >= limit:
         raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
-    if vocabulary is not state.vocabulary:
-        compiled = compile_new(new, state.vocabulary)
+    if vocabulary is not state.vocabulary or operators is not state.operators:
+        compiled = compile_new(new, state.vocabulary, state.operators.available)
     number = subscriptions.insert_subscription(
         group.connection,
         {
@@ -120,6 +133,7 @@ def create(
             "created_sequence": state.sequence,
         },
     )
+    note_uses(group.connection, number, operators_of(compiled.tree))
     live = Live(number, new.id, "active", new.expires_at, matching=False)
     introduce(group, live)
     admit(group, live, compiled)
@@ -205,7 +219,12 @@ def delete(group: Group, id: str, ticket: str | None) -> Row[Any]:
 
 def notes_of(compiled: Compiled) -> list[dict[str, str]]:
     """The notes of a compiled expression, JSON-able."""
-    return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in compiled.notes]
+    return as_records(compiled.notes)
+
+
+def as_records(notes: Iterable[Note]) -> list[dict[str, str]]:
+    """Notes, JSON-able."""
+    return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in notes]
 
 
 def is_flagged(notes: list[dict[str, str]]) -> bool:
@@ -246,7 +265,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
     if live.matching:
         return {}
     try:
-        compiled = restore_expression(row.tree, group.state.vocabulary)
+        compiled = restore_expression(row.tree, group.state.vocabulary, group.state.operators.known)
     except InvalidSubscription as error:
         return {"notes": [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}], "flagged": True}
     admit(group, live, compiled)

@@ -10,6 +10,7 @@ discarded in the ledger), so a forgotten subscription cannot fill the disk.
 import heapq
 import logging
 import time
+from collections.abc import Iterable
 from functools import partial
 
 from server.broker.changes import forget, set_status
@@ -46,6 +47,11 @@ class Sweeper:
     def watch(self, live: Live) -> None:
         """Note when a subscription ends. Needed when it is new, revived, or ends earlier than it did."""
         heapq.heappush(self._ends, (live.expires_at, live.id))
+
+    def watch_all(self, subscriptions: Iterable[Live]) -> None:
+        """`watch` each; for a start."""
+        self._ends += [(live.expires_at, live.id) for live in subscriptions]
+        heapq.heapify(self._ends)
 
     def due_at(self) -> float:
         """When to sweep next."""
@@ -97,5 +103,5 @@ class Sweeper:
             forget(group, live)
         before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
         if before is not None:
-            group.totals["discarded"] += events.discard_before(connection, before)
+            group.totals.update(events.discard_before(connection, before))
         return before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP

@@ -16,12 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.broker.group import Group, GroupBroken
+from server.broker.snapshots import Snapshots
 from server.broker.state import State
 from server.broker.sweeping import Sweeper
 from server.errors import ServerError, StoreUnavailable
@@ -54,6 +56,8 @@ class BrokerThread:
         state: State,
         *,
         listeners: Sequence[Callable[[Collection[int]], None]],
+        parking_listeners: Sequence[Callable[[], None]] = (),
+        snapshots: Snapshots | None = None,
         sweeper: Sweeper,
         max_group_events: int,
         observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
@@ -63,6 +67,8 @@ class BrokerThread:
         self._connection = connection
         self._state = state
         self._listeners = listeners
+        self._parking_listeners = parking_listeners
+        self._snapshots = snapshots
         self._sweeper = sweeper
         self._max_group_events = max_group_events
         self._observe_commit = observe_commit
@@ -107,6 +113,8 @@ class BrokerThread:
                 except BaseException:
                     self._refuse(commands)
                     raise
+                if not commands or stopping:
+                    self._keep(stopping)
         except BaseException:
             _log.exception("the broker's thread ends: the server must be restarted")
             self.trouble = "the broker's thread ended unexpectedly"
@@ -131,6 +139,16 @@ class BrokerThread:
         except queue.Empty:
             return commands, False
         return commands, True
+
+    def _keep(self, stopping: bool) -> None:
+        """Nobody waits, or will: a moment for a snapshot of what is on disk."""
+        if self._snapshots is None or self._doubtful is not None:
+            return
+        if stopping:
+            self._refuse_rest()  # nothing may change any more
+            self._snapshots.write(self._state)
+        else:
+            self._snapshots.write_if_due(self._state)
 
     def _serve(self, commands: list[Command]) -> None:
         if self._doubtful is not None and not self._settle():
@@ -185,11 +203,14 @@ class BrokerThread:
 
     def _announce(self, group: Group) -> None:
         """Tell whoever waits for messages. What a listener raises is its own fault, and stops nobody here."""
-        if not group.touched:
-            return
-        for listener in self._listeners:
+        calls: list[Callable[[], None]] = []
+        if group.touched:
+            calls += [partial(each, group.touched) for each in self._listeners]
+        if group.parked:
+            calls += self._parking_listeners
+        for call in calls:
             try:
-                listener(group.touched)
+                call()
             except Exception:
                 _log.exception("a listener failed")
 

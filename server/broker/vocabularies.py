@@ -23,9 +23,10 @@ from semantic.impact import Impact
 from server.broker import heap
 from server.broker.changes import SILENT, swap_matcher
 from server.broker.group import Group
-from server.broker.subscribing import NOT_COMPILABLE, is_flagged, notes_of
+from server.broker.subscribing import NOT_COMPILABLE, as_records, is_flagged, notes_of
 from server.errors import OntologyInUse, UnknownOntology
 from server.store import ontologies, subscriptions
+from server.store.parking import ontology_is_needed
 
 __all__ = ["Noted", "Prepared", "Recompiled", "fill", "keep_notes", "prepare", "remove_ontology", "swap"]
 
@@ -100,6 +101,8 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
     """Put the vocabulary of `prepared` in force, together with the row that says so (`mark_active` writes it)."""
     mark_active(group.connection)
     matcher, live = prepared.matcher, group.state.live
+    for operator in group.state.operators.known.values():  # some may have come meanwhile
+        matcher.declare(operator)
     for id in prepared.seen:
         if id in matcher and (id not in live or live[id].status in SILENT):
             matcher.remove(id)  # deleted, paused or expired while it was compiled
@@ -124,6 +127,10 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     """
     if not ontologies.list_versions(group.connection, name):
         raise UnknownOntology(f"there is no ontology {name!r}")
+    waiting = ontology_is_needed(group.connection, name)
+    if waiting:
+        detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
+        raise OntologyInUse(name, waiting, [], detail)
     live = group.state.live
     late = [each.number for each in live.values() if each.id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
@@ -138,18 +145,42 @@ def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[Noted]:
     """Restore each row's tree into `matcher`, those of paused subscriptions only for their notes; yields those whose
     notes are not what the row says. A tree that has no meaning under the vocabulary (its unit no longer fits, say) is
     left out, so it matches nothing, and its note says so."""
-    for row in rows:
-        try:
+    numbers: dict[str, int] = {}
+    told: dict[str, tuple[list[dict[str, str]], bool]] = {}  # what the rows say, where they say something
+    silent: list[Noted] = []
+
+    def matching() -> Iterator[tuple[str, Any]]:
+        for row in rows:
             if row.status in SILENT:
-                compiled = restore_expression(row.tree, matcher.vocabulary)
-            else:
-                compiled = matcher.restore(row.id, row.tree)
-            notes = notes_of(compiled)
-        except InvalidSubscription as error:
-            notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
+                silent.extend(_noted_alone(matcher, row))
+                continue
+            numbers[row.id] = row.number
+            if row.notes or row.flagged:
+                told[row.id] = row.notes, row.flagged
+            yield row.id, row.tree
+
+    restored = matcher.restore_many(matching())
+    yield from silent
+    for id in {**told, **restored.notes, **restored.refused}:
+        if id in restored.refused:
+            notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(restored.refused[id])}]
+        else:
+            notes = as_records(restored.notes.get(id, ()))
         flagged = is_flagged(notes)
-        if notes != row.notes or flagged != row.flagged:
-            yield Noted(row.number, row.id, notes, flagged, row.flagged)
+        before, was_flagged = told.get(id, ([], False))
+        if notes != before or flagged != was_flagged:
+            yield Noted(numbers[id], id, notes, flagged, was_flagged)
+
+
+def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[Noted]:
+    """The same for one that is not to match."""
+    try:
+        notes = notes_of(restore_expression(row.tree, matcher.vocabulary, matcher.operators))
+    except InvalidSubscription as error:
+        notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
+    flagged = is_flagged(notes)
+    if notes != row.notes or flagged != row.flagged:
+        yield Noted(row.number, row.id, notes, flagged, row.flagged)
 
 
 def keep_notes(connection: Connection, noted: Iterable[Noted]) -> None:

@@ -13,6 +13,7 @@ import typer
 from index.errors import IndexingError
 from semantic.errors import SemanticError
 from server.cli import (
+    backtesting,
     concepts,
     declarations,
     demonstration,
@@ -22,6 +23,7 @@ from server.cli import (
     problems,
     publishing,
     serving,
+    spark,
     subscriptions,
 )
 from server.cli.output import print_json_error
@@ -82,6 +84,10 @@ application.command(
     "explain",
     epilog="Example: kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json",
 )(offline.explain_offline)
+application.command("backtest", epilog="Example: kindcast backtest 'target isa Computer and price <= 400'")(
+    backtesting.backtest
+)
+application.add_typer(spark.commands)
 application.command("demo", epilog="Example: kindcast demo --pace 0")(demonstration.demo)
 
 

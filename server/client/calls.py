@@ -195,6 +195,19 @@ class Calls(MeaningCalls):
         """Why the event does, or does not, match a subscription (its id, or an expression)."""
         return post(path_of("explain"), {"event": event, "subscription": subscription})
 
+    # ── backtests ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @described
+    def start_backtest(self, asked: Mapping[str, Any], *, lang: str | None = None) -> Call[Json]:
+        """Begins to match an expression against the stored events: `expression` or `where`, `since`, `until`,
+        `ontologies` (versions by name). A job: see `backtest`."""
+        return replace(post(path_of("backtests"), dict(asked)), params=present(lang=lang))
+
+    @described
+    def backtest(self, id: str) -> Call[Json]:
+        """How far a backtest is; `result` once it is done."""
+        return get(path_of("backtests", id))
+
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described

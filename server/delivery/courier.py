@@ -78,7 +78,7 @@ class Courier:
                         announced.clear()
                         if (subscriber := await self._called(number)) is None:
                             return None
-                    if match.sequence <= subscriber.start:
+                    if match.position <= subscriber.start:
                         continue
                     if (due := self._due(subscriber, errors)) > time.time():
                         return due
@@ -89,7 +89,7 @@ class Courier:
                 if outcome.kind != "delivered":
                     await written
                     return step.next_attempt_at
-                after, errors = match.sequence, 0
+                after, errors = match.position, 0
             if written is not None:
                 await written
 
@@ -131,6 +131,7 @@ class Courier:
                 status, reason, next_attempt_at = "failing", outcome.detail, outcome.at + delay
         return Progress(
             number=subscriber.number,
+            position=match.position,
             sequence=match.sequence,
             at=outcome.at,
             outcome=outcome.kind,

@@ -1,6 +1,6 @@
 """Where a reader goes on: its cursor, checked. One rule for pull, acknowledgement and stream.
 
-A cursor is the sequence of the last event that the reader has seen, as text; it only means something to the
+A cursor is the position of the last message that the reader has seen, as text; it only means something to the
 subscription that it came from. What cannot be a cursor of this server is refused, and one from before the oldest kept
 message is too: going on silently would hide a loss.
 """
@@ -41,14 +41,14 @@ def subscriber_of(connection: Connection, id: str) -> Subscriber:
 
 
 def parse_cursor(connection: Connection, text: str) -> int:
-    """The sequence that a cursor names. Raises `InvalidCursor` for other text, and for one beyond the last event."""
+    """The position that a cursor names. Raises `InvalidCursor` for other text, and for one that was not given yet."""
     if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS or int(text) > end_of_log(connection):
         raise InvalidCursor
     return int(text)
 
 
 def start_of(connection: Connection, subscriber: Subscriber, after: str | None) -> int:
-    """The sequence to read after: the cursor given, else what was acknowledged. Raises `InvalidCursor`,
+    """The position to read after: the cursor given, else what was acknowledged. Raises `InvalidCursor`,
     `CursorGone`."""
     start = subscriber.start if after is None else parse_cursor(connection, after)
     if start < (subscriber.discarded_through or 0):

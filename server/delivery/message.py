@@ -14,14 +14,16 @@ __all__ = ["Message", "Page", "encode", "message_id", "message_of"]
 _NO_BINDINGS = msgspec.Raw(b"[]")
 
 
-class Message(msgspec.Struct, frozen=True):
-    """`cursor`: what to acknowledge, or to go on after. `bindings`: what operators found, a list of objects."""
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`cursor`: what to acknowledge, or to go on after. `bindings`: what operators found, a list of objects. `late`: an
+    operator had to be asked first, so events that were published later may have come before."""
 
     cursor: str
     event: msgspec.Raw
     bindings: msgspec.Raw
     subscription: str
     vocabulary_version: str | None
+    late: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -34,11 +36,12 @@ class Page(msgspec.Struct, frozen=True):
 def message_of(subscription: str, match: StoredMatch) -> Message:
     """The message for one match of a subscription (its id)."""
     return Message(
-        cursor=str(match.sequence),
+        cursor=str(match.position),
         event=msgspec.Raw(match.body.encode()),
         bindings=_NO_BINDINGS if match.bindings is None else msgspec.Raw(match.bindings.encode()),
         subscription=subscription,
         vocabulary_version=match.vocabulary_version,
+        late=match.position != match.sequence,
     )
 
 

@@ -70,8 +70,8 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
             subscriber, page = await broker.read(read)
             for match in page:
                 data = encode(message_of(id, match)).decode()
-                yield format_sse_event(id=str(match.sequence), event="match", data_str=data)
-                after = match.sequence
+                yield format_sse_event(id=str(match.position), event="match", data_str=data)
+                after = match.position
             if subscriber is None:
                 yield _end("deleted")
                 return

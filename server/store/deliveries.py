@@ -72,9 +72,9 @@ _SUBSCRIBER = sa.select(
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
 
 _MATCHES = (
-    sa.select(matches.c.sequence, events.c.body, matches.c.bindings, events.c.vocabulary_version)
-    .join_from(matches, events, events.c.sequence == matches.c.sequence)
-    .order_by(matches.c.sequence)
+    sa.select(matches.c.position, events.c.sequence, events.c.body, matches.c.bindings, events.c.vocabulary_version)
+    .join_from(matches, events, events.c.sequence == sa.func.coalesce(matches.c.event, matches.c.position))
+    .order_by(matches.c.position)
 )
 
 _UPDATE = (
@@ -110,8 +110,10 @@ _ATTEMPT = attempts.insert().values(
 
 @dataclass(frozen=True, slots=True)
 class StoredMatch:
-    """One match with its event: `body` is the CloudEvent as JSON text, `bindings` JSON text or None."""
+    """One match with its event: `body` is the CloudEvent as JSON text, `bindings` JSON text or None. `position` is its
+    place in the queue, `sequence` that of the event: they differ when it was decided late."""
 
+    position: int
     sequence: int
     body: str
     bindings: str | None
@@ -148,6 +150,7 @@ class Progress:
     """One webhook attempt and what it changes: the last four are the state of the subscription afterwards."""
 
     number: int
+    position: int
     sequence: int
     at: float
     outcome: Literal["delivered", "failed", "gone"]
@@ -168,12 +171,12 @@ def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None
 
 def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
     """The next matches of a subscription after a cursor, in order. Fewer than `limit` when their events fill the byte
-    budget (at least one comes). Cost: one walk of the key (subscription, sequence), and an event looked up for each."""
-    statement = _MATCHES.where(matches.c.subscription == number, matches.c.sequence > after).limit(limit)
+    budget (at least one comes). Cost: one walk of the key (subscription, position), and an event looked up for each."""
+    statement = _MATCHES.where(matches.c.subscription == number, matches.c.position > after).limit(limit)
     found: list[StoredMatch] = []
     with connection.execute(statement) as rows:
         for row in rows:
-            found.append(StoredMatch(row.sequence, row.body, row.bindings, row.vocabulary_version))
+            found.append(StoredMatch(row.position, row.sequence, row.body, row.bindings, row.vocabulary_version))
             byte_budget -= len(row.body)
             if byte_budget <= 0:
                 break
@@ -181,7 +184,7 @@ def read_matches(connection: Connection, number: int, *, after: int, limit: int,
 
 
 def end_of_log(connection: Connection) -> int:
-    """The sequence of the last event accepted; no cursor is beyond it."""
+    """The last sequence or position that was given; no cursor is beyond it."""
     return connection.execute(sa.select(ledger.c.sequence)).scalar_one_or_none() or 0
 
 
@@ -189,7 +192,7 @@ def awaiting_webhooks(connection: Connection, numbers: Collection[int] | None = 
     """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it."""
     waits = sa.exists().where(
         matches.c.subscription == subscriptions.c.number,
-        matches.c.sequence > _START,
+        matches.c.position > _START,
     )
     statement = sa.select(subscriptions.c.number).where(
         subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES), waits
@@ -202,13 +205,13 @@ def awaiting_webhooks(connection: Connection, numbers: Collection[int] | None = 
     return found
 
 
-def acknowledge(connection: Connection, subscriber: Subscriber, sequence: int) -> int:
-    """Moves the cursor forward to `sequence`, never back; returns where it stands. Keeps the ledger's sum."""
-    if sequence <= subscriber.start:
+def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:
+    """Moves the cursor forward to `position`, never back; returns where it stands. Keeps the ledger's sum."""
+    if position <= subscriber.start:
         return subscriber.start
-    _count_delivered(connection, subscriber.number, subscriber.start, sequence)
-    connection.execute(subscriptions.update().where(subscriptions.c.number == subscriber.number).values(acked=sequence))
-    return sequence
+    _count_delivered(connection, subscriber.number, subscriber.start, position)
+    connection.execute(subscriptions.update().where(subscriptions.c.number == subscriber.number).values(acked=position))
+    return position
 
 
 def record_progress(connection: Connection, progress: Iterable[Progress]) -> set[int]:
@@ -234,7 +237,7 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
             changed.add(subscriber.number)
         updates.append(_counters(subscriber, steps) | {"_status": status[0], "_reason": status[1]})
         # Every match up to the last one delivered was delivered by us, or acknowledged by hand and counted then.
-        delivered += sum(step.outcome == "delivered" and step.sequence > subscriber.acked for step in steps)
+        delivered += sum(step.outcome == "delivered" and step.position > subscriber.acked for step in steps)
     if updates:
         connection.execute(_UPDATE, updates)
         known = {update["_number"] for update in updates}
@@ -244,12 +247,12 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
 
 
 def remember_discards(connection: Connection, before: int) -> int:
-    """To be called before the matches of all events below `before` are deleted for their age: remembers, for each
+    """To be called before all matches below the position `before` are deleted for their age: remembers, for each
     subscription, the last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them
     are pending. Cost: one look into the key of `matches` for each subscription."""
-    theirs = (matches.c.subscription == subscriptions.c.number) & (matches.c.sequence < before)
-    last = sa.select(sa.func.max(matches.c.sequence)).where(theirs).scalar_subquery()
-    waiting = matches.c.sequence > subscriptions.c.acked
+    theirs = (matches.c.subscription == subscriptions.c.number) & (matches.c.position < before)
+    last = sa.select(sa.func.max(matches.c.position)).where(theirs).scalar_subquery()
+    waiting = matches.c.position > subscriptions.c.acked
     pending = sa.select(sa.func.count()).select_from(matches).where(theirs, waiting).scalar_subquery()
     # Subqueries, because as a join SQLite would walk through all matches, the new ones too.
     found = [row for row in connection.execute(sa.select(subscriptions.c.number, last, pending)) if row[1] is not None]
@@ -266,7 +269,7 @@ def _count_delivered(connection: Connection, number: int, after: int, through: i
     delivered = connection.execute(
         sa.select(sa.func.count())
         .select_from(matches)
-        .where(matches.c.subscription == number, matches.c.sequence > after, matches.c.sequence <= through)
+        .where(matches.c.subscription == number, matches.c.position > after, matches.c.position <= through)
     ).scalar_one()
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
 
@@ -283,7 +286,7 @@ def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, An
     failures = [step for step in steps if step.outcome != "delivered"]
     return {
         "_number": subscriber.number,
-        "_acked": max([subscriber.acked, *(step.sequence for step in successes)]),
+        "_acked": max([subscriber.acked, *(step.position for step in successes)]),
         "_sent": len(steps),
         "_failed": len(failures),
         "_last_success": successes[-1].at if successes else subscriber.last_success,

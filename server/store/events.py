@@ -4,18 +4,21 @@ Writing functions belong to the broker's thread. Statements are compiled by the 
 in with one call for many.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
-from sqlalchemy import Column, Connection, Row, delete, insert, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, insert, select
 
+from server.store import parking
 from server.store.deliveries import remember_discards
-from server.store.tables import attempts, events, matches, subscriptions
+from server.store.tables import attempts, events, late, matches, subscriptions
 
 __all__ = [
     "EventRow",
     "Known",
     "MatchRow",
+    "count_between",
     "discard_before",
     "find_attempts",
     "find_event",
@@ -54,11 +57,12 @@ class EventRow(TypedDict):
 
 
 class MatchRow(TypedDict):
-    """A row of `matches`; `bindings` is JSON text or None."""
+    """A row of `matches`; `bindings` is JSON text or None; `event` the sequence of a late match's event, else None."""
 
     subscription: int
-    sequence: int
+    position: int
     bindings: str | None
+    event: int | None
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,21 +99,33 @@ def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[
 
 
 def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int | None:
-    """The sequence before which all events were accepted before `since`, at most so many of them; None if there is
-    nothing to delete. Acceptance times never fall along the sequence, so this looks at those few events only."""
-    oldest = select(events.c.sequence, events.c.accepted_at).order_by(events.c.sequence).limit(at_most)
-    old = [sequence for sequence, at in connection.execute(oldest) if at < since]
-    return old[-1] + 1 if old else None
+    """The number before which all sequences and positions were given before `since`, at most so many of each; None if
+    there is nothing to delete. Both times never fall along their numbers, so this looks at those few rows only. An
+    event that a late match still needs is passed over: it goes with that match."""
+    has_late = exists().where(late.c.event == events.c.sequence)
+    accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
+    decided = select(late.c.position, late.c.decided_at).order_by(late.c.position)
+    ends, cut = [], []
+    for query in (accepted, decided):
+        old = [number for number, at in connection.execute(query.limit(at_most)) if at < since]
+        ends += old[-1:]
+        cut += old[-1:] if len(old) == at_most else []  # there may be more of these, and all before them may go
+    return (min(cut) if cut else max(ends)) + 1 if ends else None
 
 
-def discard_before(connection: Connection, sequence: int) -> int:
-    """Delete the events below `sequence` with their matches and attempts; returns how many matches were pending."""
+def discard_before(connection: Connection, number: int) -> Counter[str]:
+    """Delete the matches whose positions are below `number`, and the events below it that have none left, with their
+    attempts and what is parked with them; returns what the ledger must count."""
     mine = matches.c.subscription.in_(select(subscriptions.c.number))  # lets the primary key be used
-    pending = remember_discards(connection, sequence)
-    connection.execute(delete(matches).where(mine, matches.c.sequence < sequence))
-    connection.execute(delete(attempts).where(attempts.c.sequence < sequence))
-    connection.execute(delete(events).where(events.c.sequence < sequence))
-    return pending
+    gone = Counter(discarded=remember_discards(connection, number))
+    connection.execute(delete(matches).where(mine, matches.c.position < number))
+    connection.execute(delete(late).where(late.c.position < number))
+    gone["parked_withdrawn"] = parking.withdraw_before(connection, number)
+    over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
+    kept = select(late.c.event).where(late.c.event < number)
+    connection.execute(delete(attempts).where(attempts.c.sequence < number, attempts.c.sequence.not_in(kept)))
+    connection.execute(delete(events).where(over))
+    return gone
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,24 +148,38 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
     return found
 
 
+def count_between(connection: Connection, since: float | None, until: float | None) -> tuple[int, int, int]:
+    """The first and the last sequence of the events accepted from `since` on and before `until`, and how many they are
+    (0, -1, 0 where there are none)."""
+    query = select(func.min(events.c.sequence), func.max(events.c.sequence), func.count())
+    if since is not None:
+        query = query.where(events.c.accepted_at >= since)
+    if until is not None:
+        query = query.where(events.c.accepted_at < until)
+    first, last, count = connection.execute(query).one()
+    return (first, last, count) if count else (0, -1, 0)
+
+
 def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
     """One event."""
     return connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
 
 
 def find_matches(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
-    """Who got an event: (number, id, sink, acked, bindings), in the order in which the subscriptions were made."""
+    """Who got an event: (number, id, sink, acked, bindings, position), in the order in which the subscriptions were
+    made."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,
         subscriptions.c.sink,
         subscriptions.c.acked,
         matches.c.bindings,
+        matches.c.position,
     )
     query = (
         select(*columns)
         .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
-        .where(matches.c.sequence == sequence)
+        .where(matches.c.position.in_(_positions(connection, sequence)), _is_of(sequence))
         .order_by(subscriptions.c.number)
         .limit(limit)
     )
@@ -164,5 +194,14 @@ def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Seque
 
 def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
     """Whether a subscription got an event."""
-    wanted = (matches.c.subscription == subscription) & (matches.c.sequence == sequence)
-    return connection.execute(select(matches.c.sequence).where(wanted)).first() is not None
+    wanted = (matches.c.subscription == subscription) & matches.c.position.in_(_positions(connection, sequence))
+    return connection.execute(select(matches.c.position).where(wanted, _is_of(sequence))).first() is not None
+
+
+def _positions(connection: Connection, sequence: int) -> list[int]:
+    """Where matches of an event may stand: one position for those of the moment, one for each time some came late."""
+    return [sequence, *connection.execute(select(late.c.position).where(late.c.event == sequence)).scalars()]
+
+
+def _is_of(sequence: int) -> ColumnElement[bool]:
+    return func.coalesce(matches.c.event, matches.c.position) == sequence

@@ -2,6 +2,7 @@
 
     accepted = matched + unmatched        events
     matches  = delivered + pending + dead + discarded        pairs of event and subscription
+    parked   = matched + unmatched + given up + withdrawn + waiting        such pairs that an operator had to decide
 
 `commits` grows by one with each group: after a commit that failed half-way, it alone tells whether it happened.
 """
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, insert, select, update
 
 from server.store.migrations import LAYOUT, migrate
-from server.store.tables import events, ledger, matches, subscriptions
+from server.store.tables import events, late, ledger, matches, parked, subscriptions
 
 __all__ = ["Totals", "count", "open_ledger", "position", "read_totals"]
 
@@ -32,6 +33,12 @@ class Totals:
     pending: int
     attempts_delivered: int
     attempts_failed: int
+    parked: int
+    parked_matched: int
+    parked_unmatched: int
+    parked_given_up: int
+    parked_withdrawn: int
+    parked_waiting: int
 
 
 def open_ledger(connection: Connection) -> None:
@@ -49,10 +56,11 @@ def open_ledger(connection: Connection) -> None:
 
 
 def position(connection: Connection) -> tuple[int, int, float]:
-    """How many groups were committed, the last sequence, and when its event was accepted (0.0 if it is gone)."""
+    """How many groups were committed, the last sequence or position, and when it was given (0.0 if that is gone)."""
     commits, sequence = connection.execute(select(ledger.c.commits, ledger.c.sequence)).one()
-    last = select(events.c.accepted_at).order_by(events.c.sequence.desc()).limit(1)
-    return commits, sequence, connection.execute(last).scalar_one_or_none() or 0.0
+    accepted = connection.execute(select(events.c.accepted_at).order_by(events.c.sequence.desc()).limit(1))
+    decided = connection.execute(select(late.c.decided_at).order_by(late.c.position.desc()).limit(1))
+    return commits, sequence, max(accepted.scalar_one_or_none() or 0.0, decided.scalar_one_or_none() or 0.0)
 
 
 def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> None:
@@ -66,10 +74,11 @@ def read_totals(connection: Connection) -> Totals:
     waiting = (
         select(func.count())
         .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
-        .where(matches.c.sequence > subscriptions.c.acked)
+        .where(matches.c.position > subscriptions.c.acked)
     )
     sent, failed = func.sum(subscriptions.c.times_sent), func.sum(subscriptions.c.times_failed)
     attempts_sent, attempts_failed = connection.execute(select(func.coalesce(sent, 0), func.coalesce(failed, 0))).one()
+    parked_waiting = select(func.count()).where(parked.c.next_try_at.is_not(None))
     row = connection.execute(select(ledger)).one()
     return Totals(
         sequence=row.sequence,
@@ -83,4 +92,10 @@ def read_totals(connection: Connection) -> Totals:
         pending=connection.execute(waiting).scalar_one(),
         attempts_delivered=row.attempts_delivered + int(attempts_sent - attempts_failed),
         attempts_failed=row.attempts_failed + int(attempts_failed),
+        parked=row.parked,
+        parked_matched=row.parked_matched,
+        parked_unmatched=row.parked_unmatched,
+        parked_given_up=row.parked_given_up,
+        parked_withdrawn=row.parked_withdrawn,
+        parked_waiting=connection.execute(parked_waiting).scalar_one(),
     )

@@ -1,6 +1,7 @@
 """From an older layout of the tables to the present one, step by step, in the transaction of the start.
 
     layout 1 ──▶ 2   ontologies keep their records; declarations; subscriptions are flagged
+           2 ──▶ 3   matches have positions, so that some may come late; candidates are parked; operators
 
 A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any age
 takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
@@ -10,14 +11,27 @@ takes the same road as those that were migrated when the step was new. Tables th
 import logging
 from collections.abc import Callable
 
-from sqlalchemy import JSON, Boolean, Column, Connection, Double, LargeBinary, MetaData, String, Table, false
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+)
 from sqlalchemy.schema import CreateColumn
 
 from server.errors import StoreUnreadable
 
 __all__ = ["LAYOUT", "migrate"]
 
-LAYOUT = 2
+LAYOUT = 3
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -50,7 +64,19 @@ def _keep_records(connection: Connection) -> None:
     _add(connection, "subscriptions", Column("flagged", Boolean, nullable=False, server_default=false()))
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _keep_records}
+def _give_positions(connection: Connection) -> None:
+    """Layout 3. The position of a match that was never late is the sequence of its event, so the column only changes
+    its name, and cursors keep their meaning. Constant time, whatever the number of matches."""
+    connection.exec_driver_sql("ALTER TABLE matches RENAME COLUMN sequence TO position")
+    _add(connection, "matches", Column("event", BigInteger))
+    _add(connection, "subscriptions", Column("undecided", BigInteger, nullable=False, server_default="0"))
+    _add(connection, "subscriptions", Column("last_undecided", Double))
+    _add(connection, "subscriptions", Column("last_undecided_reason", Text))
+    for total in ("parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"):
+        _add(connection, "ledger", Column(total, BigInteger, nullable=False, server_default="0"))
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {1: _keep_records, 2: _give_positions}
 """What leads from a layout to the next one."""
 
 

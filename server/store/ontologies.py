@@ -12,6 +12,7 @@ __all__ = [
     "StoredOntology",
     "activate",
     "active_records",
+    "active_versions",
     "add_version",
     "delete_ontology",
     "find_document",
@@ -92,6 +93,12 @@ def delete_ontology(connection: Connection, name: str) -> None:
 def active_records(connection: Connection) -> Sequence[Row[Any]]:
     """The active versions with their records, by name: what makes the vocabulary."""
     return connection.execute(select(*_RECORDS).where(ontologies.c.active).order_by(ontologies.c.name)).all()
+
+
+def active_versions(connection: Connection) -> list[list[Any]]:
+    """[name, version] of all that is in force, by name."""
+    query = select(ontologies.c.name, ontologies.c.version).where(ontologies.c.active).order_by(ontologies.c.name)
+    return [[name, version] for name, version in connection.execute(query)]
 
 
 def find_document(connection: Connection, name: str, version: int) -> bytes:

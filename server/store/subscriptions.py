@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
+from server.store import parking
 from server.store.deliveries import discarded
-from server.store.tables import attempts, matches, subscriptions
+from server.store.tables import attempts, matches, operator_uses, subscriptions
 
 __all__ = [
     "change",
@@ -23,6 +24,8 @@ __all__ = [
     "trees",
 ]
 
+ROWS_AT_ONCE = 1_000
+"""Rows in memory while all trees are read: they may be larger together than what is made of them."""
 NUMBERS_PER_QUERY = 500
 """Numbers in one IN list: far below every database's limit on parameters."""
 
@@ -51,17 +54,19 @@ def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[
 
 
 def delete_subscription(connection: Connection, number: int) -> dict[str, int]:
-    """Forget one with all that waits for it; returns what the ledger must count in its place."""
+    """Forget one with all that waits for it, parked or matched; returns what the ledger must count in its place."""
     counters = select(subscriptions.c.times_sent, subscriptions.c.times_failed).where(subscriptions.c.number == number)
     sent, failed = connection.execute(counters).one()
     gone = {
         "discarded": count_pending(connection, number),
         "attempts_delivered": sent - failed,
         "attempts_failed": failed,
+        "parked_withdrawn": parking.withdraw_subscription(connection, number),
     }
     connection.execute(delete(matches).where(matches.c.subscription == number))
     connection.execute(delete(attempts).where(attempts.c.subscription == number))
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
+    connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
     return gone
 
@@ -121,7 +126,7 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
     if live_only:
         query = query.where(subscriptions.c.status != "expired")
     if numbers is None:
-        return connection.execute(query)
+        return connection.execute(query, execution_options={"yield_per": ROWS_AT_ONCE})
     portions = (numbers[start : start + NUMBERS_PER_QUERY] for start in range(0, len(numbers), NUMBERS_PER_QUERY))
     return (row for some in portions for row in connection.execute(query.where(subscriptions.c.number.in_(some))))
 
@@ -129,7 +134,7 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
 def count_pending(connection: Connection, number: int) -> int:
     """How many matches of one wait after its cursor."""
     acked = select(subscriptions.c.acked).where(subscriptions.c.number == number).scalar_subquery()
-    query = select(func.count()).where(matches.c.subscription == number, matches.c.sequence > acked)
+    query = select(func.count()).where(matches.c.subscription == number, matches.c.position > acked)
     return connection.execute(query).scalar_one()
 
 

@@ -5,8 +5,14 @@
     declarations    attributes, synonyms, rates and event types that were declared beside them, every version
     subscriptions   what was asked, as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
     events          what was accepted, in the order of its sequence
-    matches         (subscription, sequence): an event that a subscription gets; the cursor of a message is the sequence
+    matches         (subscription, position): an event that a subscription gets; the cursor of a message is the position
+    late            positions of matches that were decided after their event was accepted
     attempts        each webhook attempt, for traces
+    parked          (event, subscription): what an operator has yet to decide, or could not
+    vocabularies    what a version of the vocabulary was made of, as long as something is parked under it
+    operators       remote operators, as they were registered
+    operator_uses   which subscriptions call which operators
+    learned         what operators cost and how often they hold, as far as it was learned
     ledger          one row: the number of the last commit, the last sequence, and totals that must add up
 
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
@@ -30,7 +36,22 @@ from sqlalchemy import (
     false,
 )
 
-__all__ = ["attempts", "declarations", "events", "ledger", "matches", "metadata", "ontologies", "subscriptions"]
+__all__ = [
+    "attempts",
+    "declarations",
+    "events",
+    "late",
+    "learned",
+    "ledger",
+    "matches",
+    "metadata",
+    "ontologies",
+    "operator_uses",
+    "operators",
+    "parked",
+    "subscriptions",
+    "vocabularies",
+]
 
 metadata = MetaData()
 
@@ -104,6 +125,9 @@ subscriptions = Table(
     Column("last_error", Text),
     Column("consecutive_errors", Integer, nullable=False, default=0),
     Column("next_attempt_at", Double),
+    Column("undecided", _Number, nullable=False, server_default="0"),  # events that no operator could decide in the end
+    Column("last_undecided", Double),
+    Column("last_undecided_reason", Text),
     sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
 )
 
@@ -127,10 +151,71 @@ matches = Table(
     "matches",
     metadata,
     Column("subscription", _Number, nullable=False),
-    Column("sequence", _Number, nullable=False),
+    Column("position", _Number, nullable=False),  # from the counter of the sequences
     Column("bindings", Text),  # JSON list, or NULL for none
-    PrimaryKeyConstraint("subscription", "sequence"),
+    Column("event", _Number),  # the sequence of its event where it was decided late; NULL: the position
+    PrimaryKeyConstraint("subscription", "position"),
     sqlite_with_rowid=False,
+)
+
+late = Table(
+    "late",
+    metadata,
+    Column("position", _Number, primary_key=True, autoincrement=False),
+    Column("event", _Number, nullable=False),
+    Column("decided_at", Double, nullable=False),  # never less than that of the position before
+    Index("late_event", "event"),
+)
+
+parked = Table(
+    "parked",
+    metadata,
+    Column("event", _Number, nullable=False),
+    Column("subscription", _Number, nullable=False),
+    Column("vocabulary_version", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("parked_at", Double, nullable=False),
+    Column("next_try_at", Double),  # NULL: given up
+    PrimaryKeyConstraint("event", "subscription"),
+    Index("parked_due", "next_try_at"),
+    Index("parked_subscription", "subscription"),
+    sqlite_with_rowid=False,
+)
+
+vocabularies = Table(
+    "vocabularies",
+    metadata,
+    Column("version", String, primary_key=True),
+    Column("ontologies", _Json, nullable=False),  # [[name, version], …]
+    Column("declarations", _Json, nullable=False),  # in full: they are small, and may be deleted with all versions
+)
+
+operators = Table(
+    "operators",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", _Json, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+)
+
+operator_uses = Table(
+    "operator_uses",
+    metadata,
+    Column("operator", String, nullable=False),
+    Column("subscription", _Number, nullable=False),
+    PrimaryKeyConstraint("operator", "subscription"),
+    Index("operator_uses_subscription", "subscription"),
+    sqlite_with_rowid=False,
+)
+
+learned = Table(
+    "learned",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("records", _Json, nullable=False),
+    Column("kept_at", Double, nullable=False),
 )
 
 attempts = Table(
@@ -165,4 +250,10 @@ ledger = Table(
     # Webhook attempts of subscriptions that were deleted; those of the others are counted in their rows.
     Column("attempts_delivered", _Number, nullable=False),
     Column("attempts_failed", _Number, nullable=False),
+    # Pairs of event and subscription that an operator had to decide: parked = the four below + those still waiting.
+    Column("parked", _Number, nullable=False, server_default="0"),
+    Column("parked_matched", _Number, nullable=False, server_default="0"),
+    Column("parked_unmatched", _Number, nullable=False, server_default="0"),
+    Column("parked_given_up", _Number, nullable=False, server_default="0"),
+    Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription deleted, or event too old
 )

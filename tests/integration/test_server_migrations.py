@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, select, text, update
 
+from server.store.migrations import LAYOUT
 from server.store.tables import ledger, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.older_layouts import DROPPED, make_layout_1
@@ -43,7 +44,7 @@ def test_migration_gives_the_tables_of_a_new_database(old: Engine, tmp_path: Pat
         pass
     assert columns(old) == {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
     with old.connect() as connection:
-        assert connection.execute(select(ledger.c.layout)).scalar_one() == 2
+        assert connection.execute(select(ledger.c.layout)).scalar_one() == LAYOUT
 
 
 def test_migration_keeps_meaning_and_reads_each_document_once(old: Engine, tmp_path: Path) -> None:

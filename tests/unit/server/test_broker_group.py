@@ -46,12 +46,12 @@ def live(state: State, group: Group, name: str, expression: str) -> Live:
 
 
 def store(group: Group, subscription: int, sequence: int) -> None:
-    group.connection.execute(insert(matches).values(subscription=subscription, sequence=sequence))
+    group.connection.execute(insert(matches).values(subscription=subscription, position=sequence))
 
 
 def stored(connection: Connection) -> set[tuple[int, int]]:
     with connection.begin():
-        return {(row.subscription, row.sequence) for row in connection.execute(select(matches))}
+        return {(row.subscription, row.position) for row in connection.execute(select(matches))}
 
 
 def test_group_failing_command_leaves_the_others(connection: Connection, state: State) -> None:

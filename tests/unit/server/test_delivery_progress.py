@@ -36,7 +36,14 @@ class FullDisk:
 
 def step(sequence: int) -> Progress:
     return Progress(
-        number=1, sequence=sequence, at=0.0, outcome="delivered", status_code=200, detail="", status="active"
+        number=1,
+        position=sequence,
+        sequence=sequence,
+        at=0.0,
+        outcome="delivered",
+        status_code=200,
+        detail="",
+        status="active",
     )
 
 

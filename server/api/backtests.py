@@ -1,0 +1,101 @@
+"""Backtests: an expression over the events that are stored. Each is a job."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from semantic.instants import parse_instant
+from semantic.ontology.progress import Progress
+from server.api.jobs import AppJobs
+from server.api.requests import AppSettings, Language, answer, body_schema, json_object
+from server.backtests import Asked, Backtests
+from server.error_responses import Problem
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
+
+BACKTEST = {
+    "type": "object",
+    "properties": {
+        "expression": {"type": "string", "description": "A subscription as text."},
+        "where": {"type": "object", "description": "The same as a tree."},
+        "since": {"type": "string", "format": "date-time", "description": "Accepted at or after this moment."},
+        "until": {"type": "string", "format": "date-time", "description": "Accepted before this moment."},
+        "ontologies": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "Versions to use in place of the active ones, by name.",
+        },
+    },
+    "additionalProperties": False,
+    "example": {"expression": "target isa Computer and price <= 400", "ontologies": {"shop": 1}},
+}
+
+
+async def _backtests(request: Request) -> Backtests:
+    backtests: Backtests = request.app.state.backtests
+    return backtests
+
+
+@router.post("", summary="How often would it have matched?", status_code=202, openapi_extra=body_schema(BACKTEST))
+async def start(
+    request: Request,
+    backtests: Annotated[Backtests, Depends(_backtests)],
+    jobs: AppJobs,
+    settings: AppSettings,
+    lang: Language = "en",
+) -> Response:
+    """Begin to match an expression against the stored events: how many, on which days, ten samples with their
+    explanation, and which part of it cuts how much. What is wrong with the expression is told at once."""
+    body = await json_object(request, settings)
+    asked = _asked(body, lang)
+    await backtests.check(asked)
+
+    async def work(progress: Progress) -> dict[str, Any]:
+        return await backtests.run(asked, progress)
+
+    job = jobs.start(work)
+    return answer(job.as_json(), 202, {"Location": f"/v1/backtests/{job.id}"})
+
+
+@router.get("/{id}", summary="How far a backtest is")
+async def get_backtest(id: str, jobs: AppJobs) -> Response:
+    """`running` with how far it is, `done` with the `result`, or `failed` with the `problem`."""
+    return answer(jobs.find(id).as_json())
+
+
+def _asked(body: dict[str, Any], language: str) -> Asked:
+    unknown = [name for name in body if name not in BACKTEST["properties"]]  # type: ignore[operator]
+    if unknown:
+        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
+        raise Problem(422, "invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+    expression = body.get("expression", body.get("where"))
+    if ("expression" in body) == ("where" in body) or not isinstance(expression, str | dict):
+        raise Problem(422, "invalid-request", "send `expression`, a text, or `where`, a tree")
+    return Asked(
+        expression=expression,
+        versions=_versions(body.get("ontologies") or {}),
+        since=_moment(body, "since"),
+        until=_moment(body, "until"),
+        language=language,
+    )
+
+
+def _versions(said: Any) -> Mapping[str, int]:
+    if isinstance(said, dict) and all(type(version) is int for version in said.values()):
+        return said
+    errors = [{"pointer": "/ontologies", "detail": "no versions by name"}]
+    raise Problem(422, "invalid-request", "`ontologies` is an object of versions by name", errors=errors)
+
+
+def _moment(body: dict[str, Any], name: str) -> float | None:
+    said = body.get(name)
+    if said is None:
+        return None
+    instant = parse_instant(said) if isinstance(said, str) else None
+    if instant is None:
+        errors = [{"pointer": f"/{name}", "detail": "no date-time"}]
+        raise Problem(422, "invalid-request", f"`{name}` is a date-time of RFC 3339", errors=errors)
+    return instant / 1_000_000

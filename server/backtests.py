@@ -1,0 +1,231 @@
+"""Backtests: what an expression would have matched among the events that are stored, under a chosen vocabulary.
+
+    few events    read in pages, matched in a worker thread       semantic.backtest
+    many events   written as Parquet, matched by a Spark job      a process of its own, whose progress is passed on
+
+Spark is an extra: without it a server says what to install, and when.
+"""
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from semantic import Vocabulary
+from semantic.backtest import Backtest, PastEvent
+from semantic.compilation import compile_expression
+from semantic.instants import parse_instant
+from semantic.ontology import Ontology
+from semantic.ontology.encoding import encode
+from semantic.ontology.progress import Progress
+from semantic.operators.declaration import Operator, operators_by_name
+from server.broker import Broker
+from server.cloudevents import EventReader
+from server.errors import BacktestFailed, BrokerBusy, SparkMissing
+from server.settings import Settings
+from server.store.events import count_between, list_events
+from server.strict_json import decode
+
+__all__ = ["Asked", "Backtests"]
+
+PAGE = 2_000
+"""Events read and matched at one time: the event loop gets its turn in between."""
+WAITING = 8
+"""Backtests that wait for the one that runs; more are told to come later."""
+MISSING = "pip install 'kindcast[spark]' (and Java 17 or newer), or ask for fewer events with since and until"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be tested: an expression, over the events accepted between two moments (seconds since 1970), under the
+    vocabulary in force with `versions` of ontologies in place of theirs."""
+
+    expression: str | Mapping[str, Any]
+    versions: Mapping[str, int]
+    since: float | None = None
+    until: float | None = None
+    language: str = "en"
+
+
+class Backtests:
+    """One at a time: each may look at every event there is. On the application's event loop."""
+
+    def __init__(self, broker: Broker, settings: Settings, reader: EventReader) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._reader = reader
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._running: asyncio.subprocess.Process | None = None
+        self._stopped = False
+
+    async def check(self, asked: Asked) -> None:
+        """Raises `InvalidSubscription`, `UnknownOntology`, `BrokerBusy`, before anything is begun."""
+        if self._waiting >= WAITING:
+            raise BrokerBusy("too many backtests are waiting: try again later")
+        vocabulary = (await self._vocabulary(asked))[1]
+        await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators_by_name(self._operators()))
+
+    async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
+        """The report of `semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+        self._waiting += 1
+        try:
+            async with self._turn:
+                first, last, count = await self._broker.read(
+                    lambda connection: count_between(connection, asked.since, asked.until)
+                )
+                if count <= self._settings.backtest_events:
+                    return await self._here(asked, first, last, count, progress)
+                if importlib.util.find_spec("pyspark") is None:
+                    most = self._settings.backtest_events
+                    raise SparkMissing(
+                        f"{count:,} events are to be looked at; more than {most:,} need Spark: {MISSING}"
+                    )
+                return await self._by_spark(asked, first, last, count, progress)
+        finally:
+            self._waiting -= 1
+
+    def stop(self) -> None:
+        """End what runs; the server is going."""
+        self._stopped = True
+        if self._running is not None:
+            _kill(self._running)
+
+    # ── in this process ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _here(self, asked: Asked, first: int, last: int, count: int, progress: Progress) -> dict[str, Any]:
+        _, vocabulary = await self._vocabulary(asked)
+        test = await asyncio.to_thread(Backtest, vocabulary, asked.expression, operators=self._operators())
+        done, after = 0, first - 1
+        while after < last and not self._stopped:
+            progress("backtest", done, count)
+            page, after = await self._broker.read(partial(self._page, after=after, last=last))
+            await asyncio.to_thread(test.feed, page)
+            done += len(page)
+        return await asyncio.to_thread(test.report, language=asked.language)
+
+    def _page(self, connection: Connection, after: int, last: int) -> tuple[list[PastEvent], int]:
+        """In a worker thread: the next events, and the sequence up to which there are no more."""
+        rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
+        return [self._past(row) for row in rows], rows[-1].sequence if rows else last
+
+    def _past(self, row: Any) -> PastEvent:
+        event = self._reader.from_object(decode(row.body.encode())).event
+        return PastEvent(row.source, row.id, _day(_micros(event.context.get("time"), row.accepted_at)), event)
+
+    # ── by Spark ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _by_spark(self, asked: Asked, first: int, last: int, count: int, progress: Progress) -> dict[str, Any]:
+        ontologies, _ = await self._vocabulary(asked)
+        folder = Path(tempfile.mkdtemp(prefix="backtest-", dir=self._settings.data))
+        try:
+            await asyncio.to_thread(self._write_inputs, folder / "inputs", ontologies)
+            written, after, number = 0, first - 1, 0
+            (folder / "events").mkdir()
+            while after < last and not self._stopped:
+                progress("export", written, count)
+                rows, after = await self._broker.read(partial(self._rows, after=after, last=last))
+                await asyncio.to_thread(_write_rows, folder / "events" / f"{number:06}.parquet", rows)
+                written, number = written + len(rows), number + 1
+            return await self._job(asked, folder, progress)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    def _rows(self, connection: Connection, after: int, last: int) -> tuple[list[dict[str, Any]], int]:
+        found: list[dict[str, Any]] = []
+        while len(found) < 25 * PAGE and after < last:
+            rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
+            after = rows[-1].sequence if rows else last
+            for row in rows:
+                time = _micros(decode(row.body.encode()).get("time"), row.accepted_at)
+                found.append({"source": row.source, "id": row.id, "time": time, "body": row.body})
+        return found, after
+
+    def _write_inputs(self, folder: Path, ontologies: list[Ontology]) -> None:
+        folder.mkdir()
+        for number, ontology in enumerate(ontologies):
+            (folder / f"{number:03}.records").write_bytes(encode(ontology))
+        declared = json.dumps(self._broker.state.declarations.arguments(), default=dict)
+        (folder / "declarations.json").write_text(declared, encoding="utf-8")
+
+    async def _job(self, asked: Asked, folder: Path, progress: Progress) -> dict[str, Any]:
+        expression = asked.expression if isinstance(asked.expression, str) else json.dumps(dict(asked.expression))
+        places = ["--inputs", str(folder / "inputs"), "--archive", str(folder / "events")]
+        asking = ["--expression", expression, "--language", asked.language]
+        self._running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "spark_jobs", "backtest", *places, *asking),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            limit=1 << 26,
+        )
+        try:
+            assert self._running.stdout is not None
+            async for line in self._running.stdout:
+                said = json.loads(line)
+                if "result" in said:
+                    result: dict[str, Any] = said["result"]
+                    return result
+                if "problem" in said:
+                    raise BacktestFailed(f"the Spark job says: {said['problem']}")
+                progress(said["stage"], said["done"], said["total"])
+            raise BacktestFailed("the Spark job ended without a word")
+        finally:
+            _kill(self._running)
+            await self._running.wait()
+            self._running = None
+
+    # ── what both need ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _vocabulary(self, asked: Asked) -> tuple[list[Ontology], Vocabulary]:
+        """The vocabulary in force, or the one with other versions. Raises `UnknownOntology`."""
+        vocabulary = self._broker.vocabulary
+        if not asked.versions:
+            return list(vocabulary.ontologies), vocabulary
+        ontologies = await self._broker.meaning.with_versions(asked.versions)
+        declared = self._broker.state.declarations.arguments()
+        return ontologies, await asyncio.to_thread(lambda: Vocabulary(ontologies, **declared))
+
+    def _operators(self) -> tuple[Operator, ...]:
+        return tuple(self._broker.state.operators.available.values())
+
+
+def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa  # comes with Spark, and is needed with it only
+    import pyarrow.parquet as pq
+
+    time = pa.timestamp("us", tz="UTC")
+    schema = pa.schema([("source", pa.string()), ("id", pa.string()), ("time", time), ("body", pa.string())])
+    pq.write_table(pa.Table.from_pylist(rows, schema), path)
+
+
+def _micros(said: Any, accepted_at: float) -> int:
+    """The time of an event: what it says, else when it was accepted."""
+    instant = parse_instant(said) if isinstance(said, str) else None
+    return instant if instant is not None else round(accepted_at * 1_000_000)
+
+
+def _day(micros: int) -> str:
+    return str(datetime.fromtimestamp(micros // 1_000_000, UTC).date())
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """With the Java and the workers that it has started."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return

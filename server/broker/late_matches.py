@@ -1,0 +1,73 @@
+"""What operators decided, written down: late matches, candidates that do not match, tries that failed. One transaction.
+
+    decided by an operator ──▶ the parked row goes ──▶ a match at the next position, where it holds
+    not decided            ──▶ its next try, or given up: told on the subscription
+
+A candidate that is not parked any more (its subscription was deleted, another answer came first) is passed over: so
+there is at most one match for an event and a subscription, whatever happens twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from server.broker.group import Group
+from server.store import parking
+from server.store.events import MatchRow, insert_matches
+from server.store.parking import Retry
+
+__all__ = ["Settlement", "settle", "try_again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What came of the candidates of one event, by the number of their subscription: `matched` with the bindings as
+    JSON, or None; `unmatched`; and `retries`."""
+
+    event: int
+    matched: Mapping[int, str | None] = field(default_factory=dict)
+    unmatched: Sequence[int] = ()
+    retries: Sequence[Retry] = ()
+
+
+def settle(group: Group, settlements: Sequence[Settlement]) -> None:
+    """Write them all. Costs a few statements an event, and a row a match."""
+    connection, state = group.connection, group.state
+    before = (state.sequence, state.last_accepted_at)
+
+    def undo() -> None:
+        state.sequence, state.last_accepted_at = before
+
+    group.on_undo(undo)
+    state.last_accepted_at = max(group.now, state.last_accepted_at)
+    rows: list[MatchRow] = []
+    retries: list[Retry] = []
+    for each in settlements:
+        retries += each.retries
+        there = parking.take(connection, each.event, [*each.matched, *each.unmatched])
+        late = [number for number in each.matched if number in there]
+        group.totals.update(parked_matched=len(late), parked_unmatched=len(there) - len(late))
+        if not late:
+            continue
+        state.sequence += 1
+        first = parking.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
+        group.totals.update(matches=len(late), matched=int(first))
+        group.touched.update(late)
+        rows += [
+            {
+                "subscription": number,
+                "position": state.sequence,
+                "bindings": each.matched[number],
+                "event": each.event,
+            }
+            for number in late
+        ]
+    insert_matches(connection, rows)
+    group.totals["parked_given_up"] += parking.postpone(connection, retries, group.now)
+
+
+def try_again(group: Group) -> int:
+    """All that was given up and is still kept is tried again from now on; returns how many."""
+    again = parking.retry_given_up(group.connection, group.now)
+    group.totals["parked_given_up"] -= again
+    group.parked = again > 0
+    return again

@@ -1,0 +1,170 @@
+"""One way to an operator that takes its time: deadline, concurrency, circuit, kept answers, and what is told of it.
+
+    start ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call itself, until its deadline ──▶ Answered, or OperatorFailed
+
+Everything runs on the event loop of the server; `start` is the door for other threads.
+"""
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from semantic.operators.calls import OperatorFailed
+from server.operators.asking import Answered, Event, TooBusy
+from server.operators.circuit import Circuit, CircuitOpen
+
+__all__ = ["AtOnce", "Limits", "OnLoop"]
+
+MOST_KEPT = 10_000
+"""Answers of one operator that are kept for those who ask the same."""
+
+WAITING_EACH = 8
+"""Calls that may wait for each that runs; more are turned away, so that one slow operator cannot fill the memory, nor
+take all places of events that others wait for."""
+SHORTEST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds before one that was turned away comes again."""
+
+Call = Callable[[Event, tuple[Any, ...]], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`seconds`: a call may take; `concurrency`: calls at one time; `keep_seconds`: how long an answer stands for the
+    same question."""
+
+    seconds: float
+    concurrency: int
+    keep_seconds: float = 0.0
+
+
+class AtOnce:
+    """An operator of our own: bounded work, in the caller's thread."""
+
+    at_once = True
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
+        return self._function(event, *arguments)
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        raise NotImplementedError("it answers at once")
+
+    def told(self) -> dict[str, Any]:
+        """It cannot be out of order."""
+        return {"circuit": {"state": "closed"}}
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class OnLoop:
+    """A call on the event loop. What is not answered in time is cancelled, whatever it waits for."""
+
+    at_once = False
+
+    def __init__(
+        self,
+        name: str,
+        call: Call,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        closed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`closed` frees what the call holds."""
+        self.name = name
+        self.limits = limits
+        self.circuit = Circuit(name)
+        self._call = call
+        self._loop = loop
+        self._room = asyncio.Semaphore(limits.concurrency)
+        self._kept: OrderedDict[str, tuple[float, object]] = OrderedDict()
+        self._closed = closed
+        self._waiting = 0
+        self._mean_seconds = 0.1
+        self._running = 0
+        self._failed = 0
+
+    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
+        raise NotImplementedError("it answers later")
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        """Ask. Any thread."""
+        plain = {name: tuple(event[name]) for name in event}
+        return asyncio.run_coroutine_threadsafe(self.ask(plain, arguments), self._loop)
+
+    async def ask(self, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
+        """The answer. Raises `OperatorFailed`, `CircuitOpen`."""
+        key = repr((event, arguments)) if self.limits.keep_seconds else ""
+        if key and (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
+            return Answered(kept[1], 0.0)
+        if self._waiting >= WAITING_EACH * self.limits.concurrency:
+            expected = self._mean_seconds * WAITING_EACH * random.uniform(0.5, 1.5)
+            raise TooBusy(self.name, min(max(expected, SHORTEST_WAIT), LONGEST_WAIT))
+        self._waiting += 1
+        try:
+            async with self._room:
+                return await self._asked(key, event, arguments)
+        finally:
+            self._waiting -= 1
+
+    def told(self) -> dict[str, Any]:
+        """How it is doing, for people."""
+        circuit: dict[str, Any] = {"state": self.circuit.state}
+        if self.circuit.failures:
+            circuit |= {"failures_in_a_row": self.circuit.failures, "last_failure": self.circuit.reason}
+        return {"circuit": circuit, "running": self._running, "waiting": self._waiting - self._running,
+                "failed": self._failed}  # fmt: skip
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        self._closed()
+
+    async def _asked(self, key: str, event: Event, arguments: tuple[Any, ...]) -> Answered:
+        await self.circuit.enter()
+        began = time.perf_counter()
+        self._running += 1
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                value = await self._call(event, arguments)
+        except TimeoutError:
+            raise self._failure(f"{self.name} did not answer within {self.limits.seconds:g} s") from None
+        except CircuitOpen:
+            self.circuit.left()
+            raise
+        except OperatorFailed as error:
+            if error.for_good:  # it works, and says that this question has no answer
+                self.circuit.succeeded()
+                raise
+            raise self._failure(str(error), error.after) from None
+        except asyncio.CancelledError:
+            self.circuit.left()
+            raise
+        except Exception as error:  # whatever it is, it is the operator's failure and nobody else's
+            raise self._failure(f"{self.name} failed: {type(error).__name__}: {error}") from error
+        finally:
+            self._running -= 1
+        self.circuit.succeeded()
+        if key:
+            self._keep(key, value)
+        seconds = time.perf_counter() - began
+        self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
+        return Answered(value, seconds)
+
+    def _failure(self, reason: str, after: float | None = None) -> OperatorFailed:
+        self._failed += 1
+        self.circuit.failed(reason)
+        return OperatorFailed(reason, after=after)
+
+    def _keep(self, key: str, value: object) -> None:
+        self._kept[key] = (time.monotonic() + self.limits.keep_seconds, value)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)

@@ -1,0 +1,82 @@
+"""Which operators there are: built in, from plug-ins, remote. One frozen book, replaced as a whole when it changes.
+
+`available` is what new subscriptions may call. `known` has besides, for every operator that is gone while stored
+subscriptions still call it, one that never answers: their events wait for it instead of passing them by.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from semantic.operators.calls import NotAsked
+from semantic.operators.declaration import Operator
+from server.operators.asking import Deferred
+from server.operators.registration import Registration, as_operator
+
+__all__ = ["EMPTY", "Entry", "Registry"]
+
+Kind = Literal["builtin", "plugin", "remote", "missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An operator as it was declared, and where it runs. `registration` is that of a remote one."""
+
+    operator: Operator
+    kind: Kind
+    registration: Registration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Immutable; any thread."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, builtin: Iterable[Operator], plugins: Iterable[Operator]) -> "Registry":
+        """Those of this server's own; a plug-in wins over a built-in operator of its name."""
+        entries = {each.name: Entry(operator=each, kind="builtin") for each in builtin}
+        entries |= {each.name: Entry(operator=each, kind="plugin") for each in plugins}
+        return cls(entries)
+
+    @property
+    def available(self) -> Mapping[str, Operator]:
+        """What a new subscription may call."""
+        return {name: _deferred(each) for name, each in self.entries.items() if each.kind != "missing"}
+
+    @property
+    def known(self) -> Mapping[str, Operator]:
+        """What stored subscriptions call."""
+        return {name: _deferred(each) for name, each in self.entries.items()}
+
+    def with_remote(self, name: str, registration: Registration) -> "Registry":
+        """With one more remote operator, or another in place of one of its name. Raises `InvalidDeclaration`."""
+        entry = Entry(operator=as_operator(name, registration), kind="remote", registration=registration)
+        return Registry({**self.entries, name: entry})
+
+    def without(self, name: str) -> "Registry":
+        """Less one operator."""
+        return Registry({key: each for key, each in self.entries.items() if key != name})
+
+    def with_missing(self, names: Iterable[str]) -> "Registry":
+        """With stand-ins for those of `names` that are not there."""
+        gone = {name: Entry(operator=_stand_in(name), kind="missing") for name in names if name not in self.entries}
+        return Registry({**self.entries, **gone})
+
+
+EMPTY = Registry()
+
+
+def _deferred(entry: Entry) -> Operator:
+    """The declaration with a function that asks through `server.operators.asking`."""
+    operator = entry.operator
+    return replace(operator, function=Deferred(operator.name, operator.signature))
+
+
+def _stand_in(name: str) -> Operator:
+    def gone(event: object, *arguments: object) -> bool:
+        raise NotAsked(f"there is no operator {name!r} at present")
+
+    return Operator(name=name, function=Deferred(name, inspect.signature(gone)))

@@ -1,0 +1,77 @@
+"""Remote operators as they were registered, who calls which operator, and what was learned of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from server.store.tables import learned, operator_uses, operators, subscriptions
+
+__all__ = [
+    "count_uses",
+    "delete_operator",
+    "find_learned",
+    "keep_learned",
+    "list_operators",
+    "note_uses",
+    "put_operator",
+    "uses_of",
+]
+
+
+def list_operators(connection: Connection) -> Sequence[Row[Any]]:
+    """(name, body, created_at, changed_at) of all, by name."""
+    return connection.execute(select(operators).order_by(operators.c.name)).all()
+
+
+def put_operator(connection: Connection, name: str, body: Mapping[str, Any], now: float) -> bool:
+    """Store a registration, in place of the one of that name; returns whether it is a new one."""
+    changed = connection.execute(
+        update(operators).where(operators.c.name == name).values(body=dict(body), changed_at=now)
+    )
+    if changed.rowcount:
+        return False
+    connection.execute(insert(operators).values(name=name, body=dict(body), created_at=now, changed_at=now))
+    return True
+
+
+def delete_operator(connection: Connection, name: str) -> bool:
+    """Forget a registration; returns whether there was one."""
+    return connection.execute(delete(operators).where(operators.c.name == name)).rowcount > 0
+
+
+def note_uses(connection: Connection, subscription: int, names: Iterable[str]) -> None:
+    """A new subscription calls these operators."""
+    rows = [{"operator": name, "subscription": subscription} for name in sorted(names)]
+    if rows:
+        connection.execute(insert(operator_uses), rows)
+
+
+def count_uses(connection: Connection) -> dict[str, int]:
+    """How many subscriptions call each operator."""
+    query = select(operator_uses.c.operator, func.count()).group_by(operator_uses.c.operator)
+    return {name: number for name, number in connection.execute(query)}
+
+
+def uses_of(connection: Connection, name: str, *, limit: int) -> list[str]:
+    """Ids of subscriptions that call an operator."""
+    query = (
+        select(subscriptions.c.id)
+        .join_from(operator_uses, subscriptions, subscriptions.c.number == operator_uses.c.subscription)
+        .where(operator_uses.c.operator == name)
+        .order_by(subscriptions.c.number)
+        .limit(limit)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def keep_learned(connection: Connection, records: Sequence[Mapping[str, Any]], now: float) -> None:
+    """Store what was learned, in place of what was stored before."""
+    connection.execute(delete(learned))
+    connection.execute(insert(learned).values(id=1, records=[dict(each) for each in records], kept_at=now))
+
+
+def find_learned(connection: Connection) -> list[dict[str, Any]]:
+    """What was learned; nothing on a new database."""
+    found = connection.execute(select(learned.c.records)).scalar_one_or_none()
+    return list(found or [])

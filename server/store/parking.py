@@ -1,0 +1,243 @@
+"""Candidates that hang on operators: parked with their event, looked at again when it is time, gone when decided.
+
+    publish ──insert_parked──▶ parked ──due──▶ the decider ──┬─ settled: the row goes, a match may come, one transaction
+                                 ▲                           └─ failed: postponed, or given up (next try NULL)
+                                 └───────── retry_given_up
+
+A row and a match of the same event and subscription never stand together: whoever writes the match deletes the row, and
+writes only if there was one.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, TypedDict
+
+from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
+
+from server.store.tables import events, late, parked, subscriptions, vocabularies
+
+__all__ = [
+    "ParkedRow",
+    "Retry",
+    "count_waiting",
+    "due",
+    "find_parked",
+    "insert_parked",
+    "keep_vocabulary",
+    "next_due",
+    "note_late",
+    "of_event",
+    "ontology_is_needed",
+    "postpone",
+    "retry_given_up",
+    "take",
+    "vocabulary_parts",
+    "withdraw_before",
+    "withdraw_subscription",
+]
+
+NUMBERS_PER_QUERY = 500
+"""Numbers in one IN list: far below every database's limit on parameters."""
+
+
+class ParkedRow(TypedDict):
+    """A row of `parked`."""
+
+    event: int
+    subscription: int
+    vocabulary_version: str
+    reason: str
+    tries: int
+    parked_at: float
+    next_try_at: float | None
+
+
+class Retry(TypedDict):
+    """What a failed try changes; `of_next_try_at` None: given up."""
+
+    of_event: int
+    of_subscription: int
+    of_reason: str
+    of_tries: int
+    of_next_try_at: float | None
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_INSERT = insert(parked)
+_RETRY = (
+    update(parked)
+    .where(parked.c.event == bindparam("of_event"), parked.c.subscription == bindparam("of_subscription"))
+    .values(reason=bindparam("of_reason"), tries=bindparam("of_tries"), next_try_at=bindparam("of_next_try_at"))
+)
+_UNDECIDED = (
+    update(subscriptions)
+    .where(subscriptions.c.number == bindparam("of_subscription"))
+    .values(
+        undecided=subscriptions.c.undecided + 1,
+        last_undecided=bindparam("of_now"),
+        last_undecided_reason=bindparam("of_reason"),
+    )
+)
+
+
+def insert_parked(connection: Connection, rows: Sequence[ParkedRow]) -> None:
+    """Park candidates of events of the same transaction."""
+    if rows:
+        connection.execute(_INSERT, rows)
+
+
+def take(connection: Connection, event: int, numbers: Collection[int]) -> set[int]:
+    """Remove the rows of these subscriptions; returns those that were there: they alone may be matched now."""
+    found: set[int] = set()
+    for some in _portions(sorted(numbers)):
+        those = (parked.c.event == event) & parked.c.subscription.in_(some)
+        found |= set(connection.execute(delete(parked).where(those).returning(parked.c.subscription)).scalars())
+    return found
+
+
+def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> int:
+    """Note failed tries of rows that are still there, and on the subscription what was given up; returns how many
+    were."""
+    there: set[tuple[int, int]] = set()
+    for event in {each["of_event"] for each in retries}:
+        of_event = select(parked.c.subscription).where(parked.c.event == event, parked.c.next_try_at.is_not(None))
+        there |= {(event, number) for number in connection.execute(of_event).scalars()}
+    left = [each for each in retries if (each["of_event"], each["of_subscription"]) in there]
+    if left:
+        connection.execute(_RETRY, left)
+    over = [each for each in left if each["of_next_try_at"] is None]
+    if over:
+        told = [
+            {"of_subscription": each["of_subscription"], "of_now": now, "of_reason": each["of_reason"]} for each in over
+        ]
+        connection.execute(_UNDECIDED, told)
+    return len(over)
+
+
+def note_late(connection: Connection, position: int, event: int, now: float, matched: int) -> bool:
+    """So many late matches of an event stand at a position; returns whether they are its first matches."""
+    connection.execute(insert(late).values(position=position, event=event, decided_at=now))
+    before: int = connection.execute(select(events.c.matched).where(events.c.sequence == event)).scalar_one()
+    connection.execute(update(events).where(events.c.sequence == event).values(matched=before + matched))
+    return before == 0
+
+
+def retry_given_up(connection: Connection, now: float) -> int:
+    """Try all again that was given up and is still kept, from the first try on; returns how many."""
+    result = connection.execute(update(parked).where(parked.c.next_try_at.is_(None)).values(next_try_at=now, tries=0))
+    return result.rowcount
+
+
+def withdraw_subscription(connection: Connection, number: int) -> int:
+    """Its candidates go with it; returns how many were waiting."""
+    return _withdraw(connection, parked.c.subscription == number)
+
+
+def withdraw_before(connection: Connection, sequence: int) -> int:
+    """Those of older events go; returns how many were waiting."""
+    return _withdraw(connection, parked.c.event < sequence)
+
+
+def keep_vocabulary(
+    connection: Connection, version: str, ontologies: list[list[Any]], declarations: dict[str, Any]
+) -> None:
+    """What a version of the vocabulary was made of, for whoever decides under it later. Versions that nothing is parked
+    under any more go."""
+    known = connection.execute(select(vocabularies.c.version)).scalars().all()
+    old = [each for each in known if each != version and not _is_needed(connection, each)]
+    if old:
+        connection.execute(delete(vocabularies).where(vocabularies.c.version.in_(old)))
+    if version not in known:
+        row = {"version": version, "ontologies": ontologies, "declarations": declarations}
+        connection.execute(insert(vocabularies).values(row))
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
+    """(event, subscription, id, vocabulary_version, tries) of those whose time has come, longest waiting first."""
+    columns: tuple[Column[Any], ...] = (
+        parked.c.event,
+        parked.c.subscription,
+        subscriptions.c.id,
+        parked.c.vocabulary_version,
+        parked.c.tries,
+        parked.c.next_try_at,
+    )
+    query = (
+        select(*columns)
+        .join_from(parked, subscriptions, subscriptions.c.number == parked.c.subscription)
+        .where(parked.c.next_try_at <= now)
+        .order_by(parked.c.next_try_at)
+        .limit(limit)
+    )
+    return list(connection.execute(query).all())
+
+
+def next_due(connection: Connection, *, after: float) -> float | None:
+    """When the next try is due that is not due yet."""
+    upcoming = select(func.min(parked.c.next_try_at)).where(parked.c.next_try_at > after)
+    found: float | None = connection.execute(upcoming).scalar_one()
+    return found
+
+
+def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[Any]]:
+    """What is parked with an event: (id, reason, tries, parked_at, next_try_at), oldest subscription first."""
+    columns: tuple[Column[Any], ...] = (
+        subscriptions.c.id,
+        parked.c.reason,
+        parked.c.tries,
+        parked.c.parked_at,
+        parked.c.next_try_at,
+    )
+    query = (
+        select(*columns)
+        .join_from(parked, subscriptions, subscriptions.c.number == parked.c.subscription)
+        .where(parked.c.event == sequence)
+        .order_by(parked.c.subscription)
+        .limit(limit)
+    )
+    return list(connection.execute(query).all())
+
+
+def find_parked(connection: Connection, sequence: int, subscription: int) -> Row[Any] | None:
+    """The row of one pair."""
+    this = (parked.c.event == sequence) & (parked.c.subscription == subscription)
+    return connection.execute(select(parked).where(this)).one_or_none()
+
+
+def count_waiting(connection: Connection, subscription: int) -> int:
+    """How many events an operator has yet to decide for a subscription."""
+    mine = (parked.c.subscription == subscription) & parked.c.next_try_at.is_not(None)
+    return connection.execute(select(func.count()).where(mine)).scalar_one()
+
+
+def vocabulary_parts(connection: Connection, version: str) -> Row[Any] | None:
+    """(ontologies, declarations) of a version, as `keep_vocabulary` kept them."""
+    return connection.execute(select(vocabularies).where(vocabularies.c.version == version)).one_or_none()
+
+
+def ontology_is_needed(connection: Connection, name: str) -> int:
+    """How many candidates are to be decided under a vocabulary that this ontology is a part of."""
+    rows = connection.execute(select(vocabularies.c.version, vocabularies.c.ontologies))
+    versions = [row.version for row in rows if any(part[0] == name for part in row.ontologies)]
+    waiting = parked.c.vocabulary_version.in_(versions) & parked.c.next_try_at.is_not(None)
+    return connection.execute(select(func.count()).where(waiting)).scalar_one()
+
+
+def _is_needed(connection: Connection, version: str) -> bool:
+    this = select(parked.c.event).where(parked.c.vocabulary_version == version).limit(1)
+    return connection.execute(this).first() is not None
+
+
+def _withdraw(connection: Connection, those: Any) -> int:
+    waiting = select(func.count()).where(those, parked.c.next_try_at.is_not(None))
+    found: int = connection.execute(waiting).scalar_one()
+    connection.execute(delete(parked).where(those))
+    return found
+
+
+def _portions(numbers: Sequence[int]) -> Iterator[Iterable[int]]:
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        yield numbers[start : start + NUMBERS_PER_QUERY]

@@ -1,0 +1,126 @@
+"""Backtests over HTTP: counts, days, samples, what cuts; other versions; what is refused."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.client import Client, ProblemError
+from tests.harness.application import problem_code, running_application
+
+PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
+FIRST = PREFIXES + ":Laptop rdfs:subClassOf :Computer . :Phone a rdfs:Class ."
+SECOND = FIRST + ":Phone rdfs:subClassOf :Computer ."
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    """A server with two versions of an ontology, the second in force, and 300 events on three days."""
+    with running_application(tmp_path) as client:
+        for document in (FIRST, SECOND):
+            answer = client.put("/v1/ontologies/shop", content=document, headers={"Content-Type": "text/turtle"})
+            assert answer.status_code == 201, answer.text
+        kinds = ("Laptop", "Phone", "Sofa")
+        events = [
+            {
+                "specversion": "1.0",
+                "id": str(n),
+                "source": "/shop",
+                "type": "offer",
+                "time": f"2026-01-0{1 + n % 3}T12:00:00Z",
+                "data": {"target": kinds[n % 3], "price": n},
+            }
+            for n in range(300)
+        ]
+        headers = {"Content-Type": "application/cloudevents-batch+json"}
+        assert client.post("/v1/events", json=events, headers=headers).json()["accepted"] == 300
+        yield client
+
+
+def backtested(client: httpx.Client, **body: Any) -> Any:
+    """What came of a backtest."""
+    answer = client.post("/v1/backtests", json=body)
+    assert answer.status_code == 202, answer.text
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        job = client.get(answer.headers["location"]).json()
+        if job["status"] != "running":
+            assert job["status"] == "done", job
+            return job["result"]
+        assert time.monotonic() < deadline, job
+        time.sleep(0.02)
+
+
+def test_backtest_counts_by_day_with_samples_and_what_cuts(client: httpx.Client) -> None:
+    """Of 300 events 200 are computers now, 100 cost less than 100; 67 are both."""
+    report = backtested(client, expression="target isa Computer and price < 100")
+    assert (report["events"], report["matched"], report["unreadable"]) == (300, 67, 0)
+    assert report["days"] == [
+        {"day": "2026-01-01", "events": 100, "matched": 34},
+        {"day": "2026-01-02", "events": 100, "matched": 33},
+        {"day": "2026-01-03", "events": 100, "matched": 0},
+    ]
+    kind, cheap = report["clauses"][0]["predicates"]
+    assert (kind["holds"], kind["left"], kind["cuts"]) == (200, 200, 33)
+    assert (cheap["holds"], cheap["left"], cheap["cuts"]) == (100, 67, 133)
+    assert len(report["samples"]) == 10
+    for sample in report["samples"]:
+        assert sample["data"]["price"] < 100
+        assert sample["explanation"]["matches"]
+
+
+def test_backtest_under_another_version_says_what_would_have_matched_then(client: httpx.Client) -> None:
+    """Phones were no computers in the first version."""
+    assert backtested(client, expression="target isa Computer")["matched"] == 200
+    report = backtested(client, where={"isa": ["target", "Computer"]}, ontologies={"shop": 1})
+    assert report["matched"] == 100
+    assert client.get("/v1/ontologies").json()["vocabulary_version"] != report["vocabulary_version"]
+
+
+def test_backtest_between_two_moments_looks_at_no_other_events(client: httpx.Client) -> None:
+    """By the time at which the server accepted them."""
+    assert backtested(client, expression="", until="2020-01-01T00:00:00Z")["events"] == 0
+    assert backtested(client, expression="", since="2020-01-01T00:00:00Z")["matched"] == 300
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 422, "invalid-request"),
+        ({"expression": "a = 1", "where": {}}, 422, "invalid-request"),
+        ({"expression": "a = 1", "wher": {}}, 422, "invalid-request"),
+        ({"expression": "target isa Gizmo"}, 422, "invalid-subscription"),
+        ({"expression": "a = 1", "since": "yesterday"}, 422, "invalid-request"),
+        ({"expression": "a = 1", "ontologies": {"shop": 9}}, 404, "unknown-ontology"),
+        ({"expression": "a = 1", "ontologies": {"shop": "one"}}, 422, "invalid-request"),
+    ],
+)
+def test_backtest_that_makes_no_sense_is_refused_at_once(
+    client: httpx.Client, body: dict[str, Any], status: int, code: str
+) -> None:
+    """Before a job is begun."""
+    answer = client.post("/v1/backtests", json=body)
+    assert (answer.status_code, problem_code(answer)) == (status, code)
+
+
+def test_client_backtests_and_meets_an_unknown_job(client: httpx.Client) -> None:
+    """The Python client has both calls."""
+    sender = Client("http://127.0.0.1", http=client)
+    job = sender.start_backtest({"expression": "target isa Computer"}, lang="de")
+    assert job["status"] in ("running", "done")
+    with pytest.raises(ProblemError) as caught:
+        sender.backtest("job_0")
+    assert caught.value.status == 404
+
+
+def test_records_of_an_ontology_can_be_fetched(client: httpx.Client) -> None:
+    """What jobs outside the server read; there are none where no version is active."""
+    from semantic.ontology.encoding import decode
+
+    records = client.get("/v1/ontologies/shop/records")
+    assert "http://example.org/Phone" in {record.iri for record in decode(records.content).concepts}
+    assert problem_code(client.get("/v1/ontologies/absent/records")) == "unknown-ontology"

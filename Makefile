@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.spark-ready
+BENCH_READY := $(VENV)/.bench-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test check fix bench docs lock clean
@@ -63,7 +64,11 @@ check: $(SPARK_READY)  ## verify format, lint, types and layers; changes nothing
 fix: $(READY)  ## rewrite what check can mend by itself
 	@$(BIN)/ruff check --quiet --fix .; $(BIN)/ruff format .
 
-bench: $(READY)  ## measure matching on a seeded workload; JSON on standard output
+$(BENCH_READY): $(READY) requirements-bench.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $(BENCH_READY)
+
+bench: $(BENCH_READY)  ## every experiment of docs/benchmarks.md: results and figures; what is measured already is kept
 	@$(BIN)/python -m tests.benchmarks
 
 docs: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
@@ -77,6 +82,7 @@ lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock
 	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -o requirements-spark.lock
 	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
+	$(LOCK) --extra bench -c requirements.lock -c requirements-spark.lock -o requirements-bench.lock
 
 clean:  ## remove what make made, the virtual environment included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage dist

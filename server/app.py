@@ -12,7 +12,17 @@ from fastapi_offline import FastAPIOffline
 
 from server import error_responses
 from server.api import backtests as backtest_routes
-from server.api import concepts, declarations, deliveries, events, health, matching, ontologies, subscriptions
+from server.api import (
+    concepts,
+    declarations,
+    deliveries,
+    events,
+    health,
+    matching,
+    ontologies,
+    operators,
+    subscriptions,
+)
 from server.api import jobs as job_routes
 from server.backtests import Backtests
 from server.broker import Broker
@@ -74,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
         subscriptions,
         events,
         matching,
+        operators,
         backtest_routes,
         health,
         deliveries,

@@ -79,7 +79,8 @@ class _Collected(Collector):
 
 
 def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> Iterator[Metric]:
-    """What the store knows. accepted = matched + unmatched; matches = delivered + pending + dead + discarded."""
+    """What the store knows. accepted = matched + unmatched; matches = delivered + pending + dead + discarded; parked =
+    its results + waiting."""
     counters = {
         "kindcast_events_accepted": ("Events accepted", totals.accepted),
         "kindcast_events_duplicate": ("Events that were accepted before", totals.duplicates),
@@ -95,6 +96,14 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     attempts.add_metric(["delivered"], totals.attempts_delivered)
     attempts.add_metric(["failed"], totals.attempts_failed)
     yield attempts
+    yield CounterMetricFamily("kindcast_parked", "Candidates that operators had to decide", value=totals.parked)
+    decided = CounterMetricFamily("kindcast_parked_decided", "What became of them", labels=["result"])
+    decided.add_metric(["matched"], totals.parked_matched)
+    decided.add_metric(["unmatched"], totals.parked_unmatched)
+    decided.add_metric(["given_up"], totals.parked_given_up)
+    decided.add_metric(["withdrawn"], totals.parked_withdrawn)
+    yield decided
+    yield GaugeMetricFamily("kindcast_parked_waiting", "Candidates not yet decided", value=totals.parked_waiting)
     yield GaugeMetricFamily("kindcast_matches_pending", "Matches not yet delivered", value=totals.pending)
     yield GaugeMetricFamily("kindcast_dead_letters", "Matches given up", value=totals.dead)
     yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)

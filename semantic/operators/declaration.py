@@ -14,7 +14,7 @@ from semantic.errors import InvalidDeclaration
 from semantic.model import AttributeRef, Constant, Variable
 from semantic.operators.signatures import constant_given, kind_of_type, misfit, signature_of
 
-__all__ = ["MOST_AT_ONCE", "Operator", "operator", "operators_by_name"]
+__all__ = ["MOST_AT_ONCE", "NAME", "Operator", "operator", "operators_by_name"]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 MOST_AT_ONCE: Final = 64

@@ -66,6 +66,8 @@ class OperatorLayer:
         self._threads = threads
         self.experience = Experience()
         self.answers = Answers()
+        self.watched: list[Decision] | None = None
+        """Every decision with its steps, for explanations; None: nobody looks."""
         self._clauses: dict[int, ExpensiveClause] = {}
         self._literals = LiteralStore()
         self._known: dict[Call, _Known] = {}
@@ -79,6 +81,11 @@ class OperatorLayer:
 
     def __contains__(self, clause: object) -> bool:
         return clause in self._clauses
+
+    def holders(self, call: Call) -> int:
+        """How many clauses hold a call."""
+        known = self._known.get(call)
+        return 0 if known is None else known.holders
 
     def has_variables(self, clause: int) -> bool:
         """Whether its matches carry bindings."""
@@ -126,13 +133,16 @@ class OperatorLayer:
 
     def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
         """The same for several events; operators that answer in batches are asked about all of them together."""
-        deciding = [Deciding(self, each, steps) for each in waiting]
+        deciding = [Deciding(self, each, steps or self.watched is not None) for each in waiting]
         if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
             for each in deciding:
                 each.run()
         else:
             self._rounds(deciding)
-        return [each.finished() for each in deciding]
+        decisions = [each.finished() for each in deciding]
+        if self.watched is not None:
+            self.watched += decisions
+        return decisions
 
     def _rounds(self, deciding: Sequence[Deciding]) -> None:
         open_ones = list(deciding)

@@ -10,12 +10,15 @@ from sqlalchemy import Connection, Row
 from semantic import InvalidEvent
 from semantic.compilation import restore_expression
 from semantic.explain import explain
+from server.api.operators import AppParking
 from server.api.requests import AppBroker, AppEventReader, answer, moment
 from server.broker.publishing import Outcome
 from server.cloudevents import Decoded, DecodedEvent, EventReader
 from server.error_responses import Problem, as_document, problem_of
 from server.errors import UnknownEvent, UnknownSubscription
-from server.store import events, subscriptions
+from server.operators.asking import asking_through
+from server.parking.explaining import asking_and_waiting
+from server.store import events, parking, subscriptions
 from server.strict_json import decode
 
 __all__ = ["router"]
@@ -119,12 +122,14 @@ async def list_events(
 async def trace(
     broker: AppBroker,
     reader: AppEventReader,
+    parking_service: AppParking,
     sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
     subscription: Annotated[
         str | None, Query(max_length=100, description="Explain the verdict for this subscription as well.")
     ] = None,
 ) -> Response:
-    """Accepted when, matched by whom, and every delivery attempt. With `subscription`, why it did or did not match:
+    """Accepted when, matched by whom, what operators could not decide yet or at all, and every delivery attempt. With
+    `subscription`, why it did or did not match:
     by its expression and the vocabulary of now, and by what it was then (made later, paused, expired)."""
 
     def read(connection: Connection) -> tuple[Row[Any], list[dict[str, Any]], Row[Any] | None]:
@@ -139,10 +144,18 @@ async def trace(
         return event, _deliveries(connection, sequence), asked
 
     event, deliveries, asked = await broker.read(read)
-    content = _shown(event) | {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
+    waiting = await broker.read(lambda connection: parking.of_event(connection, sequence, limit=TRACED))
+    content = _shown(event) | {"undecided": [_undecided(each) for each in waiting]}
+    content |= {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
     if asked is not None:
         got = await broker.read(lambda connection: events.has_match(connection, asked.number, sequence))
-        content["explanation"] = await asyncio.to_thread(_why, broker, reader, event, asked, got)
+        asking = asking_and_waiting(parking_service.desks)
+
+        def why() -> dict[str, Any]:
+            with asking_through(asking):
+                return _why(broker, reader, event, asked, got)
+
+        content["explanation"] = await asyncio.to_thread(why)
     return answer(content)
 
 
@@ -185,12 +198,25 @@ def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
         {
             "subscription": row.id,
             "by": "webhook" if row.sink else "pull or stream",
-            "state": _state(row.acked >= sequence),
+            "state": _state(row.acked >= row.position),
+            "late": row.position != sequence,
             "bindings": msgspec.Raw((row.bindings or "[]").encode()),
             "attempts": attempts.get(row.number, []),
         }
         for row in events.find_matches(connection, sequence, limit=TRACED)
     ]
+
+
+def _undecided(row: Row[Any]) -> dict[str, Any]:
+    """A subscription that may get the event, or could not be told in all tries (`given_up`)."""
+    return {
+        "subscription": row.id,
+        "state": "given_up" if row.next_try_at is None else "waiting",
+        "reason": row.reason,
+        "tries": row.tries,
+        "since": moment(row.parked_at),
+        "next_try_at": moment(row.next_try_at),
+    }
 
 
 def _state(acked: bool) -> Literal["delivered", "pending"]:
@@ -200,7 +226,9 @@ def _state(acked: bool) -> Literal["delivered", "pending"]:
 def _why(broker: AppBroker, reader: EventReader, event: Row[Any], asked: Row[Any], got: bool) -> dict[str, Any]:
     vocabulary = broker.vocabulary
     published = reader.from_object(decode(event.body.encode()))
-    said = explain(vocabulary, restore_expression(asked.tree, vocabulary), published.event)
+    operators = broker.state.operators.known
+    compiled = restore_expression(asked.tree, vocabulary, operators)
+    said = explain(vocabulary, compiled, published.event, operators=operators.values())
     circumstances = []
     if asked.created_sequence >= event.sequence:
         circumstances.append("the subscription was made after the event was accepted")

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request, Response
 from semantic import InvalidEvent, Note
 from semantic.compilation import restore_expression
 from semantic.explain import explain
+from semantic.operators.telling import as_json
+from server.api.operators import AppParking
 from server.api.requests import (
     AppBroker,
     AppEventReader,
@@ -17,9 +19,14 @@ from server.api.requests import (
     body_schema,
     json_object,
 )
+from server.broker import Broker
 from server.broker.publishing import EventMatches
 from server.cloudevents import DecodedEvent, EventReader
 from server.error_responses import Problem, as_document, problem_of
+from server.operators.asking import asking_through
+from server.parking import ParkingService
+from server.parking.explaining import asking_and_waiting, decide_now
+from server.settings import Settings
 from server.store.subscriptions import find_subscription
 
 __all__ = ["router"]
@@ -48,8 +55,11 @@ EXPLAIN = {
 
 
 @router.post("/match", summary="Who would match?", openapi_extra=body_schema(MATCH))
-async def match(request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings) -> Response:
-    """The subscriptions that an event, or each of several, would match if it were published now, with bindings."""
+async def match(
+    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, parking: AppParking
+) -> Response:
+    """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Where
+    operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved."""
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
@@ -58,7 +68,8 @@ async def match(request: Request, broker: AppBroker, reader: AppEventReader, set
         found = await broker.match([reader.from_object(body["event"]).event])
         if found[0].problem is not None:
             raise found[0].problem
-        return answer(_result(found[0]) | {"vocabulary_version": broker.vocabulary.version})
+        version = broker.vocabulary.version
+        return answer(await _with_operators(found[0], broker, parking, settings) | {"vocabulary_version": version})
     items = body["events"]
     if not isinstance(items, list):
         raise Problem(
@@ -69,7 +80,9 @@ async def match(request: Request, broker: AppBroker, reader: AppEventReader, set
     decoded = [_decoded(reader, item) for item in items]
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
-        _result(next(results)) if isinstance(each, DecodedEvent) else _result(EventMatches([], problem=each))
+        await _with_operators(next(results), broker, parking, settings)
+        if isinstance(each, DecodedEvent)
+        else _result(EventMatches([], problem=each))
         for each in decoded
     ]
     return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
@@ -77,7 +90,12 @@ async def match(request: Request, broker: AppBroker, reader: AppEventReader, set
 
 @router.post("/explain", summary="Why does it match, or not?", openapi_extra=body_schema(EXPLAIN))
 async def explain_verdict(
-    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
+    request: Request,
+    broker: AppBroker,
+    reader: AppEventReader,
+    settings: AppSettings,
+    parking: AppParking,
+    lang: Language = "en",
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
     published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
@@ -93,17 +111,33 @@ async def explain_verdict(
         detail = "`subscription` is the id of one, or an expression as text or tree"
         raise Problem(422, "invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
-    vocabulary = broker.vocabulary
+    vocabulary, operators = broker.vocabulary, broker.state.operators.known
+    asking = asking_and_waiting(parking.desks)
 
     def tell() -> dict[str, Any]:
-        expression = asked if row is None else restore_expression(row.tree, vocabulary)
-        return explain(vocabulary, expression, event.event, language=lang)
+        expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
+        with asking_through(asking):
+            return explain(vocabulary, expression, event.event, language=lang, operators=operators.values())
 
     said = await asyncio.to_thread(tell)
     said["index"] = await broker.explain_index(event.event)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+async def _with_operators(
+    found: EventMatches, broker: Broker, parking: ParkingService, settings: Settings
+) -> dict[str, Any]:
+    """The result, with what operators say of the subscriptions that hang on them."""
+    if not found.undecided or found.canonical is None:
+        return _result(found)
+    verdicts, plan = await decide_now(
+        parking.desks, broker.vocabulary, found.canonical, found.undecided, depth=settings.max_json_depth
+    )
+    open = [{"subscription": id, "reason": reason} for id, reason in verdicts.reasons.items()]
+    whole = EventMatches([*found.matches, *verdicts.matched.values()], found.notes)
+    return _result(whole) | {"undecided": open, "operators": plan}
 
 
 def _decoded(reader: EventReader, item: Any) -> DecodedEvent | InvalidEvent:
@@ -120,7 +154,7 @@ def _result(found: EventMatches) -> dict[str, Any]:
     for each in found.matches:
         one: dict[str, Any] = {
             "subscription": each.subscription,
-            "bindings": [dict(binding) for binding in each.bindings],
+            "bindings": [{name: as_json(value) for name, value in binding} for binding in each.bindings],
         }
         if each.bindings_truncated:
             one["bindings_truncated"] = True

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
 from semantic import SemanticError
+from server.api.operators import AppParking
 from server.api.requests import (
     AppBroker,
     AppSettings,
@@ -36,9 +37,10 @@ from server.api.subscription_body import (
 from server.broker import Broker
 from server.error_responses import Problem, as_document, problem_of
 from server.errors import ServerError, UnknownSubscription
+from server.parking.explaining import subscription_plan
 from server.security.egress import SinkRefused
 from server.settings import Settings
-from server.store import subscriptions
+from server.store import parking, subscriptions
 from server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = ["router"]
@@ -121,14 +123,27 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
 async def get_one(id: Id, broker: AppBroker) -> Response:
     """What it asks, its status, its counters, its last failure, and how many messages wait."""
 
-    def read(connection: Connection) -> tuple[Row[Any], int]:
+    def read(connection: Connection) -> tuple[Row[Any], int, int]:
         row = subscriptions.find_subscription(connection, id)
         if row is None:
             raise UnknownSubscription(id)
-        return row, subscriptions.count_pending(connection, row.number)
+        waiting = parking.count_waiting(connection, row.number)
+        return row, subscriptions.count_pending(connection, row.number), waiting
 
-    row, pending = await broker.read(read)
-    return answer(_shown(row, broker.vocabulary.version, time.time()) | {"pending": pending})
+    row, pending, waiting = await broker.read(read)
+    counts = {"pending": pending, "waiting_for_operators": waiting}
+    return answer(_shown(row, broker.vocabulary.version, time.time()) | counts)
+
+
+@router.get("/{id}/plan", summary="What its operators are expected to cost")
+async def plan(id: Id, broker: AppBroker, parking_service: AppParking) -> Response:
+    """The calls of each of its clauses in the order that is cheapest for it alone, what each is expected to cost, how
+    likely it holds, and how many clauses of all subscriptions share it."""
+    row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
+    if row is None:
+        raise UnknownSubscription(id)
+    told = await subscription_plan(parking_service.desks, row.id, row.tree, broker.vocabulary)
+    return answer({"subscription": row.id, **told})
 
 
 @router.patch(
@@ -250,6 +265,9 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "last_error": row.last_error,
         "consecutive_errors": row.consecutive_errors,
         "next_attempt_at": moment(row.next_attempt_at),
+        "undecided": row.undecided,
+        "last_undecided": moment(row.last_undecided),
+        "last_undecided_reason": row.last_undecided_reason,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
-LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-postgres.lock")
+LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-postgres.lock", "requirements-bench.lock")
 MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
 MAX_MAP_LINES = 40
 MAX_MODULE_LINES = 400
@@ -72,6 +72,7 @@ def test_lock_files_hold_what_the_project_asks_for(repository: Path, project: di
         ("requirements.lock", [*wanted, *extras["dev"], *extras["demo"]]),
         ("requirements-spark.lock", [*wanted, *extras["spark"]]),
         ("requirements-postgres.lock", [*wanted, *extras["postgres"]]),
+        ("requirements-bench.lock", [*wanted, *extras["bench"]]),
     ):
         missing = {requirement_name(each) for each in needs} - locked_names(repository / name)
         assert missing == set(), name

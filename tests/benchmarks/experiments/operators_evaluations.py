@@ -33,12 +33,14 @@ def _figures(scale: Scale, selectivities: Selectivities) -> Iterator[Point]:
         yield f"Figure 6, {selectivities}: predicates", 3_000, replace(own, subscriptions=2_000, predicates=3_000)
         return
     fine = scale == "full"
-    for n in (2_000, 10_000, 20_000, 40_000, 80_000) if fine else (2_000, 20_000, 80_000):
+    for n in (2_000, 5_000, 10_000, 20_000, 30_000) if fine else (2_000, 30_000):
+        yield f"Figure 6, {selectivities}: predicates", n, replace(own, predicates=n)
+    if selectivities == "calibrated" and not fine:
+        return
+    for n in (2_000, 10_000, 20_000, 40_000, 80_000) if fine else (2_000, 80_000):
         many = replace(own, subscriptions=n, predicates=40_000)
         yield f"Figure 4, {selectivities}: subscriptions, uniform", n, replace(many, zipf=None)
         yield f"Figure 5, {selectivities}: subscriptions, Zipf 1", n, many
-    for n in (2_000, 5_000, 10_000, 20_000, 30_000) if fine else (2_000, 30_000):
-        yield f"Figure 6, {selectivities}: predicates", n, replace(own, predicates=n)
     few = replace(own, predicates=5_000)
     for n in (5, 7, 9, 11) if fine else (5, 11):
         yield f"Figure 7, {selectivities}: longest subscription", n, replace(few, longest=n)

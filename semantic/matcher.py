@@ -45,10 +45,7 @@ from semantic.vocabulary import Vocabulary
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
 
 BATCH = 1_000
-"""Events lowered and matched in one call of the engine: enough to spread its overhead, few enough to stay in the
-cache."""
-
-
+"""Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
 DEFERRED = "its operators were not asked yet"
 """Why a candidate is undecided where operators are left to another."""
 Lazily = CanonicalEvent | Callable[[], CanonicalEvent]
@@ -149,8 +146,7 @@ class Matcher:
         return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
 
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
-        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are flagged in `notes`, not
-        refused."""
+        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are told in `notes`, not refused."""
         return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
 
     def restore_many(self, trees: Iterable[tuple[str, Mapping[str, Any]]]) -> Restored:

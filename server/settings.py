@@ -104,6 +104,8 @@ class Settings(BaseSettings):
     # ── operators ───────────────────────────────────────────────────────────────────────────────────────────────────
     plugins: bool = True
     """Whether operators of installed packages are loaded. They run in processes of their own."""
+    operator_data: Path | None = None
+    """Folder with what built-in operators know: `regions.geojson`, `tables/*.csv`, `windows.json`."""
     operator_timeout_seconds: PositiveFloat = 10.0
     """A call of an operator that does not say itself how long it may take."""
     operator_delays_seconds: tuple[PositiveFloat, ...] = (

@@ -1,1 +1,1 @@
-"""The same matcher over archives and streams, on Spark. Empty in this version: see the README of this folder."""
+"""The same matcher over archives and streams, on Spark. For users: docs/scale.md; for readers: the README here."""

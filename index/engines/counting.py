@@ -32,7 +32,7 @@ class _FairPredicates:
     def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
         self._candidates = Candidates(graph, clauses)
         parts = self._candidates.parts
-        self._needed = np.full(self._candidates.size, -1, dtype=np.int64)  # -1: no clause that could match
+        self._needed = np.full(self._candidates.size, -1, dtype=np.int32)  # -1: no clause that could match
         for row, each in parts.items():
             self._needed[row] = len(each.elementary)
         self._predicates = SatisfiedPredicates(

@@ -35,17 +35,20 @@ class _EqualityPreferred:
         parts = self._candidates.parts
         self._clusters = EqualityClusters(graph, {row: each.elementary for row, each in parts.items()})
         others = {row: [one for one in each.elementary if not is_equality(one)] for row, each in parts.items()}
-        self._needed = np.zeros(self._candidates.size, dtype=np.int64)
+        self._needed = np.zeros(self._candidates.size, dtype=np.int32)
         for row, predicates in others.items():
             self._needed[row] = len(predicates)
-        self._without_equality = np.array(
-            [row for row, each in parts.items() if not any(map(is_equality, each.elementary))], dtype=np.int32
-        )
+        self._needed_alone = np.full(self._candidates.size, -1, dtype=np.int32)  # -1: has an equality
+        for row, each in parts.items():
+            if not any(map(is_equality, each.elementary)):
+                self._needed_alone[row] = self._needed[row]
         self._predicates = SatisfiedPredicates(
             graph, ((predicate, row) for row, predicates in others.items() for predicate in predicates)
         )
 
     def match(self, event: LoweredEvent) -> Rows:
-        partial = np.concatenate([*self._clusters.matching(event), self._without_equality])
+        partial = np.concatenate([np.zeros(0, dtype=np.int32), *self._clusters.matching(event)])
         hitcount = hits(self._predicates.runs(event), self._candidates.size)
-        return self._candidates.verified(partial[hitcount[partial] == self._needed[partial]], event)
+        alone = np.flatnonzero(hitcount == self._needed_alone).astype(np.int32)
+        complete = partial[hitcount[partial] == self._needed[partial]]
+        return self._candidates.verified(np.concatenate([complete, alone]), event)

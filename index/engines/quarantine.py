@@ -44,7 +44,7 @@ class _Quarantining:
             self._candidates.size,
         )
         self._quarantined = np.array(sorted(quarantined), dtype=np.int32)
-        self._needed = np.array([len(parts[row].elementary) for row in sorted(quarantined)], dtype=np.int64)
+        self._needed = np.array([len(parts[row].elementary) for row in sorted(quarantined)], dtype=np.int32)
         number = {row: at for at, row in enumerate(sorted(quarantined))}
         self._predicates = SatisfiedPredicates(
             graph, ((predicate, number[row]) for row in quarantined for predicate in parts[row].elementary)

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from index.clause import ColumnId
-from index.fused.arrays import Bytes, Codes, Ints
+from index.clause import AttributeId, ColumnId
+from index.fused.arrays import Bytes, Codes, Ints, Words
 from index.fused.bounds import number_code
 from index.fused.columns import EventBatch
 from index.fused.conjuncts import CONCEPT, ORDERED
 from index.fused.delta import Delta
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from index.fused.runs import settle
+from index.fused.scattered import Scattered
 from index.fused.search import Scratch, search
 from index.fused.segment import Segment
 
@@ -39,10 +40,12 @@ def explained(
 
     `{"segments": [{"rows", "dead", "clusters", "visited": [{"required", "forbidden", "columns": [{"column", "reads"}],
     "rows", "steps": [{"by", "column", "rows", "masks", "left": [{"column", "rows"}], "checked", "found"}],
-    "programs"}]}], "delta": {"rows", "asked", "found"}, "found"}`. A step is a list, a range or a block of rows
-    that was looked at; `left` has the columns in the order in which their masks were joined, and how many rows were
-    left after each; `checked` is how many records were read, none where all rows of a list or a range match; `found`
-    rows satisfied all columns, of which `programs` were asked what no column can say.
+    "programs"}], "scattered": None or {"rows", "attributes", "left", "checked", "programs", "found"}}],
+    "delta": {"rows", "asked", "found"}, "found"}`. A step is a list, a range or a block of rows that was looked at;
+    `left` has the columns in the order in which their masks were joined, and how many rows were left after each;
+    `checked` is how many records were read, none where all rows of a list or a range match; `found` rows satisfied all
+    columns, of which `programs` were asked what no column can say. `scattered` are the small clusters, found together:
+    `attributes` is how many rows are left by those that the event has and lacks.
     """
     walks = [_Walk(segment, batch, graph, cells, columns) for segment in segments]
     told = [walk.segment() for walk in walks]
@@ -96,13 +99,50 @@ class _Walk:
         """The whole walk."""
         segment = self._segment
         (present,) = self._batch.presents
-        visited = [self._cluster(number) for number in segment.visits(present).tolist()]
+        several = self._batch.several_from.size > 1
+        visits = segment.visits_of_all(present) if several else segment.visits(present)
+        visited = [self._cluster(number) for number in visits.tolist()]
+        scattered = None if several or segment.scattered is None else self._scattered(segment.scattered, present)
         return {
             "rows": segment.rows.size,
             "dead": segment.rows.size - segment.live,
             "clusters": len(segment.clusters),
             "visited": visited,
+            "scattered": scattered,
         }
+
+    def _scattered(self, scattered: Scattered, present: frozenset[AttributeId]) -> dict[str, Any]:
+        """The rows of small clusters, by their masks."""
+        arrays, segment = scattered.arrays, self._segment
+        words = (arrays.cluster.size + 63) // 64
+        joined = scattered.left_by([present])[0].copy()
+        attributes = _ones(joined)
+        order = []
+        for place, column in enumerate(arrays.columns.tolist()):
+            if self._codes.get(column, np.empty(0)).size:
+                at = (place * CELLS + self._cell(column, int(self._codes[column][0]))) * words
+                joined &= arrays.masks[at : at + words]
+                order.append({"column": self._columns[segment.columns[column]], "rows": _ones(joined)})
+        left = np.unpackbits(joined.view(np.uint8), bitorder="little").astype(np.bool_)
+        places = np.flatnonzero(left)
+        kept: list[int] = []
+        programs = 0
+        for number in np.unique(arrays.cluster[places]).tolist():
+            required, forbidden, _, asked = segment.clusters[number]
+            slots = slice(self._arrays.slot_from[number], self._arrays.slot_from[number + 1])
+            columns = self._arrays.slot_column[slots].tolist()
+            if not required <= present or forbidden & present:
+                continue
+            if any(not self._codes.get(column, np.empty(0)).size for column in columns):
+                continue
+            positions = arrays.first[1] + places[arrays.cluster[places] == number]
+            alive = self._arrays.dead[positions] == 0
+            found = positions[self._satisfied(number, columns, positions) & alive]
+            programs += found.size if asked else 0
+            kept.append(self._settled(found) if asked else int(found.size))
+        self.rows_found += sum(kept)
+        told = {"rows": arrays.cluster.size, "attributes": attributes, "left": order}
+        return told | {"checked": int(places.size), "programs": int(programs), "found": sum(kept)}
 
     def _cluster(self, number: int) -> dict[str, Any]:
         arrays = self._arrays
@@ -234,3 +274,7 @@ class _Walk:
         for concept in concepts.tolist():
             walk_up(self._graph, concept, marked, 0, above, 0)
         return marked
+
+
+def _ones(words: Words) -> int:
+    return int(np.unpackbits(words.view(np.uint8)).sum())

@@ -35,6 +35,7 @@ MASKED_ROWS = 24
 """Shorter lists have no masks: their rows are checked one by one, and memory stays at the records."""
 FAR_BLOCKS = 2
 """Clusters with more unlisted rows than so many blocks are matched block by block, so that masks stay in the cache."""
+NO_INDEX = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,11 @@ def lay_out(
     block_rows: int = BLOCK_ROWS,
     *,
     masked: bool = True,
+    dense: int | None = None,
     breathe: Callable[[], None] = hold,
 ) -> Layout:
     """The arrays for `groups`. `shape` is needed where a slot reads concepts. Costs about 1 µs for each row and
-    slot."""
+    slot. Clusters from number `dense` on are small: each is one block without masks."""
     read = sorted({slot for _, _, slots, _ in groups for slot in slots})
     places = {slot: place for place, slot in enumerate(read)}
     ordered = sum(how == ORDERED for how, _ in read)
@@ -76,9 +78,15 @@ def lay_out(
     bounds = bounds_of(seen, ordered)
     seen.clear()
     making = _Making(bounds, shape, block_rows, masked)
-    for (_, _, slots, asked), group in groups.items():
+    placed = [
+        (group, [(how, places[how, number]) for how, number in slots], asked)
+        for (_, _, slots, asked), group in groups.items()
+    ]
+    for each in placed[:dense]:
         breathe()
-        making.add_cluster(group, [(how, places[how, number]) for how, number in slots], asked)
+        making.add_cluster(*each)
+    if dense is not None:
+        making.add_small_clusters(placed[dense:], breathe)
     return making.finished(read)
 
 
@@ -140,6 +148,53 @@ class _Making:
         self.records.append(_records(low, high, ordered, emit))
         self.positions += rows.size
 
+    def add_small_clusters(
+        self, placed: Sequence[tuple[RowGroup, Sequence[tuple[int, int]], bool]], breathe: Callable[[], None]
+    ) -> None:
+        """Many at once: what `add_cluster` does for each costs more than their rows."""
+        low_at: dict[int, list[Ints]] = {}  # by column: places of its low (or only) codes in the records …
+        high_at: dict[int, list[Ints]] = {}
+        low: dict[int, list[Floats]] = {}  # … and the ends that belong there
+        high: dict[int, list[Floats]] = {}
+        how_of: dict[int, int] = {}
+        sizes: list[int] = []
+        emit_at: list[Ints] = []
+        at = 0
+        for group, slots, asked in placed:
+            breathe()
+            order = np.argsort(group.rows, kind="stable")
+            rows, ends = group.rows[order], group.ends[order]
+            ordered = sum(how == ORDERED for how, _ in slots)
+            plain = sum(how != CONCEPT for how, _ in slots)
+            stride = len(slots) + ordered + 1
+            lines = at + stride * np.arange(rows.size)
+            for j, (how, column) in enumerate(slots):
+                how_of[column] = how
+                low_at.setdefault(column, []).append(lines + (2 * j if how == ORDERED else ordered + j))
+                low.setdefault(column, []).append(ends[:, j, 0])
+                if how == ORDERED:
+                    high_at.setdefault(column, []).append(lines + 2 * j + 1)
+                    high.setdefault(column, []).append(ends[:, j, 1])
+                self.slots.append((column, 0, 0))
+                self.index.append(NO_INDEX)
+            emit_at.append(lines + stride - 1)
+            sizes.append(stride * rows.size)
+            at += sizes[-1]
+            begin, end = self.positions, self.positions + rows.size
+            self.blocks.append((begin, end, -1, 0))
+            self.clusters.append((rows.size, len(slots), ordered, plain, 1, end, end))
+            self.rows.append(rows)
+            self.emit.append(~np.arange(begin, end, dtype=np.int32) if asked else rows)
+            self.positions = end
+        records = np.empty(at, dtype=np.int32)
+        for column, how in how_of.items():
+            records[np.concatenate(low_at[column])] = self._code(np.concatenate(low[column]), how, column)
+            if how == ORDERED:
+                records[np.concatenate(high_at[column])] = self._code(np.concatenate(high[column]), how, column)
+        if placed:
+            records[np.concatenate(emit_at)] = np.concatenate(self.emit[-len(placed) :])
+            self.records += np.split(records, np.cumsum(sizes)[:-1])
+
     def finished(self, read: Sequence[tuple[int, int]]) -> Layout:
         """All clusters, one after the other."""
         clusters = np.array(self.clusters, dtype=np.int64).reshape(-1, 7)
@@ -197,14 +252,16 @@ class _Making:
         low: list[Codes] = []
         high: list[Codes] = []
         for j, (how, column) in enumerate(slots):
-            if how == ORDERED:
-                values = self.bounds.values[self.bounds.start[column] : self.bounds.start[column + 1]]
-                low.append((2 * np.searchsorted(values, ends[:, j, 0]) + 1).astype(np.int32))
-                high.append((2 * np.searchsorted(values, ends[:, j, 1]) + 1).astype(np.int32))
-            else:
-                low.append(ends[:, j, 0].astype(np.int32))
-                high.append(low[-1])
+            low.append(self._code(ends[:, j, 0], how, column))
+            high.append(self._code(ends[:, j, 1], how, column) if how == ORDERED else low[-1])
         return low, high
+
+    def _code(self, ends: Floats, how: int, column: int) -> Codes:
+        if how != ORDERED:
+            return ends.astype(np.int32)
+        values = self.bounds.values[self.bounds.start[column] : self.bounds.start[column + 1]]
+        codes: Codes = (2 * np.searchsorted(values, ends) + 1).astype(np.int32)
+        return codes
 
     def _paths(self, ends: Floats, low: list[Codes], slots: Sequence[tuple[int, int]]) -> Ints:
         """For each row the slot it is listed under; after these: in blocks, upper, lower."""

@@ -18,6 +18,7 @@ from index.fused.graph_arrays import CELLS, GraphArrays, GraphShape
 from index.fused.layout import ClusterKey
 from index.fused.programs import ProgramArrays
 from index.fused.rest import Rest
+from index.fused.scattered import ScatteredArrays
 from index.fused.segment import Segment
 
 __all__ = ["FILE", "Saved", "open_saved", "save"]
@@ -72,7 +73,8 @@ def open_saved(folder: Path, graph: GraphArrays) -> Saved:
 
 def _kind() -> str:
     """Changes with every array that is added, renamed or given up, and with `LAYOUT`."""
-    names = (SegmentArrays._fields, ProgramArrays._fields, GraphShape._fields, CELLS, LAYOUT)
+    arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
+    names = (*(each._fields for each in arrays), CELLS, LAYOUT)
     return f"kindcast fused {LAYOUT} {hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()}"
 
 
@@ -87,6 +89,8 @@ def _digest(graph: GraphArrays) -> str:
 def _arrays_of(segment: Segment) -> dict[str, Codes]:
     arrays = {f"packed/{name}": array for name, array in segment.packed._asdict().items()}
     arrays |= {"rows": segment.rows, "by_row": segment.by_row, "program_of": segment.program_of}
+    if segment.scattered is not None:
+        arrays |= {f"scattered/{name}": array for name, array in segment.scattered.arrays._asdict().items()}
     if segment.rest is not None:
         arrays["rest/rows"] = segment.rest.rows
         arrays |= {f"rest/{name}": array for name, array in segment.rest.programs._asdict().items()}
@@ -100,6 +104,7 @@ def _segment(facts: Mapping[str, Any], arrays: Mapping[str, Codes], prefix: str)
     rest = None
     if f"{prefix}rest/rows" in arrays:
         rest = Rest(arrays[f"{prefix}rest/rows"], many(ProgramArrays, "rest"))
+    scattered = many(ScatteredArrays, "scattered") if f"{prefix}scattered/first" in arrays else None
     return Segment(
         many(Packed, "packed"),
         arrays[f"{prefix}rows"],
@@ -108,6 +113,7 @@ def _segment(facts: Mapping[str, Any], arrays: Mapping[str, Codes], prefix: str)
         facts["columns"],
         [_cluster(record) for record in facts["clusters"]],
         rest,
+        scattered,
     )
 
 

@@ -1,7 +1,7 @@
 """A batch of events through delta and segments, and what they found as one table.
 
-EventBatch ─▶ for each segment: clusters to visit ─▶ match_segment, match_several ─▶ settle ─┐
-           ─▶ delta: match_delta ─────────────────────────────────────────────────────────────┴▶ gather ─▶ table
+EventBatch ─▶ for each segment: match_segment, match_scattered, match_several ─▶ settle ─┐
+           ─▶ delta: match_delta ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from index.fused.graph_arrays import GraphArrays
 from index.fused.matching import match_segment
 from index.fused.programs import BatchArrays
 from index.fused.runs import count_rows, gather_rows, settle
+from index.fused.scattered import Scattered, match_scattered
 from index.fused.segment import Segment
 from index.fused.several import match_several
 
@@ -116,46 +117,35 @@ def search(
     asked = several or deltas or any(segment.programs is not None for segment in segments)
     concepts = graph.parent_from.size - 1
     arrays = scratch.batch_arrays(batch, concepts, columns) if asked else None
-    alone = not several and not deltas and len(segments) == 1 and segments[0].passes == 1
+    alone = not several and not deltas and len(segments) == 1
+    alone = alone and segments[0].passes == 1 and segments[0].scattered is None
     finds: list[Find] = []
     for segment in segments:
-        visits_from, visits = _visits(segment, batch.presents)
-        if not visits.size:
-            continue
-        starts = np.empty(segment.passes * events + 1, dtype=np.int64)
-        buffer = match_segment(
-            segment.packed,
-            graph,
-            batch.columns,
-            batch.codes,
-            batch.numbers,
-            batch.kinds,
-            batch.several_index,
-            visits_from,
-            visits,
-            cells,
-            scratch.marked,
-            scratch.above,
-            scratch.fresh(events) if alone else scratch.buffer(),
-            starts,
-        )
-        found = [(buffer if alone else scratch.keep(buffer), starts)]
-        if several and arrays is not None:
-            starts = np.empty(events + 1, dtype=np.int64)
-            buffer = match_several(
+        visits_from, visits = _joined([segment.visits(present) for present in batch.presents])
+        found: list[Find] = []
+        if visits.size:
+            starts = np.empty(segment.passes * events + 1, dtype=np.int64)
+            buffer = match_segment(
                 segment.packed,
                 graph,
-                arrays,
+                batch.columns,
+                batch.codes,
+                batch.numbers,
                 batch.kinds,
+                batch.several_index,
                 visits_from,
                 visits,
                 cells,
                 scratch.marked,
                 scratch.above,
-                scratch.buffer(),
+                scratch.fresh(events) if alone else scratch.buffer(),
                 starts,
             )
-            found.append((scratch.keep(buffer), starts))
+            found.append((buffer if alone else scratch.keep(buffer), starts))
+        if segment.scattered is not None:
+            found.append(_scattered(segment, segment.scattered, batch, graph, cells, scratch))
+        if several and arrays is not None:
+            found.append(_of_several(segment, batch, arrays, graph, cells, scratch))
         if segment.programs is not None and arrays is not None:
             for buffer, starts in found:
                 settle(
@@ -179,6 +169,53 @@ def search(
     return table
 
 
+def _scattered(
+    segment: Segment, scattered: Scattered, batch: EventBatch, graph: GraphArrays, cells: Bytes, scratch: Scratch
+) -> Find:
+    present_from, present = _joined([scratch.attributes(present) for present in batch.presents])
+    starts = np.empty(batch.events + 1, dtype=np.int64)
+    buffer = match_scattered(
+        segment.packed,
+        scattered.arrays,
+        scattered.left_by(batch.presents),
+        graph,
+        batch.columns,
+        batch.codes,
+        batch.numbers,
+        batch.kinds,
+        present_from,
+        present,
+        batch.several_index,
+        cells,
+        scratch.marked,
+        scratch.above,
+        scratch.buffer(),
+        starts,
+    )
+    return scratch.keep(buffer), starts
+
+
+def _of_several(
+    segment: Segment, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, cells: Bytes, scratch: Scratch
+) -> Find:
+    visits_from, visits = _joined([segment.visits_of_all(present) for present in batch.presents])
+    starts = np.empty(batch.events + 1, dtype=np.int64)
+    buffer = match_several(
+        segment.packed,
+        graph,
+        arrays,
+        batch.kinds,
+        visits_from,
+        visits,
+        cells,
+        scratch.marked,
+        scratch.above,
+        scratch.buffer(),
+        starts,
+    )
+    return scratch.keep(buffer), starts
+
+
 def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch) -> Find:
     entries, programs = delta.arrays()
     present_from, present = _joined([scratch.attributes(present) for present in batch.presents])
@@ -198,10 +235,6 @@ def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: Graph
         starts,
     )
     return scratch.keep(buffer), starts
-
-
-def _visits(segment: Segment, presents: Sequence[frozenset[AttributeId]]) -> tuple[Ints, Ints]:
-    return _joined([segment.visits(present) for present in presents])
 
 
 def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:

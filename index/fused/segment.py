@@ -19,6 +19,13 @@ from index.fused.grouping import Groups
 from index.fused.layout import ClusterKey, RowGroup, lay_out
 from index.fused.programs import ProgramArrays
 from index.fused.rest import Rest, rest_of_rows
+from index.fused.scattered import (
+    FEWEST_SCATTERED,
+    SCATTERED_ROWS,
+    Scattered,
+    ScatteredArrays,
+    scattered_arrays,
+)
 from index.fused.visiting import Visiting
 
 __all__ = ["Segment"]
@@ -41,10 +48,12 @@ class Segment:
         columns: list[int],
         clusters: list[ClusterKey],
         rest: Rest | None,
+        scattered: ScatteredArrays | None = None,
         breathe: Callable[[], None] = hold,
     ) -> None:
         """From what it is made of: the row at each position, the positions by row, the program of each position that
-        has one, the engine's numbers of the columns, and the programs of rows whose cluster asks some."""
+        has one, the engine's numbers of the columns, the programs of rows whose cluster asks some, and the masks of
+        the small clusters, if they are found together."""
         self.packed = packed
         self.arrays: SegmentArrays = getattr(unpack, "py_func", unpack)(packed)
         self.rows = rows
@@ -55,7 +64,10 @@ class Segment:
         self.rest = rest
         self.live = rows.size - int(self.arrays.sizes[3])
         self.passes = 1 + self.arrays.far.size
-        self.visiting = Visiting(clusters, breathe)
+        self.scattered = None if scattered is None else Scattered(scattered)
+        dense = len(clusters) if scattered is None else int(scattered.first[0])
+        self.visiting = Visiting(clusters[:dense], breathe)
+        self._visiting_all = self.visiting if dense == len(clusters) else None
 
     @classmethod
     def built(
@@ -70,7 +82,8 @@ class Segment:
     ) -> "Segment":
         """Laid out for `groups`. Costs about 1 µs a row and slot. `breathe` is called between small steps, so that
         other threads get the interpreter."""
-        layout = lay_out(groups, shape, block_rows, masked=masked, breathe=breathe)
+        groups, dense = _small_ones_last(groups, masked)
+        layout = lay_out(groups, shape, block_rows, masked=masked, dense=dense, breathe=breathe)
         clusters = list(groups)
         packed, arrays = pack(layout.arrays)
         program_of = np.zeros(0, dtype=np.int32)
@@ -79,7 +92,8 @@ class Segment:
             asked = np.repeat([key[3] for key in clusters], np.diff(arrays.cluster_from))
             program_of[asked] = np.searchsorted(rest.rows, layout.rows[asked])
         by_row = np.argsort(layout.rows, kind="stable").astype(np.int32)
-        return cls(packed, layout.rows, by_row, program_of, layout.columns, clusters, rest, breathe)
+        scattered = scattered_arrays(clusters, arrays, shape, dense) if dense < len(clusters) else None
+        return cls(packed, layout.rows, by_row, program_of, layout.columns, clusters, rest, scattered, breathe)
 
     @property
     def programs(self) -> ProgramArrays | None:
@@ -91,7 +105,8 @@ class Segment:
         """The bytes of all arrays."""
         rest = () if self.rest is None else (self.rest.rows, *self.rest.programs)
         arrays = sum(part.nbytes for part in (*self.packed, self.rows, self.by_row, self.program_of, *rest))
-        return int(arrays + self.visiting.nbytes)
+        scattered = 0 if self.scattered is None else self.scattered.nbytes
+        return int(arrays + self.visiting.nbytes + scattered)
 
     @property
     def half_dead(self) -> bool:
@@ -99,8 +114,20 @@ class Segment:
         return 2 * self.live < self.rows.size
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
-        """The clusters that an event with just these attributes may match, ascending."""
+        """The clusters that an event with just these attributes may match, ascending, without those found together."""
         return self.visiting.clusters(present)
+
+    def visits_of_all(self, present: frozenset[AttributeId]) -> Ints:
+        """The same with those: for events of several values, which go cluster by cluster."""
+        if self._visiting_all is None:
+            self._visiting_all = Visiting(self.clusters, hold)
+        return self._visiting_all.clusters(present)
+
+    def forget(self) -> None:
+        """Give up what is remembered of kinds of events."""
+        self.visiting.forget()
+        if self.scattered is not None:
+            self.scattered.forget()
 
     def kill(self, row: int) -> int:
         """Mark every position of `row` dead; how many there were, 0 if it does not live here."""
@@ -183,3 +210,12 @@ class Segment:
                 of_rows = self.rest.rows[self.program_of[begin:end]]
                 assert (of_rows == self.rows[begin:end]).all(), (key, of_rows)
         assert (np.diff(self.rows[self.by_row]) >= 0).all(), self.by_row
+
+
+def _small_ones_last(groups: Groups, masked: bool) -> tuple[Groups, int]:
+    """The clusters in the order of the segment, and how many are visited by themselves."""
+    small = [key for key, group in groups.items() if group.rows.size < SCATTERED_ROWS]
+    if not masked or len(small) < FEWEST_SCATTERED:
+        return groups, len(groups)
+    large = {key: group for key, group in groups.items() if group.rows.size >= SCATTERED_ROWS}
+    return large | {key: groups[key] for key in small}, len(large)

@@ -183,7 +183,7 @@ class Upkeep:
             return
         self.scratches.clear()
         for segment in self.parts.segments:
-            segment.visiting.forget()
+            segment.forget()
         rows = sum(segment.rows.size for segment in self.parts.segments)
         dead = rows - sum(segment.live for segment in self.parts.segments)
         if self.nbytes + needed > self._budget and (self._builder.masked or MANY_DEAD * dead > rows):

@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import ColumnId, ConceptId, LoweredEvent
+from index.compiling import compiled
 from index.concept_graph import ConceptGraph
 from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Present, Within
 
 __all__ = ["SatisfiedPredicates", "hits"]
 
 Rows = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.int32]
 
 
 class SatisfiedPredicates:
@@ -77,10 +79,17 @@ class SatisfiedPredicates:
                 yield rows
 
 
-def hits(runs: Iterable[Rows], size: int) -> npt.NDArray[np.int64]:
+def hits(runs: Iterable[Rows], size: int) -> Counts:
     """How many of its predicates each row below `size` has satisfied: `hitcount` of the paper, from zero for every
-    event (erratum 22)."""
-    together = list(runs)
-    if not together:
-        return np.zeros(size, dtype=np.int64)
-    return np.bincount(np.concatenate(together), minlength=size)
+    event (erratum 22). About a nanosecond a predicate."""
+    counts = np.zeros(size, dtype=np.int32)
+    for rows in runs:
+        if rows.size:
+            _add_one(counts, rows)
+    return counts
+
+
+@compiled
+def _add_one(counts: Counts, rows: Rows) -> None:
+    for at in range(np.uint64(rows.size)):
+        counts[np.uint64(rows[at])] += np.int32(1)

@@ -7,7 +7,9 @@ The outcome is that of compiling one after the other: the same clauses and notes
 with those before it kept. Only how far the input has been read by then differs: up to `CHUNK` further.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -93,11 +95,12 @@ class Bulk:
         more = True
         while more:
             chunk: list[tuple[str, Any]] = []
-            try:
-                for each in islice(given, CHUNK):
-                    chunk.append(each)  # what was given before an error is kept
-            finally:
-                self._compile(chunk)
+            with _uncollected():
+                try:
+                    for each in islice(given, CHUNK):
+                        chunk.append(each)  # what was given before an error is kept
+                finally:
+                    self._compile(chunk)
             more = len(chunk) == CHUNK
 
     def name(self, number: int) -> str:
@@ -199,6 +202,18 @@ class Bulk:
                 break
         self._templates[key] = found
         return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Around a chunk: all its objects are reachable until it is done, and the collector would walk them many times."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _piece(template: Template, group: _Group, alone: list[int]) -> Piece:

@@ -28,7 +28,7 @@ from semantic.operators.joining import joined
 from semantic.operators.literal_store import LiteralStore, distinct
 from semantic.operators.readings import EventView
 from semantic.operators.remembering import Answers
-from semantic.planner.estimates import Estimates
+from semantic.planner.estimates import CERTAIN, Estimates
 from semantic.planner.learning import Experience
 from semantic.planner.linked_chains import Node
 from semantic.planner.problem import Literals, Undecided
@@ -117,6 +117,15 @@ class OperatorLayer:
         self.experience = experience
         for call, known in self._known.items():
             self._estimate(call, known)
+
+    def chain(self, clause: int) -> list[tuple[Call, bool, float, float, int]]:
+        """(call, wanted outcome, chance that it holds, expected seconds, clauses that hold it), from top to bottom."""
+        found = []
+        for call, wanted in self._clauses[clause].literals:
+            known = self._known[call]
+            chance, cost = float(self._holds[known.number]), float(self._cost[known.number])
+            found.append((call, wanted, chance, cost, known.holders))
+        return sorted(found, key=lambda each: each[3] / max(1 - each[2] if each[1] else each[2], CERTAIN))
 
     def decide(
         self,

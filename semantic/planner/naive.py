@@ -6,7 +6,7 @@ outcome has already decided the candidate.
 
 from collections.abc import Iterator
 
-from semantic.planner.problem import UNDER_WAY, UNKNOWN, WAIT, Undecided
+from semantic.planner.problem import NOT_NEEDED, UNDER_WAY, UNKNOWN, WAIT, Undecided
 
 __all__ = ["naive"]
 
@@ -19,6 +19,8 @@ def naive(undecided: Undecided) -> Iterator[int]:
     while candidates:
         later = []
         for candidate in candidates:
+            if undecided.state[candidate] == NOT_NEEDED:
+                continue
             for literal in range(first[candidate], first[candidate + 1]):
                 asked = predicate[literal]
                 if undecided.outcome[asked] == UNKNOWN:

@@ -20,6 +20,7 @@ from server.cli import (
     listening,
     offline,
     ontologies,
+    operators,
     problems,
     publishing,
     serving,
@@ -68,6 +69,7 @@ application.command("serve", epilog="Example: kindcast serve --port 9000 --data 
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
 application.add_typer(concepts.commands)
+application.add_typer(operators.commands)
 application.command("subscribe", epilog="Example: kindcast subscribe 'target isa Computer and price <= 400'")(
     subscriptions.subscribe
 )

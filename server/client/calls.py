@@ -10,11 +10,12 @@ import msgspec
 
 from server.client.call import TIMEOUT_SECONDS, Call, Json, described, get, path_of, post, present
 from server.client.meaning import MeaningCalls
+from server.client.operators import OperatorCalls
 
 __all__ = ["Calls"]
 
 
-class Calls(MeaningCalls):
+class Calls(MeaningCalls, OperatorCalls):
     """Answers are the server's JSON as dicts; failures raise `ProblemError`."""
 
     tickets: dict[str, str]

@@ -9,7 +9,7 @@ from typing import Any
 from semantic.errors import InvalidDeclaration
 from semantic.operators.calls import OperatorFailed
 from semantic.operators.declaration import Operator
-from semantic.operators.isolation import Cancellation
+from semantic.operators.isolation import START_SECONDS, Cancellation
 from semantic.operators.running import run, stop
 from server.delivery.connections import Connections
 from server.operators.asking import Caller, Event
@@ -66,14 +66,16 @@ class Callers:
                 operator.name, asked, self._connections, allow_private=self._settings.allow_private_sinks
             )
             limits = Limits(
-                seconds=asked.timeout_seconds, concurrency=asked.concurrency, keep_seconds=asked.cache_seconds
+                seconds=asked.timeout_seconds,
+                concurrency=asked.concurrency,
+                keep_seconds=asked.cache_seconds,
+                attributes=asked.attributes,
             )
             return OnLoop(operator.name, remote, limits, self._loop)
         if entry.kind == "builtin":
             return AtOnce(operator.function)
         plugin = _Plugin(operator, operator.timeout or self._settings.operator_timeout_seconds)
-        # The process is killed at the operator's own timeout; ours is for one that cannot be isolated.
-        limits = Limits(seconds=plugin.seconds + 1.0, concurrency=operator.concurrency)
+        limits = Limits(seconds=plugin.longest_seconds, concurrency=operator.concurrency)
         return OnLoop(operator.name, plugin, limits, self._loop, closed=plugin.close)
 
 
@@ -81,8 +83,10 @@ class _Plugin:
     """A plug-in's function: in processes of its own where it can be, so that what hangs is killed."""
 
     def __init__(self, operator: Operator, seconds: float) -> None:
-        self.seconds = seconds
         self._operator = _isolated(replace(operator, timeout=seconds, batch=None))
+        # A process is killed at the operator's timeout, which does not count its start; one that cannot be isolated can
+        # only be left behind.
+        self.longest_seconds = seconds + 1.0 + (START_SECONDS if self._operator.isolated else 0.0)
         self._threads = ThreadPoolExecutor(operator.concurrency, f"kindcast-operator-{operator.name}")
 
     async def __call__(self, event: Event, arguments: tuple[Any, ...]) -> object:

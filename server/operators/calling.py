@@ -35,11 +35,12 @@ Call = Callable[[Event, tuple[Any, ...]], Awaitable[object]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """`seconds`: a call may take; `concurrency`: calls at one time; `keep_seconds`: how long an answer stands for the
-    same question."""
+    same question; `attributes`: what the operator sees of an event, which makes the question (None: all)."""
 
     seconds: float
     concurrency: int
     keep_seconds: float = 0.0
+    attributes: tuple[str, ...] | None = None
 
 
 class AtOnce:
@@ -97,7 +98,8 @@ class OnLoop:
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
         """Ask. Any thread."""
-        plain = {name: tuple(event[name]) for name in event}
+        seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
+        plain = {name: tuple(event[name]) for name in seen}
         return asyncio.run_coroutine_threadsafe(self.ask(plain, arguments), self._loop)
 
     async def ask(self, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:

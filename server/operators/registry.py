@@ -72,7 +72,10 @@ EMPTY = Registry()
 def _deferred(entry: Entry) -> Operator:
     """The declaration with a function that asks through `server.operators.asking`."""
     operator = entry.operator
-    return replace(operator, function=Deferred(operator.name, operator.signature))
+    # How it is run is its caller's business; only what our own operators say of their answers is believed.
+    key = operator.cache_key if entry.kind == "builtin" else None
+    function = Deferred(operator.name, operator.signature)
+    return replace(operator, function=function, batch=None, timeout=None, isolated=False, cache_key=key)
 
 
 def _stand_in(name: str) -> Operator:

@@ -86,13 +86,11 @@ class RemoteOperator:
         return [(b"Host", service.netloc), *headers]
 
     def _question(self, event: Event, arguments: tuple[Any, ...]) -> bytes:
-        wanted = self._registration.attributes
-        sent = {name: event[name] for name in (event if wanted is None else wanted) if name in event}
         question = {
             "operator": self._name,
             "version": self._registration.version,
             "arguments": arguments,
-            "event": sent,
+            "event": event,
         }
         return _encoder.encode(question)
 

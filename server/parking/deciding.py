@@ -74,7 +74,7 @@ async def decide_event(
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    asking = Asking(desks.callers.by_name, woken=lambda: _wake(loop, woken))
+    asking = Asking(desks.ways, woken=lambda: _wake(loop, woken))
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},

@@ -6,13 +6,14 @@ what was learned stays.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from semantic import Vocabulary
 from semantic.planner.learning import Experience
 from server.broker import Broker
+from server.operators.asking import Caller
 from server.operators.callers import Callers
 from server.parking.desk import Desk, desk_maker
 from server.parking.versions import Versions
@@ -39,6 +40,12 @@ class Desks:
         self._registry = broker.state.operators
         self.callers.follow(self._registry)
         self._made = desk_maker(lambda: broker.state.operators.known, experience, depth=settings.max_json_depth)
+
+    @property
+    def ways(self) -> Mapping[str, Caller]:
+        """The way to each operator that is there now. On the event loop."""
+        self._follow()
+        return self.callers.by_name
 
     async def run(self, work: Callable[[], T]) -> T:
         """`work` in the thread of the desks."""

@@ -20,7 +20,6 @@ __all__ = [
     "Retry",
     "count_waiting",
     "due",
-    "find_parked",
     "insert_parked",
     "keep_vocabulary",
     "next_due",
@@ -199,12 +198,6 @@ def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[A
         .limit(limit)
     )
     return list(connection.execute(query).all())
-
-
-def find_parked(connection: Connection, sequence: int, subscription: int) -> Row[Any] | None:
-    """The row of one pair."""
-    this = (parked.c.event == sequence) & (parked.c.subscription == subscription)
-    return connection.execute(select(parked).where(this)).one_or_none()
 
 
 def count_waiting(connection: Connection, subscription: int) -> int:

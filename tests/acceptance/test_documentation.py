@@ -18,7 +18,7 @@ from server.client import Client, ProblemError
 from server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 
-SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md")
+SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md", "docs/operators.md")
 ADDRESS = "127.0.0.1:8080"
 """What the pages say; each test has a port of its own."""
 COMMAND_SECONDS = 120

@@ -11,8 +11,11 @@ from tests.benchmarks.harness.catalogue import experiment, names
 from tests.benchmarks.harness.experiment import Scale
 from tests.benchmarks.harness.plots import draw
 from tests.benchmarks.harness.running import run
+from tests.benchmarks.harness.tables import rewrite
 
 FIGURES = Path("docs/benchmarks")
+PAGE = FIGURES.with_suffix(".md")
+"""Its tables are written anew after each experiment."""
 TRIED = Path("build/benchmarks")
 """Where quick runs go: their figures are no results."""
 
@@ -65,6 +68,8 @@ def _one(name: str, scale: Scale, out: Path, fresh: bool, console: Console) -> b
                 ended=lambda task: bar.advance(shown),
             )
             draw(results, subject.AXES, out / f"{name}.svg")
+            if out == FIGURES:
+                rewrite(PAGE)
         except (RuntimeError, ImportError) as trouble:
             console.print(f"[red]{name}[/red]: {trouble}", highlight=False)
             return False

@@ -1,13 +1,15 @@
 """Databases as older servers left them, for the tests of migrations."""
 
+import json
 import time
 from typing import Any
 
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
+from server.security.tickets import hashed
 from server.store.tables import ledger, metadata
 
-__all__ = ["make_layout_1"]
+__all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2"]
 
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned"}
@@ -76,6 +78,60 @@ def make_layout_1(
                     consecutive_errors=0,
                 )
             )
+
+
+def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
+    """A database of layout 2 with a subscription "s" that got each of so many events and acknowledged the first
+    `acked`."""
+    old = MetaData()
+    tables = {
+        name: _without(table, old, DROPPED_BY_2) for name, table in metadata.tables.items() if name not in TABLES_OF_3
+    }
+    old.create_all(engine)
+    counted = {"commits": events, "sequence": events, "accepted": events, "matched": events, "matches": events}
+    zeros = {column.name: 0 for column in ledger.columns if column.name not in TOTALS}
+    with engine.begin() as connection:
+        connection.execute(
+            insert(tables["ledger"]).values({**zeros, **counted, "delivered": acked, "id": 1, "layout": 2})
+        )
+        connection.execute(
+            insert(tables["subscriptions"]).values(
+                id="s",
+                number=1,
+                expression={"expression": "n >= 0"},
+                tree={">=": ["n", 0]},
+                canonical="n >= 0",
+                clauses=1,
+                cost=1.0,
+                notes=[],
+                flagged=False,
+                status="active",
+                ticket_hash=hashed("ticket"),
+                created_at=1.0,
+                expires_at=time.time() + 600,
+                acked=acked,
+                created_sequence=0,
+                times_sent=0,
+                times_failed=0,
+                consecutive_errors=0,
+            )
+        )
+        for number in range(1, events + 1):
+            body = {"specversion": "1.0", "id": str(number), "source": "s", "type": "t", "data": {"n": number}}
+            connection.execute(
+                insert(tables["events"]).values(
+                    sequence=number,
+                    source="s",
+                    id=str(number),
+                    type="t",
+                    digest="",
+                    body=json.dumps(body),
+                    accepted_at=time.time(),
+                    vocabulary_version="older",
+                    matched=1,
+                )
+            )
+            connection.execute(insert(tables["matches"]).values(subscription=1, sequence=number))
 
 
 def _without(table: Table, old: MetaData, missing: dict[str, set[str]]) -> Table:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine, inspect, select, text, update
 from server.store.migrations import LAYOUT
 from server.store.tables import ledger, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
-from tests.harness.older_layouts import DROPPED, make_layout_1
+from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2
 
 FIRST = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -107,6 +107,27 @@ def test_migration_that_is_interrupted_leaves_the_older_layout(
     monkeypatch.undo()
     with running_application(tmp_path) as client:
         assert publish(client, target="slate") == 1
+
+
+def test_migration_of_layout_2_keeps_cursors_and_what_waits(tmp_path: Path) -> None:
+    """Cursors that clients hold mean the same: what was acknowledged is not sent again, the rest is, and new events come
+    after it."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    make_layout_2(engine, 5, acked=2)
+    before = columns(engine)
+    assert "sequence" in before["matches"]
+    assert not any(before[table] & dropped for table, dropped in DROPPED_BY_2.items())
+    with running_application(tmp_path) as client:
+        page = client.get("/v1/subscriptions/s/events").json()["events"]
+        assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("3", 3), ("4", 4), ("5", 5)]
+        assert publish(client, n=6) == 1
+        after = client.get("/v1/subscriptions/s/events?after=5").json()["events"]
+        assert [(each["cursor"], each["event"]["data"]["n"], "late" in each) for each in after] == [("6", 6, False)]
+        acked = client.post("/v1/subscriptions/s/ack", json={"cursor": "4"}, headers={"Kindcast-Ticket": "ticket"})
+        assert acked.json() == {"cursor": "4"}
+        assert "kindcast_matches_delivered_total 4.0" in client.get("/metrics").text
+        assert "kindcast_matches_pending 2.0" in client.get("/metrics").text
+    assert columns(engine) == {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
 
 
 def test_rollback_without_an_earlier_version_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -16,6 +17,7 @@ from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from index.engines.fused import FusedEngine
 from index.engines.naive import NaiveEngine
+from index.fused import scattered, segment
 from index.fused.merging import at_once, in_thread
 from tests.strategies import clauses, concept_graphs, lowered_events
 
@@ -30,15 +32,27 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         graph=concept_graphs(),
         delta_rows=st.sampled_from([0, 1, 4]),
         runs=st.sampled_from(["at once", "later", "later", "in a thread"]),
+        small=st.sampled_from([None, 1, 3]),
+        masks=st.sampled_from([0, 1, 64]),
     )
-    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str) -> None:
-        """An empty engine whose delta is full after a few rows; merges run at once, when a rule says so, or beside."""
+    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str, small: int | None, masks: int) -> None:
+        """An empty engine whose delta is full after a few rows; merges run at once, when a rule says so, or beside.
+        Small clusters are visited, or found together, with few masks or all."""
+        self.patched = pytest.MonkeyPatch()
+        if small is not None:
+            self.patched.setattr(segment, "FEWEST_SCATTERED", small)
+            self.patched.setattr(scattered, "MOST_COLUMNS", masks)
+            self.patched.setattr(scattered, "MOST_ATTRIBUTES", masks)
         self.waiting: list[Callable[[], None]] = []
         run = {"at once": at_once, "later": self.waiting.append, "in a thread": in_thread}[runs]
         self.limits: dict[str, Any] = {"delta_rows": delta_rows, "block_rows": 64, "run": run}
         self.graph = graph
         self.fused, self.naive = FusedEngine(graph, **self.limits), NaiveEngine(graph)
         self.tables: dict[ColumnId, KeyTable] = {}
+
+    def teardown(self) -> None:
+        """The limits are what they were."""
+        self.patched.undo()
 
     @rule(target=rows, clause=clauses())
     def add(self, clause: Clause) -> ClauseRow:

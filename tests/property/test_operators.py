@@ -118,6 +118,8 @@ def test_matcher_with_operators_decides_as_the_oracle(
                 assert rows == expected[match.subscription][1]
 
 
+FEWER = max(20, settings.default.max_examples // 6)
+"""Examples of what is asked for every planner and every way."""
 WAYS = {"threads": ("here", 3), "batch": ("batch", 1), "both": ("batch", 2), "kept": ("kept", 1)}
 """How operators run: (which ones, in how many threads)."""
 
@@ -157,7 +159,7 @@ several = given(
 
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=FEWER)
 @several
 def test_matcher_batch_threads_and_kept_answers_decide_as_the_oracle(
     planner: str, way: str, asked: list[Expression], seeds: list[int], failing: float
@@ -167,7 +169,7 @@ def test_matcher_batch_threads_and_kept_answers_decide_as_the_oracle(
 
 
 @pytest.mark.parametrize("planner", ["greedy", "naive"])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=FEWER)
 @several
 def test_matcher_with_isolated_operators_decides_as_the_oracle(
     planner: str, asked: list[Expression], seeds: list[int], failing: float

@@ -36,6 +36,7 @@ def tasks(scale: Scale) -> Sequence[Task]:
         found += [Task(who, n, {"who": who, "n": n}, SEVEN) for n in SIZES[scale]]
         found += [Task(who, m, {**usual, "attributes": m}, EIGHT) for m in ATTRIBUTES]
         found += [Task(who, width, {**usual, "width": width}, NINE) for width in WIDTHS]
+    return found
 
 
 def measure(*, who: str, n: int, attributes: int = 10, width: float | None = None) -> dict[str, Any]:

@@ -23,6 +23,8 @@ STRATEGIES = ("naive", "sequential", "sub_order", "greedy")
 LEAST = ("clairvoyant bound", "any strategy")
 SELECTIVITIES: tuple[Selectivities, ...] = ("equal", "mixed", "calibrated")
 EVENTS: dict[Scale, int] = {"quick": 2, "default": 5, "full": 50}
+ENOUGH = 80_000
+"""Events times subscriptions of a point at least: small ones vary more."""
 Point = tuple[str, float, Setting]
 
 
@@ -53,9 +55,10 @@ def tasks(scale: Scale) -> Sequence[Task]:
     found = []
     for selectivities in SELECTIVITIES:
         for panel, x, setting in _figures(scale, selectivities):
+            events = max(EVENTS[scale], ENOUGH // setting.subscriptions)
             for who in (*STRATEGIES, *LEAST):
                 if who != "any strategy" or selectivities == "equal":
-                    found.append(Task(who, x, {"who": who, "events": EVENTS[scale], **asdict(setting)}, panel))
+                    found.append(Task(who, x, {"who": who, "events": events, **asdict(setting)}, panel))
     return found
 
 

@@ -1,4 +1,4 @@
-"""How long until subscriptions match: added in bulk, opened from a folder, by a server that starts, with what memory."""
+"""How long until subscriptions match: added in bulk, opened from a folder, by a server that starts; and what memory."""
 
 import asyncio
 import gc

@@ -10,16 +10,18 @@ import re
 import sys
 from pathlib import Path
 
+from tests.benchmarks.harness.fastest import fastest
+from tests.benchmarks.harness.figures import figures
 from tests.benchmarks.harness.results import Results
 
-__all__ = ["refreshed", "table"]
+__all__ = ["refreshed", "rewrite", "table"]
 
 PAGE = Path("docs/benchmarks.md")
 MARKED = re.compile(r"(<!-- table ([a-z0-9_]+)(?:: ([^>]*?))? -->\n).*?(<!-- end -->)", re.S)
 
 
 def refreshed(text: str, results: Path) -> str:
-    """`text` with every table written anew; one whose results are not there stays."""
+    """`text` with every table written anew, and the figures that are there; a table without results stays."""
 
     def written(found: re.Match[str]) -> str:
         path = results / f"{found[2]}.json"
@@ -27,7 +29,7 @@ def refreshed(text: str, results: Path) -> str:
             return found[0]
         return f"{found[1]}{table(Results.read(path), found[3] or '')}{found[4]}"
 
-    return MARKED.sub(written, text)
+    return fastest(figures(MARKED.sub(written, text), results.parent), results)
 
 
 def table(results: Results, begins: str) -> str:
@@ -61,12 +63,13 @@ def _y(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def main() -> None:
-    """Rewrites the page in one step."""
-    page = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+def rewrite(page: Path) -> None:
+    """Writes the tables of `page` anew in one step, from the folder `results` beside it."""
     text = refreshed(page.read_text(encoding="utf-8"), page.with_suffix("") / "results")
-    page.write_text(text, encoding="utf-8")
+    beside = page.with_suffix(".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(page)
 
 
 if __name__ == "__main__":
-    main()
+    rewrite(Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE)

@@ -1,6 +1,7 @@
 """A matcher in a folder: what is opened is what was saved, and what is odd is refused with the reason."""
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_matcher_opened_by_a_table_decides_as_by_events(vocabulary: Vocabulary, 
     matcher.save(tmp_path)
     table = Matcher.open(tmp_path, vocabulary).match_table({"name": ["HP 1", "x", "HP"], "price": [5.0, 6.0, 61.0]})
     bounds = table.offsets.tolist()
-    found = [set(table.subscriptions(table.slots[low:high])) for low, high in zip(bounds, bounds[1:], strict=False)]
+    found = [set(table.subscriptions(table.slots[low:high])) for low, high in pairwise(bounds)]
     texts = {'é\nname startswith "HP"'}
     assert [names & texts for names in found] == [texts, set(), texts]
 

@@ -1,0 +1,94 @@
+"""Why operators were asked in this order, and what a subscription is expected to cost: plans in words and numbers.
+
+Beside `semantic.explain`, which tells of one subscription and one event: here all subscriptions of a matcher take part,
+since what they share decides what is asked.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from semantic.matcher import Matcher
+from semantic.model import CanonicalEvent, Event, SubscriptionSlot
+from semantic.operators.deciding import Decision, Step
+
+__all__ = ["explain_chains", "explain_plan"]
+
+
+def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalEvent) -> dict[str, Any]:
+    """What the operators of `matcher` are asked about `event`, and why in this order, as JSON; they are really asked.
+
+    `{"planner", "candidates", "asked": [{"call", "why", "holds", "chance", "expected_seconds", "popularity", "work",
+    "settled"}], "evaluations", "alone", "saved", "expected_seconds"}`: `alone` is what the candidates would ask with
+    nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
+    """
+    canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
+    screened = matcher._screened(matcher._engine.match(matcher._lowering.event(canonical)), canonical)
+    rows = {row: slot for row, slot in screened.rows.items() if slot not in screened.slots}
+    decision = matcher._layer.decide(list(rows), canonical, list(rows.values()), steps=True)
+    steps = decision.steps or []
+    return {
+        "planner": matcher.planner_name,
+        "candidates": len(rows),
+        "asked": [_told(step, matcher.planner_name) for step in steps],
+        "evaluations": len(decision.asked),
+        "alone": decision.literals,
+        "saved": _saved(decision),
+        "expected_seconds": sum(step.seconds for step in steps),
+    }
+
+
+def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
+    """The chain of operator calls of each clause of a subscription, from top to bottom, as JSON: with what chance each
+    call holds, what it takes, how many clauses of others share it, and what the chain is expected to cost alone.
+    Raises `UnknownSubscription`."""
+    slot = matcher._books.slot(subscription)
+    matcher[subscription]  # what was kept as data is compiled now
+    found = []
+    for row in matcher._books.rows(SubscriptionSlot(slot)):
+        if row not in matcher._layer:
+            continue
+        calls, passing, seconds = [], 1.0, 0.0
+        for call, wanted, chance, cost, holders in matcher._layer.chain(row):
+            seconds += passing * cost
+            passing *= chance if wanted else 1.0 - chance
+            calls.append(
+                {
+                    "call": str(call),
+                    "wanted": wanted,
+                    "chance": chance,
+                    "expected_seconds": cost,
+                    "shared_with": holders - 1,
+                }
+            )
+        found.append({"calls": calls, "expected_seconds": seconds, "chance": passing})
+    return found
+
+
+def _saved(decision: Decision) -> int:
+    return max(decision.literals - len(decision.asked), 0)
+
+
+def _told(step: Step, planner: str) -> dict[str, Any]:
+    return {
+        "call": str(step.call),
+        "why": _why(step, planner),
+        "holds": step.outcome,
+        "chance": step.chance,
+        "expected_seconds": step.seconds,
+        "popularity": step.popularity,
+        "work": step.work,
+        "settled": step.settled,
+    }
+
+
+def _why(step: Step, planner: str) -> str:
+    waiting = f"{step.popularity} undecided {'clause needs' if step.popularity == 1 else 'clauses need'} it"
+    match planner:
+        case "greedy":
+            expected = f"up to {step.work} questions settled by one of {1e3 * step.seconds:.3g} ms"
+            return f"most expected work per second: {waiting}, {expected}, chance {step.chance:.2g}"
+        case "sub_order":
+            return f"next from the top of the first undecided chain: {waiting}"
+        case "sequential":
+            return f"all calls of the first undecided clause: {waiting}"
+    return f"next call of the clause: {waiting}"

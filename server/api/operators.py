@@ -1,0 +1,167 @@
+"""Operators: what there is, what was learned of it, and remote ones registered by an administrator."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from sqlalchemy import Connection
+
+from semantic.errors import InvalidDeclaration
+from semantic.operators.declaration import NAME
+from semantic.planner.learning import Record
+from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
+from server.broker.late_matches import try_again
+from server.broker.registering import register, unregister
+from server.errors import UnknownOperator
+from server.operators.registration import read_registration
+from server.operators.registry import Entry
+from server.parking import ParkingService
+from server.store import operators as store
+
+__all__ = ["AppParking", "router"]
+
+router = APIRouter(prefix="/v1/operators", tags=["operators"])
+
+MOST_PREDICATES = 100
+"""Calls that one operator's description lists, those asked most."""
+
+REGISTRATION = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "format": "uri", "description": "Where questions are posted to."},
+        "version": {"type": "string", "description": "Answers are shared within one version only."},
+        "arguments": {"description": "How many constants and @attributes a call has, or [least, most]."},
+        "attributes": {"type": "array", "items": {"type": "string"}, "description": "What is sent of an event."},
+        "cost": {"type": "number", "description": "Seconds to assume before anything was learned."},
+        "selectivity": {"type": "number", "description": "Probability to assume before anything was learned."},
+        "timeout_seconds": {"type": "number"},
+        "concurrency": {"type": "integer"},
+        "retries": {"type": "integer", "description": "Of a connection that breaks, within the timeout."},
+        "cache_seconds": {"type": "number", "description": "How long an answer stands for the same question."},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "additionalProperties": False,
+    "example": {"url": "https://crowds.example.org/ask", "arguments": 1, "cost": 0.3, "selectivity": 0.1},
+}
+
+Name = Annotated[str, Path(max_length=100, pattern=f"^{NAME}$", description="The name of the operator.")]
+
+
+async def _parking(request: Request) -> ParkingService:
+    service: ParkingService = request.app.state.parking
+    return service
+
+
+AppParking = Annotated[ParkingService, Depends(_parking)]
+
+
+@router.get("", summary="List operators")
+async def list_all(broker: AppBroker, parking: AppParking) -> Response:
+    """All operators, built in, from plug-ins and remote, with what was declared and what was learned of them. One that
+    is `missing` is called by stored subscriptions and provided by nobody: their events wait."""
+    listed = await _described(broker, parking)
+    return answer({"operators": listed})
+
+
+@router.get("/{name}", summary="One operator")
+async def get_one(name: Name, broker: AppBroker, parking: AppParking) -> Response:
+    """The same for one, with the calls that were made most."""
+    found = [each for each in await _described(broker, parking) if each["name"] == name]
+    if not found:
+        raise UnknownOperator(name)
+    predicates = await parking.desks.run(lambda: _predicates(parking, name))
+    return answer(found[0] | {"predicates": predicates})
+
+
+@router.put("/{name}", summary="Register a remote operator", openapi_extra=body_schema(REGISTRATION))
+async def put(request: Request, name: Name, broker: AppBroker, parking: AppParking, settings: AppSettings) -> Response:
+    """Subscriptions may call it when this returns. 201 for a new one, 200 for one that was changed. Its address is
+    checked as a webhook's is."""
+    body = await json_object(request, settings)
+    registration = read_registration(body, allow_private=settings.allow_private_sinks)
+    new = await broker.submit(lambda group: register(group, name, registration, limit=settings.max_operators))
+    described = [each for each in await _described(broker, parking) if each["name"] == name]
+    return answer(described[0], 201 if new else 200)
+
+
+@router.delete("/{name}", summary="Delete a remote operator")
+async def delete(name: Name, broker: AppBroker) -> Response:
+    """Refused (409) while subscriptions call it."""
+    await broker.submit(lambda group: unregister(group, name))
+    return answer({"name": name, "deleted": True})
+
+
+@router.post("/retry", summary="Try again what was given up")
+async def retry(broker: AppBroker) -> Response:
+    """Every candidate that operators could not decide in all their tries, and whose event is still kept, is tried again
+    from the beginning: for when a service has been repaired."""
+    return answer({"again": await broker.submit(try_again)})
+
+
+# ── describing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _described(broker: AppBroker, parking: AppParking) -> list[dict[str, Any]]:
+    uses = await broker.read(lambda connection: _uses(connection))
+    records = await parking.desks.run(lambda: dict(parking.desks.experience.operators))
+    callers = parking.desks.ways
+    entries = broker.state.operators.entries
+    return [
+        _shown(name, entry, records.get(name), callers[name].told() if name in callers else {}, uses.get(name, 0))
+        for name, entry in sorted(entries.items())
+    ]
+
+
+def _uses(connection: Connection) -> dict[str, int]:
+    return store.count_uses(connection)
+
+
+def _shown(
+    name: str, entry: Entry, record: Record | None, told: Mapping[str, Any], subscriptions: int
+) -> dict[str, Any]:
+    operator = entry.operator
+    shown: dict[str, Any] = {
+        "name": name,
+        "kind": entry.kind,
+        "version": operator.version,
+        "arguments": list(operator.signature.parameters)[1:],
+        "declared": {"cost": operator.cost, "selectivity": operator.selectivity},
+        "learned": _learned(record, operator.selectivity, operator.cost),
+        "subscriptions": subscriptions,
+        **told,
+    }
+    if entry.registration is not None:
+        shown["registration"] = entry.registration.shown()
+    return shown
+
+
+def _learned(record: Record | None, selectivity: float, cost: float) -> dict[str, Any]:
+    """What is expected now, and from how much: recent calls count most, so `recent_*` are decayed counts."""
+    record = record or Record()
+    return {
+        "calls": record.evaluations,
+        "failures": record.failures,
+        "recent_calls": round(record.asked, 3),
+        "recent_trues": round(record.held, 3),
+        "selectivity": round(record.selectivity(selectivity), 6),
+        "cost": round(record.cost(cost), 9),
+    }
+
+
+def _predicates(parking: ParkingService, name: str) -> list[dict[str, Any]]:
+    entry = parking.broker.state.operators.entries.get(name)
+    if entry is None:
+        raise InvalidDeclaration(f"there is no operator {name!r}")
+    operator = entry.operator
+    own = [
+        (each["predicate"], each["evaluations"])
+        for each in parking.desks.experience.as_records()
+        if each["operator"] == name and each["predicate"] is not None
+    ]
+    own.sort(key=lambda each: (-each[1], each[0]))
+    known = parking.desks.experience.predicates
+    return [
+        {"call": text, **_learned(known[text], operator.selectivity, operator.cost)}
+        for text, _ in own[:MOST_PREDICATES]
+    ]

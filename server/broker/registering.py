@@ -1,0 +1,60 @@
+"""Remote operators as commands: registered, changed, deleted; the row, the registry and the matcher in one group."""
+
+import msgspec
+
+from server.broker.group import Group
+from server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
+from server.operators.registration import Registration
+from server.operators.registry import Registry
+from server.store import operators
+
+__all__ = ["LISTED", "register", "unregister"]
+
+LISTED = 20
+"""Ids of subscriptions that an error names; the count is complete."""
+
+
+def register(group: Group, name: str, registration: Registration, *, limit: int) -> bool:
+    """Subscriptions may call it from now on; one of that name gives way. Returns whether it is new.
+
+    Raises `OperatorFixed`, `TooManyOperators`, `InvalidDeclaration`.
+    """
+    registry = group.state.operators
+    entry = registry.entries.get(name)
+    if entry is not None and entry.kind in ("builtin", "plugin"):
+        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: choose another name")
+    if entry is None and sum(each.kind == "remote" for each in registry.entries.values()) >= limit:
+        raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
+    changed = registry.with_remote(name, registration)
+    new = operators.put_operator(group.connection, name, msgspec.to_builtins(registration), group.now)
+    _use(group, changed)
+    return new
+
+
+def unregister(group: Group, name: str) -> None:
+    """Forget it. Raises `UnknownOperator`, `OperatorFixed`, `OperatorInUse`."""
+    registry = group.state.operators
+    entry = registry.entries.get(name)
+    if entry is None or entry.kind == "missing":
+        raise UnknownOperator(name)
+    if entry.kind != "remote":
+        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: it cannot be deleted")
+    uses = operators.count_uses(group.connection).get(name, 0)
+    if uses:
+        raise OperatorInUse(name, uses, operators.uses_of(group.connection, name, limit=LISTED))
+    operators.delete_operator(group.connection, name)
+    _use(group, registry.without(name))
+
+
+def _use(group: Group, registry: Registry) -> None:
+    state, before = group.state, group.state.operators
+    state.operators = registry
+    for operator in registry.known.values():
+        state.matcher.declare(operator)
+
+    def undo() -> None:
+        state.operators = before
+        for operator in before.known.values():
+            state.matcher.declare(operator)
+
+    group.on_undo(undo)

@@ -1,0 +1,131 @@
+"""`kindcast operators`: what can be asked of an event beside looking things up, what it costs, and remote ones."""
+
+from typing import Annotated, Any
+
+import typer
+
+from server.cli import output
+from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+
+__all__ = ["commands"]
+
+commands = typer.Typer(name="operators", help="List, register and delete operators of a server.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name that subscriptions call it by.")]
+
+
+@commands.command("list", epilog="Example: kindcast operators list")
+def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show all operators with what was learned of them."""
+    with connected(server) as client:
+        found = client.operators()
+    if json:
+        output.print_json(found)
+        return
+    columns = ("name", "kind", "calls", "holds", "cost", "circuit", "subscriptions")
+    output.table(columns, [_row(each) for each in found["operators"]])
+
+
+@commands.command("show", epilog="Example: kindcast operators show inRegion")
+def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show one operator, and the calls of it that were made most."""
+    with connected(server) as client:
+        found = client.operator(name)
+    if json:
+        output.print_json(found)
+        return
+    output.table(("name", "kind", "calls", "holds", "cost", "circuit", "subscriptions"), [_row(found)])
+    calls = [
+        (each["call"], str(each["calls"]), f"{each['selectivity']:.3f}", _seconds(each["cost"]))
+        for each in found["predicates"]
+    ]
+    if calls:
+        output.table(("call", "calls", "holds", "cost"), calls)
+
+
+@commands.command("register", epilog="Example: kindcast operators register crowd https://crowds.example.org/ask")
+def register(
+    name: NameArgument,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where questions are posted to.")],
+    version: Annotated[str, typer.Option(help="Answers are shared within one version only.")] = "1",
+    arguments: Annotated[
+        int | None, typer.Option(metavar="COUNT", help="How many constants and @attributes a call has.")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="An attribute to send; by default all are.")
+    ] = None,
+    cost: Annotated[float | None, typer.Option(metavar="SECONDS", help="To assume at first.")] = None,
+    selectivity: Annotated[float | None, typer.Option(metavar="SHARE", help="To assume at first.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")] = None,
+    concurrency: Annotated[int | None, typer.Option(metavar="COUNT", help="Calls at one time.")] = None,
+    cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer stands.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Register a service as an operator, or change it."""
+    given: dict[str, Any] = {
+        "url": url,
+        "version": version,
+        "arguments": arguments,
+        "attributes": attribute or None,
+        "cost": cost,
+        "selectivity": selectivity,
+        "timeout_seconds": timeout,
+        "concurrency": concurrency,
+        "cache_seconds": cache,
+        "headers": dict(_header(each) for each in header) if header else None,
+    }
+    with connected(server) as client:
+        told = client.register_operator(name, {key: value for key, value in given.items() if value is not None})
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"{name} can be called by subscriptions", "bold green")
+
+
+@commands.command("delete", epilog="Example: kindcast operators delete crowd")
+def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Delete a remote operator that no subscription calls."""
+    with connected(server) as client:
+        told = client.delete_operator(name)
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"{name} is deleted")
+
+
+@commands.command("retry", epilog="Example: kindcast operators retry")
+def retry(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Try again what operators could not decide in all their tries."""
+    with connected(server) as client:
+        told = client.retry_operators()
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"{told['again']} candidates are tried again")
+
+
+def _row(each: dict[str, Any]) -> tuple[str, ...]:
+    learned = each["learned"]
+    circuit = each.get("circuit", {}).get("state", "-")
+    return (
+        each["name"],
+        each["kind"],
+        str(learned["calls"]),
+        f"{learned['selectivity']:.3f}",
+        _seconds(learned["cost"]),
+        circuit,
+        str(each["subscriptions"]),
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise typer.BadParameter(f"{text!r}: write NAME:VALUE")
+    return name.strip(), value.strip()

@@ -1,0 +1,63 @@
+"""docs/benchmarks.md says what the results beside it say, and a small experiment runs from the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.harness.catalogue import names
+from tests.benchmarks.harness.figures import figures
+from tests.benchmarks.harness.tables import MARKED, refreshed
+
+
+@pytest.fixture
+def page(repository: Path) -> Path:
+    """The page."""
+    return repository / "docs/benchmarks.md"
+
+
+def test_the_page_names_only_experiments_that_there_are(page: Path) -> None:
+    """A table whose experiment was renamed would stay as it is for ever."""
+    named = {found[1] for found in MARKED.findall(page.read_text(encoding="utf-8"))}
+    assert named, "the page has no tables"
+    assert named <= set(names())
+
+
+def test_every_number_of_the_page_is_in_the_results(page: Path) -> None:
+    """`python -m tests.benchmarks.harness.tables` would change nothing, and each table that is filled has results."""
+    text, results = page.read_text(encoding="utf-8"), page.with_suffix("") / "results"
+    assert refreshed(text, results) == text, "run python -m tests.benchmarks.harness.tables"
+    filled = [found[2] for found in MARKED.finditer(text) if found[0].count("\n") > 1]
+    assert [name for name in filled if not (results / f"{name}.json").exists()] == []
+
+
+def test_a_number_changed_by_hand_is_put_right(tmp_path: Path) -> None:
+    """Cells come from the results, and a figure is shown when it is drawn."""
+    about = {"date": "2026-01-01", "machine": {"cores": 2, "memory_gib": 24}, "command": "none"}
+    point = {"panel": "", "series": "fused", "x": 10, "y": 2.5}
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    (results / "some_name.json").write_text(
+        json.dumps({"about": about, "points": [point], "stopped": []}), encoding="utf-8"
+    )
+    text = "<!-- table some_name -->\n| fused | 1.1 |\n<!-- end -->\n<!-- figure some_name: times -->\n<!-- end -->\n"
+    told = refreshed(text, results)
+    assert "| fused | 2.5 |" in told
+    assert "1.1" not in told
+    assert "svg" not in told
+    (tmp_path / "benchmarks" / "some_name.svg").touch()
+    assert "![times](benchmarks/some_name.svg)" in figures(told, tmp_path / "benchmarks")
+
+
+def test_quick_run_leaves_results_and_a_figure(tmp_path: Path) -> None:
+    """The command as a user gives it, a child process for each point."""
+    pytest.importorskip("matplotlib")
+    command = [sys.executable, "-m", "tests.benchmarks", "aguilera_bound", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "results/aguilera_bound.json").read_text(encoding="utf-8"))
+    assert kept["points"]
+    assert kept["about"]["machine"].keys() >= {"cores", "memory_gib"}
+    assert (tmp_path / "aguilera_bound.svg").stat().st_size > 1000

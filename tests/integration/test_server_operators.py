@@ -1,0 +1,339 @@
+"""Operators over HTTP: registered, called beside the broker, late matches delivered, failures told."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
+from tests.harness.operator_service import OperatorService, running_service
+
+PATIENCE_SECONDS = 30.0
+QUICK: dict[str, Any] = {"allow_private_sinks": True, "operator_delays_seconds": (0.05, 0.05), "plugins": False}
+"""Settings: services on this machine, and tries that come soon."""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[OperatorService]:
+    with running_service() as running:
+        yield running
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Waits for a claim; fails loudly when it does not come true."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = holds()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come true in time")
+
+
+def register(client: httpx.Client, service: OperatorService, name: str, **more: Any) -> httpx.Response:
+    """A remote operator that behaves as its name says."""
+    return client.put(f"/v1/operators/{name}", json={"url": f"{service.url}/{name}", "timeout_seconds": 0.5, **more})
+
+
+def publish(client: httpx.Client, **data: Any) -> dict[str, Any]:
+    """What became of one event."""
+    answer = client.post("/v1/events", json=data)
+    assert answer.status_code == 202, answer.text
+    outcome: dict[str, Any] = answer.json()["events"][0]
+    return outcome
+
+
+def _has(client: httpx.Client, created: dict[str, Any], messages: int) -> bool:
+    return len(waiting(client, created)) == messages
+
+
+def trace(client: httpx.Client, sequence: int) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/v1/events/{sequence}/trace").json()
+    return found
+
+
+def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:
+    """PUT makes or changes it, GET tells what was declared, DELETE waits until nobody calls it."""
+    with running_application(tmp_path, **QUICK) as client:
+        assert register(client, service, "yes", headers={"Authorization": "Bearer x"}).status_code == 201
+        changed = register(client, service, "yes", cost=0.5, selectivity=0.1, arguments=[0, 1])
+        assert changed.status_code == 200
+        shown = client.get("/v1/operators/yes").json()
+        assert shown["kind"] == "remote"
+        assert shown["declared"] == {"cost": 0.5, "selectivity": 0.1}
+        assert "Bearer" not in client.get("/v1/operators").text
+        created = subscribe(client, "yes()")
+        refused = client.delete("/v1/operators/yes")
+        assert (refused.status_code, problem_code(refused)) == (409, "operator-in-use")
+        assert client.delete(f"/v1/subscriptions/{created['id']}", headers=ticket(created)).status_code == 200
+        assert client.delete("/v1/operators/yes").status_code == 200
+        gone = client.get("/v1/operators/yes")
+        assert (gone.status_code, problem_code(gone)) == (404, "unknown-operator")
+
+
+def test_operator_of_our_own_is_not_registered_or_deleted(tmp_path: Path, service: OperatorService) -> None:
+    """Names of built-in operators are taken."""
+    with running_application(tmp_path, **QUICK) as client:
+        for answer in (register(client, service, "inRegion"), client.delete("/v1/operators/inRegion")):
+            assert (answer.status_code, problem_code(answer)) == (409, "operator-fixed")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "invalid-declaration"),
+        ({"url": "http://127.0.0.1/x"}, "sink-refused"),
+        ({"url": "ftp://example.org/x"}, "sink-refused"),
+        ({"url": "https://example.org/", "timeout_seconds": 1e9}, "invalid-declaration"),
+        ({"url": "https://example.org/", "concurrency": 0}, "invalid-declaration"),
+        ({"url": "https://example.org/", "arguments": [2, 1]}, "invalid-declaration"),
+        ({"url": "https://example.org/", "cost": -1}, "invalid-declaration"),
+        ({"url": "https://example.org/", "headers": {"Host": "x"}}, "invalid-declaration"),
+        ({"url": "https://example.org/", "surprise": 1}, "invalid-declaration"),
+    ],
+)
+def test_operator_badly_described_is_refused(tmp_path: Path, body: dict[str, Any], code: str) -> None:
+    """What makes no sense, or leads into our network, is refused with its reason, and nothing is registered."""
+    with running_application(tmp_path, plugins=False) as client:
+        answer = client.put("/v1/operators/odd", json=body)
+        assert (answer.status_code, problem_code(answer)) == (422, code)
+        assert client.get("/v1/operators/odd").status_code == 404
+
+
+def test_subscription_with_operator_is_checked_against_its_signature(tmp_path: Path, service: OperatorService) -> None:
+    """An unknown operator and a wrong number of arguments are refused when subscribing, not found out later."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes", arguments=1)
+        for expression in ("yes()", 'yes("a", "b")', "nobody()"):
+            answer = client.post("/v1/subscriptions", json={"expression": expression})
+            assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
+        subscribe(client, 'yes("a")')
+
+
+def test_operator_that_holds_gives_a_late_match_with_bindings(tmp_path: Path, service: OperatorService) -> None:
+    """The cheap match is there with the answer; the others come when the operators have spoken, behind it."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "bindings", attributes=["count"])
+        register(client, service, "no")
+        cheap = subscribe(client, "price < 5")
+        crowd = subscribe(client, "price < 5 and bindings(?n) and ?n > 2")
+        never = subscribe(client, "price < 5 and no()")
+        outcome = publish(client, price=1, count=[2, 3, 4])
+        assert (outcome["matched"], outcome["undecided"]) == (1, 2)
+        assert waiting(client, cheap) == [{"price": 1, "count": [2, 3, 4]}]
+        until(lambda: not trace(client, outcome["sequence"])["undecided"])
+        page = client.get(f"/v1/subscriptions/{crowd['id']}/events").json()["events"]
+        assert [(each["bindings"], each["late"]) for each in page] == [([{"n": 3}, {"n": 4}], True)]
+        assert int(page[0]["cursor"]) > outcome["sequence"]
+        assert waiting(client, never) == []
+        told = trace(client, outcome["sequence"])
+        assert told["matched"] == 2
+        assert {each["subscription"]: each["late"] for each in told["deliveries"]} == {
+            cheap["id"]: False,
+            crowd["id"]: True,
+        }
+
+
+def test_late_match_is_not_skipped_by_a_cursor_behind_later_events(tmp_path: Path, service: OperatorService) -> None:
+    """Who acknowledged later events still gets the earlier one that an operator held up."""
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+        register(client, service, "yes")
+        created = subscribe(client, "price < 5 or kind = 1 and yes()")
+        client.put("/v1/operators/yes", json={"url": "http://127.0.0.1:9/", "timeout_seconds": 0.2})
+        held_up = publish(client, kind=1)
+        later = publish(client, price=1)
+        assert waiting(client, created) == [{"price": 1}]
+        acked = client.post(
+            f"/v1/subscriptions/{created['id']}/ack", json={"cursor": str(later["sequence"])}, headers=ticket(created)
+        )
+        assert acked.status_code == 200
+        register(client, service, "yes")
+        until(lambda: waiting(client, created) == [{"kind": 1}])
+        assert trace(client, held_up["sequence"])["deliveries"][0]["state"] == "pending"
+
+
+@pytest.mark.parametrize("way", ["hang", "rubbish", "text", "big", "lies", "kinds", "error", "redirect"])
+def test_operator_that_fails_delays_nobody_else_and_is_told_after_the_last_try(
+    way: str, tmp_path: Path, service: OperatorService
+) -> None:
+    """Whatever it does: others are delivered at once, and in the end subscriber and trace say that it decided
+    nothing."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, way, timeout_seconds=0.2, retries=0)
+        register(client, service, "yes")
+        expression = f"{way}(?n) and ?n > 1" if way in ("lies", "kinds") else f"{way}()"
+        hangs, quick, cheap = subscribe(client, expression), subscribe(client, "yes()"), subscribe(client, "")
+        sequence = publish(client, price=1)["sequence"]
+        assert waiting(client, cheap) == [{"price": 1}]
+        until(lambda: waiting(client, quick) == [{"price": 1}])
+        (told,) = until(lambda: [each for each in trace(client, sequence)["undecided"] if each["state"] == "given_up"])
+        assert (told["subscription"], told["tries"]) == (hangs["id"], 3)
+        assert way in told["reason"]
+        shown = show(client, hangs).json()
+        assert (shown["undecided"], shown["waiting_for_operators"]) == (1, 0)
+        assert way in shown["last_undecided_reason"]
+        assert client.get("/readyz").status_code == 200
+
+
+def test_operator_repaired_decides_what_was_given_up(tmp_path: Path, service: OperatorService) -> None:
+    """Given up is not lost: as long as the event is kept it can be tried again, and is delivered once."""
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.01,)}) as client:
+        register(client, service, "yes")
+        client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
+        created = subscribe(client, "yes()")
+        sequence = publish(client, price=1)["sequence"]
+        until(lambda: trace(client, sequence)["undecided"][0]["state"] == "given_up")
+        register(client, service, "yes")
+        assert client.post("/v1/operators/retry").json() == {"again": 1}
+        until(lambda: waiting(client, created) == [{"price": 1}])
+        assert trace(client, sequence)["undecided"] == []
+        assert client.post("/v1/operators/retry").json() == {"again": 0}
+
+
+def test_operator_of_a_deleted_subscription_decides_nothing(tmp_path: Path, service: OperatorService) -> None:
+    """What is parked goes with its subscription, and the totals add up."""
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (600.0,)}) as client:
+        register(client, service, "error")
+        created = subscribe(client, "error()")
+        sequence = publish(client, price=1)["sequence"]
+        until(lambda: trace(client, sequence)["undecided"][0]["tries"] == 1)
+        client.delete(f"/v1/subscriptions/{created['id']}", headers=ticket(created))
+        assert trace(client, sequence)["undecided"] == []
+        assert 'kindcast_parked_decided_total{result="withdrawn"} 1.0' in client.get("/metrics").text
+
+
+def test_operator_statistics_and_parked_candidates_survive_a_restart(tmp_path: Path, service: OperatorService) -> None:
+    """What was learned is used at once, and what was parked is decided."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes", cost=5.0, selectivity=0.01)
+        created = subscribe(client, "yes()")
+        for number in range(5):
+            publish(client, price=number)
+        until(lambda: len(waiting(client, created)) == 5)
+        client.put("/v1/operators/error", json={"url": f"{service.url}/error"})
+        held_up = subscribe(client, "error()")
+        sequence = publish(client, price=9)["sequence"]
+        client.put("/v1/operators/error", json={"url": f"{service.url}/error"})
+    with running_application(tmp_path, **QUICK) as client:
+        learned = client.get("/v1/operators/yes").json()["learned"]
+        assert learned["calls"] >= 5
+        assert learned["selectivity"] > 0.3
+        assert learned["cost"] < 4.0
+        client.put("/v1/operators/error", json={"url": f"{service.url}/yes"})
+        client.post("/v1/operators/retry")
+        until(lambda: waiting(client, held_up) == [{"price": 9}])
+        assert not trace(client, sequence)["undecided"]
+
+
+def test_parked_candidate_is_decided_under_the_vocabulary_of_its_event(
+    tmp_path: Path, service: OperatorService
+) -> None:
+    """Words that changed meanwhile, even over a restart, do not change what an accepted event meant."""
+    synonyms = {"PC": "computer"}
+    slow = QUICK | {"operator_delays_seconds": (0.3,) * 100}
+    with running_application(tmp_path, **slow) as client:
+        assert client.put("/v1/synonyms/words", json=synonyms).status_code in (200, 201)
+        client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
+        created = subscribe(client, 'target = "computer" and yes()')
+        assert publish(client, target="PC")["undecided"] == 1
+        assert client.delete("/v1/synonyms/words").status_code == 200
+        assert publish(client, target="PC").get("undecided", 0) == 0
+    with running_application(tmp_path, **slow) as client:
+        register(client, service, "yes")
+        until(lambda: waiting(client, created) == [{"target": "PC"}])
+
+
+def test_operator_that_is_gone_after_a_restart_loses_no_event(tmp_path: Path, service: OperatorService) -> None:
+    """A plug-in that is not installed any more: it is listed as missing, and events wait for it."""
+    from sqlalchemy import create_engine, delete
+
+    from server.store.tables import operators
+
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        created = subscribe(client, "yes()")
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    with engine.begin() as connection:
+        connection.execute(delete(operators))
+    engine.dispose()
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+        assert client.get("/v1/operators/yes").json()["kind"] == "missing"
+        assert client.post("/v1/subscriptions", json={"expression": "yes()"}).status_code == 422
+        assert publish(client, price=1)["undecided"] == 1
+        register(client, service, "yes")
+        until(lambda: waiting(client, created) == [{"price": 1}])
+
+
+def test_match_and_explain_ask_operators_and_tell_the_plan(tmp_path: Path, service: OperatorService) -> None:
+    """Without publishing: who would match, which calls were made and why, what was saved; and a subscription's
+    chain."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        register(client, service, "no")
+        both = subscribe(client, "no() and yes()")
+        one = subscribe(client, "no() or price < 5 and yes()")
+        found = client.post("/v1/match", json={"event": {"price": 1}}).json()
+        assert [each["subscription"] for each in found["matches"]] == [one["id"]]
+        assert {each["call"] for each in found["operators"]["calls"]} == {"no()", "yes()"}
+        assert found["operators"]["asked"] == 2
+        assert found["operators"]["saved"] == 2
+        told = client.post("/v1/explain", json={"event": {"price": 1}, "subscription": both["id"]}).json()
+        assert told["matches"] is False
+        assert [each["verdict"] for each in told["clauses"][0]["predicates"]] == [False, True]
+        plan = client.get(f"/v1/subscriptions/{both['id']}/plan").json()
+        assert {each["call"] for each in plan["clauses"][0]["calls"]} == {"no()", "yes()"}
+        assert plan["expected_seconds"] > 0
+
+
+def test_ontology_is_not_deleted_while_a_parked_candidate_needs_it(tmp_path: Path, service: OperatorService) -> None:
+    """What waits is to be decided under the version its event names, so that version stays until it is."""
+    document = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :A rdfs:subClassOf :B ."
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+        client.put("/v1/ontologies/tiny", content=document, headers={"Content-Type": "text/turtle"})
+        client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
+        created = subscribe(client, "price < 5 and yes()")
+        publish(client, price=1)
+        refused = client.delete("/v1/ontologies/tiny")
+        assert (refused.status_code, problem_code(refused)) == (409, "ontology-in-use")
+        register(client, service, "yes")
+        until(lambda: waiting(client, created) == [{"price": 1}])
+        assert client.delete("/v1/ontologies/tiny").status_code == 200
+
+
+def test_retention_takes_events_with_their_late_matches_and_what_is_parked(
+    tmp_path: Path, service: OperatorService
+) -> None:
+    """Nothing stays for ever because an operator is out of order, a gap is told, and the totals add up."""
+    settings = QUICK | {"operator_delays_seconds": (600.0,), "retention_seconds": 1.0, "sweep_seconds": 0.05}
+    with running_application(tmp_path, **settings) as client:
+        register(client, service, "yes")
+        register(client, service, "error")
+        created, stuck = subscribe(client, "yes()"), subscribe(client, "error()")
+        sequence = publish(client, price=1)["sequence"]
+        until(lambda: waiting(client, created) == [{"price": 1}])
+        assert show(client, stuck).json()["waiting_for_operators"] == 1
+        until(lambda: client.get(f"/v1/events/{sequence}/trace").status_code == 404)
+        until(lambda: show(client, stuck).json()["waiting_for_operators"] == 0)
+        gone = client.get(f"/v1/subscriptions/{created['id']}/events?after=0")
+        assert (gone.status_code, problem_code(gone)) == (410, "cursor-gone")
+        told = client.get("/metrics").text
+        assert "kindcast_parked_waiting 0.0" in told
+        assert 'kindcast_parked_decided_total{result="withdrawn"} 1.0' in told
+        assert "kindcast_matches_discarded_total 1.0" in told
+        assert "kindcast_matches_pending 0.0" in told
+
+
+def test_remote_operator_answer_is_kept_for_the_same_question(tmp_path: Path, service: OperatorService) -> None:
+    """With `cache_seconds` the service is asked once for events that look alike to it."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "slow", cache_seconds=60, attributes=["kind"])
+        created = subscribe(client, "slow()")
+        before = service.asked().get("/slow", 0)
+        for number in range(5):
+            publish(client, kind="a", n=number)
+            until(partial(_has, client, created, number + 1))
+        assert service.asked()["/slow"] == before + 1

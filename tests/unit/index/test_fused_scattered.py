@@ -1,0 +1,106 @@
+"""Rows of small clusters: hundreds of attribute sets, found together by masks."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from index.clause import (
+    AttributeId,
+    Clause,
+    ClauseRow,
+    ColumnId,
+    ConceptId,
+    ConceptTest,
+    IntervalTest,
+    KeyTest,
+    LoweredEvent,
+    Predicate,
+    Test,
+)
+from index.concept_graph import ConceptGraph
+from index.engines.fused import FusedEngine
+from index.engines.naive import NaiveEngine
+from index.fused import scattered
+from index.fused.merging import at_once
+
+ATTRIBUTES, CONCEPTS = 12, 30
+GRAPH = ConceptGraph(CONCEPTS, ((low, (low - 1) // 2) for low in range(1, CONCEPTS)))
+
+
+def a_test(chance: random.Random, attribute: int) -> Test:
+    """Texts, numbers and concepts, by attribute."""
+    if attribute % 3 == 0:
+        return KeyTest(frozenset([chance.choice("abcd")]))
+    if attribute % 3 == 1:
+        low = chance.randrange(20)
+        return IntervalTest(float(low), float(low + chance.randrange(10)))
+    return ConceptTest(within=frozenset([ConceptId(chance.randrange(CONCEPTS))]))
+
+
+def a_clause(chance: random.Random) -> Clause:
+    """Some attributes asked, one perhaps required and not asked, one perhaps forbidden."""
+    asked = chance.sample(range(ATTRIBUTES), chance.randrange(1, 5))
+    others = [each for each in range(ATTRIBUTES) if each not in asked]
+    predicates = [Predicate(AttributeId(each), ((ColumnId(each), a_test(chance, each)),)) for each in asked]
+    bare = chance.sample(others, chance.randrange(2))
+    if chance.random() < 0.1:  # a program has to be asked as well
+        predicates.append(Predicate(AttributeId(0), ((ColumnId(0), KeyTest(frozenset("a"))),), negated=True))
+        bare.append(0)
+    forbidden = chance.sample([each for each in others if each not in bare], chance.randrange(2))
+    return Clause(
+        tuple(predicates), frozenset(map(AttributeId, (*asked, *bare))), frozenset(map(AttributeId, forbidden))
+    )
+
+
+def an_event(chance: random.Random, *, several: bool) -> LoweredEvent:
+    """Most attributes, one value each or up to three."""
+    present = chance.sample(range(ATTRIBUTES), chance.randrange(4, ATTRIBUTES + 1))
+
+    def value(attribute: int) -> str | float | int:
+        kind = attribute % 3
+        return (
+            chance.choice("abcde") if kind == 0 else float(chance.randrange(30)) if kind == 1 else chance.randrange(30)
+        )
+
+    values = {
+        ColumnId(each): tuple(dict.fromkeys(value(each) for _ in range(chance.randrange(1, 4) if several else 1)))
+        for each in present
+    }
+    return LoweredEvent(frozenset(map(AttributeId, present)), values)
+
+
+@pytest.mark.parametrize("limit", [64, 2, 0])
+def test_scattered_rows_are_found_as_by_the_plain_twin(
+    limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With masks for all columns and attributes, for two, for none; thinned out; saved, opened; told by `explain`."""
+    monkeypatch.setattr(scattered, "MOST_COLUMNS", limit)
+    monkeypatch.setattr(scattered, "MOST_ATTRIBUTES", limit)
+    chance = random.Random(limit)
+    stored = [a_clause(chance) for _ in range(1_500)]
+    fused, naive = FusedEngine(GRAPH, delta_rows=50, run=at_once), NaiveEngine(GRAPH)
+    assert fused.add_many(stored) == naive.add_many(stored)
+    assert fused._upkeep.parts.segments[0].scattered is not None
+    events = [
+        *(an_event(chance, several=False) for _ in range(60)),
+        *(an_event(chance, several=True) for _ in range(20)),
+    ]
+
+    def same(engine: FusedEngine) -> None:
+        for event in events:
+            expected = naive.match(event).tolist()
+            assert engine.match(event).tolist() == expected
+            assert engine.explain(event)["found"] == len(expected)
+        assert engine.match_batch(events).rows.tolist() == naive.match_batch(events).rows.tolist()
+        engine.check_invariants()
+
+    same(fused)
+    for row in chance.sample(range(1_500), 600):
+        fused.remove(ClauseRow(row))
+        naive.remove(ClauseRow(row))
+    same(fused)
+    fused.save(tmp_path)
+    same(FusedEngine.open(tmp_path, GRAPH, delta_rows=50, run=at_once))
+    fused.merge_now()
+    same(fused)

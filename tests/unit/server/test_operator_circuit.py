@@ -1,0 +1,98 @@
+"""The circuit breaker of an operator, with a clock of the test's own."""
+
+import asyncio
+
+import pytest
+
+from server.operators.circuit import FAILURES, FIRST_PAUSE_SECONDS, Circuit, CircuitOpen
+
+
+class Clock:
+    """Stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def fail(circuit: Circuit, times: int = 1) -> None:
+    for _ in range(times):
+        await circuit.enter()
+        circuit.failed("no answer")
+
+
+def test_circuit_opens_after_failures_in_a_row_and_an_answer_between_starts_anew() -> None:
+    """Only a row of failures opens it; while it is open nobody is let through, and the reason is told."""
+
+    async def body() -> None:
+        circuit = Circuit("op", Clock())
+        await fail(circuit, FAILURES - 1)
+        await circuit.enter()
+        circuit.succeeded()
+        await fail(circuit, FAILURES - 1)
+        assert circuit.state == "closed"
+        await fail(circuit)
+        assert circuit.state == "open"
+        with pytest.raises(CircuitOpen, match="no answer") as raised:
+            await circuit.enter()
+        assert raised.value.until == 1_000.0 + FIRST_PAUSE_SECONDS
+
+    asyncio.run(body())
+
+
+def test_circuit_lets_one_call_try_and_the_others_wait_for_it() -> None:
+    """After the pause one goes ahead; when it is answered, all may go."""
+
+    async def body() -> None:
+        clock = Clock()
+        circuit = Circuit("op", clock)
+        await fail(circuit, FAILURES)
+        clock.now += FIRST_PAUSE_SECONDS
+        await circuit.enter()
+        assert circuit.state == "half_open"
+        other = asyncio.create_task(circuit.enter())
+        await asyncio.sleep(0)
+        assert not other.done()
+        circuit.succeeded()
+        await other
+        assert circuit.state == "closed"
+
+    asyncio.run(body())
+
+
+def test_circuit_whose_try_fails_waits_twice_as_long() -> None:
+    """Each failed try doubles the pause, and those who waited for it are turned away."""
+
+    async def body() -> None:
+        clock = Clock()
+        circuit = Circuit("op", clock)
+        await fail(circuit, FAILURES)
+        clock.now += FIRST_PAUSE_SECONDS
+        await circuit.enter()
+        other = asyncio.create_task(circuit.enter())
+        await asyncio.sleep(0)
+        circuit.failed("still no answer")
+        with pytest.raises(CircuitOpen):
+            await other
+        assert circuit.until == clock.now + 2 * FIRST_PAUSE_SECONDS
+
+    asyncio.run(body())
+
+
+def test_circuit_whose_try_is_cancelled_lets_the_next_one_try() -> None:
+    """A call that was dropped says nothing of the operator."""
+
+    async def body() -> None:
+        clock = Clock()
+        circuit = Circuit("op", clock)
+        await fail(circuit, FAILURES)
+        clock.now += FIRST_PAUSE_SECONDS
+        await circuit.enter()
+        circuit.left()
+        await circuit.enter()
+        circuit.succeeded()
+        assert circuit.state == "closed"
+
+    asyncio.run(body())

@@ -53,7 +53,7 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
 test: $(SPARK_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
-	@$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 check: $(SPARK_READY)  ## verify format, lint, types and layers; changes nothing
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fix" >&2; exit 1; }

@@ -110,8 +110,8 @@ def test_migration_that_is_interrupted_leaves_the_older_layout(
 
 
 def test_migration_of_layout_2_keeps_cursors_and_what_waits(tmp_path: Path) -> None:
-    """Cursors that clients hold mean the same: what was acknowledged is not sent again, the rest is, and new events come
-    after it."""
+    """Cursors that clients hold mean the same: what was acknowledged is not sent again, the rest is, and new events
+    come after it."""
     engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
     make_layout_2(engine, 5, acked=2)
     before = columns(engine)

@@ -29,11 +29,11 @@ HEAD = (
 
 def fastest(text: str, results: Path) -> str:
     """`text` with the table written anew from the files in `results`."""
-    rows = "".join(_row(*workload, results) for workload in WORKLOADS)
+    rows = "".join(_row(results, *workload) for workload in WORKLOADS)
     return MARKED.sub(lambda found: f"{found[1]}{HEAD}{rows}{found[2]}", text)
 
 
-def _row(paper: str, experiment: str, begins: str, size: int | None, results: Path) -> str:
+def _row(results: Path, paper: str, experiment: str, begins: str, size: int | None) -> str:
     missing = f"| {paper} | | | | not measured yet |\n"
     path = results / f"{experiment}.json"
     if not path.exists():

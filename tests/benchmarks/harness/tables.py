@@ -14,19 +14,19 @@ from tests.benchmarks.harness.fastest import fastest
 from tests.benchmarks.harness.figures import figures
 from tests.benchmarks.harness.results import Results
 
-__all__ = ["refreshed", "rewrite", "table"]
+__all__ = ["cell_of", "refreshed", "rewrite", "table"]
 
 PAGE = Path("docs/benchmarks.md")
 MARKED = re.compile(r"(<!-- table ([a-z0-9_]+)(?:: ([^>]*?))? -->\n).*?(<!-- end -->)", re.S)
 
 
 def refreshed(text: str, results: Path) -> str:
-    """`text` with every table written anew, and the figures that are there; a table without results stays."""
+    """`text` with every table written anew, and the figures that are there; a table without results is empty."""
 
     def written(found: re.Match[str]) -> str:
         path = results / f"{found[2]}.json"
         if not path.exists():
-            return found[0]
+            return f"{found[1]}{found[4]}"
         return f"{found[1]}{table(Results.read(path), found[3] or '')}{found[4]}"
 
     return fastest(figures(MARKED.sub(written, text), results.parent), results)
@@ -42,7 +42,7 @@ def table(results: Results, begins: str) -> str:
     head = f"| | {' | '.join(map(_x, columns))} |\n|---|{'---:|' * len(columns)}\n"
     rows = []
     for name, points in series.items():
-        cells = {each["x"]: _y(each["y"]) for each in points}
+        cells = {each["x"]: cell_of(each["y"]) for each in points}
         for each in results.stopped:
             if (each["panel"], each["series"]) == (panel, name) and each["x"] not in cells:
                 cells[each["x"]] = f"({each['why']})"
@@ -56,7 +56,7 @@ def _x(value: float | str) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _y(value: float) -> str:
+def cell_of(value: float) -> str:
     """Three digits, without an exponent."""
     if value >= 100:
         return f"{value:,.0f}"

@@ -31,6 +31,10 @@ __all__ = ["RowsNeeded", "Table", "TableReader"]
 
 CACHED_CELLS = 1 << 16
 """Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
+CACHED_TABLES = 64
+"""Tables with other attributes, whose sets of attributes are remembered."""
+FEW_COLUMNS = 12
+"""Which attributes a row has is counted in a table of 2^columns for so many, else looked up row by row."""
 PROBES = (1.5, 1e6 + 0.25, -3.0)
 """A column of numbers is taken as it is if these are read as themselves: no unit converts them all to themselves."""
 EXACT = 1 << 53
@@ -62,6 +66,7 @@ class TableReader:
         self._asked = 0
         self._cells: dict[str, _CellIndex] = {}
         self._numbers: dict[str, tuple[frozenset[AttributeId], tuple[ColumnId, ...]] | None] = {}
+        self._presents: dict[tuple[frozenset[AttributeId], ...], dict[int, frozenset[AttributeId]]] = {}
 
     def read(self, columns: Any) -> "Table":
         """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array or list. Raises ValueError for
@@ -70,6 +75,7 @@ class TableReader:
             self._asked = self._lowering.asked
             self._cells.clear()
             self._numbers.clear()
+            self._presents.clear()
         return Table(columns, self)
 
     def lowered(self, data: Mapping[str, Any]) -> LoweredEvent:
@@ -103,6 +109,24 @@ class TableReader:
             )
             self._numbers[name] = (first.present, tuple(first.values)) if as_it_is else None
         return self._numbers[name]
+
+    def present(
+        self, attributes: tuple[frozenset[AttributeId], ...], codes: Sequence[int]
+    ) -> list[frozenset[AttributeId]]:
+        """For each code the union of the sets whose bits it has."""
+        known = self._presents.get(attributes)
+        if known is None or len(known) + len(codes) > CACHED_CELLS:
+            if len(self._presents) >= CACHED_TABLES:
+                self._presents.clear()
+            known = self._presents[attributes] = {}
+        found = []
+        for code in codes:
+            union = known.get(code)
+            if union is None:
+                sets = (each for place, each in enumerate(attributes) if code >> place & 1)
+                union = known[code] = frozenset[AttributeId]().union(*sets)
+            found.append(union)
+        return found
 
     def index(self, name: str, room: int) -> _CellIndex:
         """What is known of the cells of an attribute, with room for so many more."""
@@ -161,7 +185,6 @@ class Table:
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns have different lengths: {lengths}")
         self._length = next(iter(lengths.values()), 0)
-        self._presents: dict[Any, frozenset[AttributeId]] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -214,29 +237,23 @@ class Table:
         self, present: list[tuple[npt.NDArray[np.bool_], frozenset[AttributeId]]], count: int
     ) -> tuple[npt.NDArray[np.int32], list[frozenset[AttributeId]]]:
         """Which attributes each row has: the number of a set, and the sets."""
-        if all(bits.all() for bits, _ in present):
-            everything = frozenset[AttributeId]().union(*(attributes for _, attributes in present))
-            return np.zeros(count, dtype=np.int32), [everything]
-        codes = np.zeros(count, dtype=np.int64)
-        packed: list[Any] = []
-        if len(present) <= 62:
-            for place, (bits, _) in enumerate(present):
-                codes |= bits.astype(np.int64) << place
-            distinct, kinds = np.unique(codes, return_inverse=True)
-            packed = distinct.tolist()
+        attributes = tuple(each for _, each in present)
+        columns = [bits for bits, _ in present]
+        if all(bits.all() for bits in columns):
+            return np.zeros(count, dtype=np.int32), self._reader.present(attributes, [(1 << len(columns)) - 1])
+        if len(columns) <= FEW_COLUMNS:
+            codes = np.zeros(count, dtype=np.int64)
+            for place, bits in enumerate(columns):
+                codes += bits * np.int64(1 << place)
+            seen = np.bincount(codes) > 0
+            distinct = np.flatnonzero(seen).tolist()
+            kinds = (np.cumsum(seen) - 1)[codes]
         else:
-            rows = np.packbits(np.column_stack([bits for bits, _ in present]), axis=1, bitorder="little")
+            rows = np.packbits(np.column_stack(columns), axis=1, bitorder="little")
             numbers: dict[bytes, int] = {}
             kinds = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
-            packed = [int.from_bytes(row, "little") for row in numbers]
-        presents = []
-        for code in packed:
-            known = self._presents.get(code)
-            if known is None:
-                sets = (attributes for place, (_, attributes) in enumerate(present) if code >> place & 1)
-                known = self._presents[code] = frozenset[AttributeId]().union(*sets)
-            presents.append(known)
-        return kinds.astype(np.int32), presents
+            distinct = [int.from_bytes(row, "little") for row in numbers]
+        return kinds.astype(np.int32), self._reader.present(attributes, distinct)
 
     def _row(self, row: int) -> dict[str, Any]:
         return {name: _plain(cells[row]) for name, cells in self._columns.items()}

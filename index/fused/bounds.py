@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.compiling import compiled
+from index.compiling import compiled, nth
 from index.fused.arrays import Codes, Floats, Ints
 
 __all__ = ["Bounds", "bounds_of", "number_code"]
@@ -83,16 +83,16 @@ def number_code(value: float, bounds: Floats, table: Codes, least: float, most: 
     bucket = 0
     if scale != 0.0 and value > least:
         bucket = int((min(value, most) - least) * scale)
-    low, high = int(table[bucket]), int(table[bucket + 1])
+    low, high = int(table[nth(bucket)]), int(table[nth(bucket + 1)])
     end = high
     while low < high:
         middle = (low + high) >> 1
-        if bounds[middle] < value:
+        if bounds[nth(middle)] < value:
             low = middle + 1
         else:
             high = middle
     code = 2 * low
-    if low < end and bounds[low] == value:
+    if low < end and bounds[nth(low)] == value:
         code += 1
     return code
 

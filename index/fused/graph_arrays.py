@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from index.compiling import compiled, nth
 from index.concept_graph import ConceptGraph
 from index.fused.arrays import Bytes, Codes, Floats, Ints, Words
 
@@ -62,26 +62,26 @@ def walk_up(graph: GraphArrays, concept: int, marked: Bytes, base: int, above: C
     """Mark `concept` and all above it in `marked[base:]` and list them at `above[top:]`; returns the end of the list.
     Concepts that are marked already are neither listed nor left again."""
     last = top
-    if not marked[base + concept]:
-        marked[base + concept] = 1
-        above[last] = concept
+    if not marked[nth(base + concept)]:
+        marked[nth(base + concept)] = 1
+        above[nth(last)] = concept
         last += 1
     first = top
     # The first step alone may follow entries, from the concept itself even if it was marked before.
-    for i in range(graph.entry_from[concept], graph.entry_from[concept + 1]):
-        upper = graph.entries[i]
-        if not marked[base + upper]:
-            marked[base + upper] = 1
-            above[last] = upper
+    for i in range(graph.entry_from[nth(concept)], graph.entry_from[nth(concept + 1)]):
+        upper = graph.entries[nth(i)]
+        if not marked[nth(base + upper)]:
+            marked[nth(base + upper)] = 1
+            above[nth(last)] = upper
             last += 1
     while first < last:
-        lower = above[first]
+        lower = above[nth(first)]
         first += 1
-        for i in range(graph.parent_from[lower], graph.parent_from[lower + 1]):
-            upper = graph.parents[i]
-            if not marked[base + upper]:
-                marked[base + upper] = 1
-                above[last] = upper
+        for i in range(graph.parent_from[nth(lower)], graph.parent_from[nth(lower + 1)]):
+            upper = graph.parents[nth(i)]
+            if not marked[nth(base + upper)]:
+                marked[nth(base + upper)] = 1
+                above[nth(last)] = upper
                 last += 1
     return last
 

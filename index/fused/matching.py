@@ -9,7 +9,7 @@ as a short list; the arrays of masks are cut to slices, since flat signed offset
 
 import numpy as np
 
-from index.compiling import compiled, lowest_bit
+from index.compiling import compiled, lowest_bit, nth
 from index.fused.arrays import Bytes, Codes, Floats, Ints, Packed, unpack
 from index.fused.bounds import number_code
 from index.fused.conjuncts import KEY, ORDERED
@@ -85,36 +85,36 @@ def match_segment(
     want = np.full((events, width_all), -1, dtype=np.int32)
     cells = np.zeros((events, width_all), dtype=np.uint8)
     for s in range(width_all):
-        if columns[s] >= local.size or local[columns[s]] < 0:
+        if columns[nth(s)] >= local.size or local[nth(columns[nth(s)])] < 0:
             continue
-        k = int(local[columns[s]])
-        where[k] = s
-        how = column_how[k]
+        k = int(local[nth(columns[nth(s)])])
+        where[nth(k)] = s
+        how = column_how[nth(k)]
         if how == ORDERED:
-            size = column_codes[k]
-            bounds = all_bounds[bound_from[k] : bound_from[k + 1]]
-            table = bucket_table[bucket_from[k] : bucket_from[k + 1]]
-            least, most = bucket_steps[3 * k], bucket_steps[3 * k + 1]
-            scale = bucket_steps[3 * k + 2]
+            size = column_codes[nth(k)]
+            bounds = all_bounds[bound_from[nth(k)] : bound_from[nth(k + 1)]]
+            table = bucket_table[bucket_from[nth(k)] : bucket_from[nth(k + 1)]]
+            least, most = bucket_steps[nth(3 * k)], bucket_steps[nth(3 * k + 1)]
+            scale = bucket_steps[nth(3 * k + 2)]
             for e in range(events):
-                code = number_code(all_numbers[e * width_all + s], bounds, table, least, most, scale)
-                want[e, s] = code
+                code = number_code(all_numbers[nth(e * width_all + s)], bounds, table, least, most, scale)
+                want[nth(e), nth(s)] = code
                 if code >= 0:
-                    cells[e, s] = code * CELLS // size
+                    cells[nth(e), nth(s)] = code * CELLS // size
         elif how == KEY:
             for e in range(events):
-                code = all_codes[e * width_all + s]
-                want[e, s] = code
-                cells[e, s] = code & (CELLS - 1)
+                code = all_codes[nth(e * width_all + s)]
+                want[nth(e), nth(s)] = code
+                cells[nth(e), nth(s)] = code & (CELLS - 1)
         else:
-            mark_base[s] = concept_count * concepts
-            concept_at[concept_count] = s
+            mark_base[nth(s)] = concept_count * concepts
+            concept_at[nth(concept_count)] = s
             concept_count += 1
             for e in range(events):
-                code = all_codes[e * width_all + s]
-                want[e, s] = code
+                code = all_codes[nth(e * width_all + s)]
+                want[nth(e), nth(s)] = code
                 if code >= 0:
-                    cells[e, s] = cells_of[code]
+                    cells[nth(e), nth(s)] = cells_of[nth(code)]
     above_from = np.zeros(width_all + 1, dtype=np.int64)
     listed_from = np.zeros(width_all + 1, dtype=np.int64)
     offered = sizes[0]
@@ -129,127 +129,143 @@ def match_segment(
     item = 0
     for far in range(-1, far_blocks.size):
         for event in range(events):
-            starts[item] = used
+            starts[nth(item)] = used
             item += 1
-            if several_index[event] >= 0:
+            if several_index[nth(event)] >= 0:
                 continue
-            first, last = visits_from[kinds[event]], visits_from[kinds[event] + 1]
+            first, last = visits_from[nth(kinds[nth(event)])], visits_from[nth(kinds[nth(event)] + 1)]
             if far >= 0:
                 end = last
                 while first < last:
                     middle = (first + last) >> 1
-                    if visits[middle] < far_cluster[far]:
+                    if visits[nth(middle)] < far_cluster[nth(far)]:
                         first = middle + 1
                     else:
                         last = middle
-                if first == end or visits[first] != far_cluster[far]:
+                if first == end or visits[nth(first)] != far_cluster[nth(far)]:
                     continue
                 last = first + 1
             if first == last:
                 continue
             top = 0
             for k in range(concept_count):
-                s = concept_at[k]
-                above_from[s] = top
-                if want[event, s] >= 0:
-                    top = walk_up(graph, want[event, s], marked, mark_base[s], above, top)
-                listed_from[s] = top
+                s = concept_at[nth(k)]
+                above_from[nth(s)] = top
+                if want[nth(event), nth(s)] >= 0:
+                    top = walk_up(graph, want[nth(event), nth(s)], marked, mark_base[nth(s)], above, top)
+                listed_from[nth(s)] = top
             for visit in range(first, last):
-                cluster = visits[visit]
-                slot = slot_from[cluster]
-                width = slot_from[cluster + 1] - slot
-                ordered, plain = ordered_slots[cluster], plain_slots[cluster]
+                cluster = visits[nth(visit)]
+                slot = slot_from[nth(cluster)]
+                width = slot_from[nth(cluster + 1)] - slot
+                ordered, plain = ordered_slots[nth(cluster)], plain_slots[nth(cluster)]
                 absent = False
                 for j in range(width):
-                    s = where[slot_column[slot + j]]
+                    s = where[nth(slot_column[nth(slot + j)])]
                     if s < 0:
                         absent = True
                         break
-                    value[j] = want[event, s]
-                    absent |= value[j] < 0
-                    base[j] = mark_base[s]
-                    column_of[j] = s
+                    value[nth(j)] = want[nth(event), nth(s)]
+                    absent |= value[nth(j)] < 0
+                    base[nth(j)] = mark_base[nth(s)]
+                    column_of[nth(j)] = s
                 if absent:
                     continue
                 # What to look at: (begin, end, masks, access slot).
                 count = 0
                 if far >= 0:
-                    block = far_blocks[far]
-                    todo[0, 0], todo[0, 1] = block_begin[block], block_end[block]
-                    todo[0, 2], todo[0, 3] = block_mask[block], -1
+                    block = far_blocks[nth(far)]
+                    todo[0, 0], todo[0, 1] = block_begin[nth(block)], block_end[nth(block)]
+                    todo[0, 2], todo[0, 3] = block_mask[nth(block)], -1
                     count = 1
                 else:
                     for j in range(width):
-                        lists, lists_end = list_from[slot + j], list_from[slot + j + 1]
+                        lists, lists_end = list_from[nth(slot + j)], list_from[nth(slot + j + 1)]
                         if lists == lists_end:
                             continue
                         a, a_end = 0, 1
                         if j >= plain:
-                            a, a_end = above_from[column_of[j]], listed_from[column_of[j]]
+                            a, a_end = above_from[nth(column_of[nth(j)])], listed_from[nth(column_of[nth(j)])]
                             if count + a_end - a + offered > todo.shape[0]:
                                 wider = np.empty((2 * todo.shape[0] + a_end - a, 4), dtype=np.int64)
                                 wider[:count] = todo[:count]
                                 todo = wider
                             if lists_end - lists < a_end - a:
                                 for at in range(lists, lists_end):
-                                    if marked[base[j] + all_lists[4 * at]]:
-                                        todo[count, 0], todo[count, 1] = all_lists[4 * at + 1], all_lists[4 * at + 2]
-                                        todo[count, 2], todo[count, 3] = all_lists[4 * at + 3], j
+                                    if marked[nth(base[nth(j)] + all_lists[nth(4 * at)])]:
+                                        todo[nth(count), 0], todo[nth(count), 1] = (
+                                            all_lists[nth(4 * at + 1)],
+                                            all_lists[nth(4 * at + 2)],
+                                        )
+                                        todo[nth(count), 2], todo[nth(count), 3] = all_lists[nth(4 * at + 3)], j
                                         count += 1
                                 continue
-                        shift = index_shift[slot + j]
-                        coarse_from = index_from[slot + j]
-                        coarse_end = index_from[slot + j + 1] - 1
+                        shift = index_shift[nth(slot + j)]
+                        coarse_from = index_from[nth(slot + j)]
+                        coarse_end = index_from[nth(slot + j + 1)] - 1
                         while a < a_end:
-                            code = value[j] if j < plain else above[a]
+                            code = value[nth(j)] if j < plain else above[nth(a)]
                             a += 1
                             at = coarse_from + (code >> shift)
                             if at >= coarse_end:
                                 continue
-                            low, high = lists + coarse[at], lists + coarse[at + 1]
+                            low, high = lists + coarse[nth(at)], lists + coarse[nth(at + 1)]
                             end = high
                             while low < high:
                                 middle = (low + high) >> 1
-                                if all_lists[4 * middle] < code:
+                                if all_lists[nth(4 * middle)] < code:
                                     low = middle + 1
                                 else:
                                     high = middle
-                            if low < end and all_lists[4 * low] == code:
-                                todo[count, 0], todo[count, 1] = all_lists[4 * low + 1], all_lists[4 * low + 2]
-                                todo[count, 2], todo[count, 3] = all_lists[4 * low + 3], j
+                            if low < end and all_lists[nth(4 * low)] == code:
+                                todo[nth(count), 0], todo[nth(count), 1] = (
+                                    all_lists[nth(4 * low + 1)],
+                                    all_lists[nth(4 * low + 2)],
+                                )
+                                todo[nth(count), 2], todo[nth(count), 3] = all_lists[nth(4 * low + 3)], j
                                 count += 1
-                    for near in range(block_from[cluster], block_from[cluster + 1]):
-                        if not block_far[near]:
-                            todo[count, 0], todo[count, 1] = block_begin[near], block_end[near]
-                            todo[count, 2], todo[count, 3] = block_mask[near], -1
+                    for near in range(block_from[nth(cluster)], block_from[nth(cluster + 1)]):
+                        if not block_far[nth(near)]:
+                            todo[nth(count), 0], todo[nth(count), 1] = block_begin[nth(near)], block_end[nth(near)]
+                            todo[nth(count), 2], todo[nth(count), 3] = block_mask[nth(near)], -1
                             count += 1
                 stride = width + ordered + 1
-                origin = record_from[cluster] - cluster_from[cluster] * stride
+                origin = record_from[nth(cluster)] - cluster_from[nth(cluster)] * stride
                 if far < 0:
-                    upper, lower = upper_from[cluster], lower_from[cluster]
-                    end = cluster_from[cluster + 1]
+                    upper, lower = upper_from[nth(cluster)], lower_from[nth(cluster)]
+                    end = cluster_from[nth(cluster + 1)]
                     if upper < lower:  # ascending by their upper bound: those from the value on
                         low, high = upper, lower
                         while low < high:
                             middle = (low + high) >> 1
-                            if records[origin + 3 * middle + 1] < value[0]:
+                            if records[nth(origin + 3 * middle + 1)] < value[0]:
                                 low = middle + 1
                             else:
                                 high = middle
-                        todo[count, 0], todo[count, 1], todo[count, 2], todo[count, 3] = low, lower, -1, 0
+                        todo[nth(count), 0], todo[nth(count), 1], todo[nth(count), 2], todo[nth(count), 3] = (
+                            low,
+                            lower,
+                            -1,
+                            0,
+                        )
                         count += 1
                     if lower < end:  # ascending by their lower bound: those up to the value
                         low, high = lower, end
                         while low < high:
                             middle = (low + high) >> 1
-                            if records[origin + 3 * middle] <= value[0]:
+                            if records[nth(origin + 3 * middle)] <= value[0]:
                                 low = middle + 1
                             else:
                                 high = middle
-                        todo[count, 0], todo[count, 1], todo[count, 2], todo[count, 3] = lower, low, -1, 0
+                        todo[nth(count), 0], todo[nth(count), 1], todo[nth(count), 2], todo[nth(count), 3] = (
+                            lower,
+                            low,
+                            -1,
+                            0,
+                        )
                         count += 1
                 for i in range(count):
-                    low, high, mask, access = todo[i, 0], todo[i, 1], todo[i, 2], todo[i, 3]
+                    low, high, mask, access = todo[nth(i), 0], todo[nth(i), 1], todo[nth(i), 2], todo[nth(i), 3]
                     if used + (high - low) > buffer.size:
                         larger = np.empty(2 * buffer.size + (high - low), dtype=np.int32)
                         larger[:used] = buffer[:used]
@@ -257,11 +273,11 @@ def match_segment(
                     if width == (access >= 0):  # nothing is left to check
                         if killed:
                             for position in range(low, high):
-                                buffer[used] = emit[position]
-                                used += dead[position] == 0
+                                buffer[nth(used)] = emit[nth(position)]
+                                used += dead[nth(position)] == 0
                         elif high - low <= 16:
                             for position in range(low, high):
-                                buffer[used] = emit[position]
+                                buffer[nth(used)] = emit[nth(position)]
                                 used += 1
                         else:
                             buffer[used : used + (high - low)] = emit[low:high]
@@ -271,16 +287,17 @@ def match_segment(
                         at = origin + low * stride
                         for position in range(low, high):
                             good = True
-                            record = records[at : at + stride]
                             for j in range(ordered):
-                                good &= (record[2 * j] <= value[j]) & (value[j] <= record[2 * j + 1])
+                                good &= (records[nth(at + 2 * j)] <= value[nth(j)]) & (
+                                    value[nth(j)] <= records[nth(at + 2 * j + 1)]
+                                )
                             for j in range(ordered, plain):
-                                good &= record[ordered + j] == value[j]
+                                good &= records[nth(at + ordered + j)] == value[nth(j)]
                             for j in range(plain, width):
-                                good &= marked[base[j] + record[ordered + j]] != 0
+                                good &= marked[nth(base[nth(j)] + records[nth(at + ordered + j)])] != 0
                             if killed:
-                                good &= dead[position] == 0
-                            buffer[used] = record[stride - 1]
+                                good &= dead[nth(position)] == 0
+                            buffer[nth(used)] = records[nth(at + stride - 1)]
                             used += good
                             at += stride
                         continue
@@ -288,55 +305,60 @@ def match_segment(
                     narrowing = 0
                     for j in range(width):
                         if j != access:
-                            mask_at[narrowing] = mask + (narrowing * 64 + int(cells[event, column_of[j]])) * words
+                            mask_at[nth(narrowing)] = (
+                                mask + (narrowing * 64 + int(cells[nth(event), nth(column_of[nth(j)])])) * words
+                            )
                             narrowing += 1
                     m = masks[mask_at[0] : mask_at[0] + words]
                     for w in range(words):
-                        left[w] = m[w]
+                        left[nth(w)] = m[w]
                     j = 1
                     while j + 3 <= narrowing:
-                        m1 = masks[mask_at[j] : mask_at[j] + words]
-                        m2 = masks[mask_at[j + 1] : mask_at[j + 1] + words]
-                        m3 = masks[mask_at[j + 2] : mask_at[j + 2] + words]
+                        m1 = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
+                        m2 = masks[mask_at[nth(j + 1)] : mask_at[nth(j + 1)] + words]
+                        m3 = masks[mask_at[nth(j + 2)] : mask_at[nth(j + 2)] + words]
                         for w in range(words):
-                            left[w] &= m1[w] & m2[w] & m3[w]
+                            left[nth(w)] &= m1[w] & m2[w] & m3[w]
                         j += 3
                     while j < narrowing:
-                        m = masks[mask_at[j] : mask_at[j] + words]
+                        m = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
                         for w in range(words):
-                            left[w] &= m[w]
+                            left[nth(w)] &= m[w]
                         j += 1
                     found = 0
                     left[words : words + 8] = 0
                     for group in range(0, words, 8):
-                        some = left[group] | left[group + 1] | left[group + 2] | left[group + 3]
-                        some |= left[group + 4] | left[group + 5] | left[group + 6] | left[group + 7]
+                        some = left[nth(group)] | left[nth(group + 1)] | left[nth(group + 2)] | left[nth(group + 3)]
+                        some |= (
+                            left[nth(group + 4)] | left[nth(group + 5)] | left[nth(group + 6)] | left[nth(group + 7)]
+                        )
                         if some == 0:
                             continue
                         for w in range(group, group + 8):
-                            word = left[w]
+                            word = left[nth(w)]
                             while word:
-                                picked[found] = low + w * 64 + int(lowest_bit(word))
+                                picked[nth(found)] = low + w * 64 + int(lowest_bit(word))
                                 found += 1
                                 word &= word - np.uint64(1)
                     for f in range(found):
-                        position = picked[f]
+                        position = picked[nth(f)]
                         at = origin + position * stride
                         good = True
-                        record = records[at : at + stride]
                         for j in range(ordered):
-                            good &= (record[2 * j] <= value[j]) & (value[j] <= record[2 * j + 1])
+                            good &= (records[nth(at + 2 * j)] <= value[nth(j)]) & (
+                                value[nth(j)] <= records[nth(at + 2 * j + 1)]
+                            )
                         for j in range(ordered, plain):
-                            good &= record[ordered + j] == value[j]
+                            good &= records[nth(at + ordered + j)] == value[nth(j)]
                         for j in range(plain, width):
-                            good &= marked[base[j] + record[ordered + j]] != 0
+                            good &= marked[nth(base[nth(j)] + records[nth(at + ordered + j)])] != 0
                         if killed:
-                            good &= dead[position] == 0
-                        buffer[used] = record[stride - 1]
+                            good &= dead[nth(position)] == 0
+                        buffer[nth(used)] = records[nth(at + stride - 1)]
                         used += good
             for k in range(concept_count):
-                s = concept_at[k]
-                for i in range(above_from[s], listed_from[s]):
-                    marked[mark_base[s] + above[i]] = 0
-    starts[item] = used
+                s = concept_at[nth(k)]
+                for i in range(above_from[nth(s)], listed_from[nth(s)]):
+                    marked[nth(mark_base[nth(s)] + above[nth(i)])] = 0
+    starts[nth(item)] = used
     return buffer

@@ -21,7 +21,7 @@ __all__ = ["commands"]
 
 commands = typer.Typer(
     name="spark",
-    help="Archives and streams through the matcher, on Spark (pip install 'kindcast[spark]', Java 17 or newer).",
+    help="Archives and streams through the matcher, on Spark (pip install 'kindcast\\[spark]', Java 17 or newer).",
     no_args_is_help=True,
 )
 

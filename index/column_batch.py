@@ -39,6 +39,21 @@ class ColumnValues:
     table: KeyTable | None = None
     places: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
+    def floats(self) -> npt.NDArray[np.float64]:
+        """The numbers of a column that holds numbers, however it is stored; NaN: none."""
+        if self.table is None:
+            return self.numbers
+        keys = np.array([np.nan if key is None else float(key) for key in [*self.table.keys, None]])
+        found: npt.NDArray[np.float64] = keys[self.places]
+        return found
+
+    def distinct(self) -> tuple[Sequence[Key | None], npt.NDArray[np.int32]]:
+        """Its distinct keys, and the place of each event's key among them (-1 or a None: none)."""
+        if self.table is not None:
+            return self.table.keys, self.places
+        keys, places = np.unique(self.numbers, return_inverse=True)
+        return [None if key != key else key for key in keys.tolist()], places.astype(np.int32)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from index.column_batch import ColumnBatch, ColumnValues
+from index.column_batch import ColumnBatch
 from index.concept_graph import ConceptGraph
 from index.published.elementary import AtLeast, AtMost, Equal, Present, Within
 from index.published.tree_arrays import Codes
@@ -70,9 +70,9 @@ class Reader:
             elif place in by_column:
                 column = by_column[place]
                 if kind is AtLeast or kind is AtMost:
-                    values[:, axis] = _floats(column)
+                    values[:, axis] = column.floats()
                 else:
-                    keys, found = _distinct(column)
+                    keys, found = column.distinct()
                     places = found.astype(np.int64)
                     listed = [self._known(axis, self._operands(kind, () if key is None else (key,))) for key in keys]
             lengths = np.array([*(len(each) for each in listed), 0], dtype=np.int64)
@@ -95,20 +95,6 @@ class Reader:
     def _known(self, axis: int, operands: Iterable[Hashable]) -> list[int]:
         codes = self._codes[axis]
         return [codes[operand] for operand in operands if operand in codes]
-
-
-def _floats(column: ColumnValues) -> npt.NDArray[np.float64]:
-    if column.table is None:
-        return column.numbers
-    keys = np.array([np.nan if key is None else float(key) for key in [*column.table.keys, None]])
-    return cast(npt.NDArray[np.float64], keys[column.places])
-
-
-def _distinct(column: ColumnValues) -> tuple[Sequence[Key | None], npt.NDArray[np.int32]]:
-    if column.table is not None:
-        return column.table.keys, column.places
-    keys, places = np.unique(column.numbers, return_inverse=True)
-    return [None if key != key else key for key in keys.tolist()], places.astype(np.int32)
 
 
 def _spread(

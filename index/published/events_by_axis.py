@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import ColumnId, ConceptId, Key, LoweredEvent
-from index.column_batch import ColumnBatch, ColumnValues
+from index.column_batch import ColumnBatch
 from index.compiling import compiled
 from index.concept_graph import ConceptGraph
 from index.published.axes import Axes
@@ -58,7 +58,7 @@ def asked_of_columns(axes: Axes, graph: ConceptGraph, batch: ColumnBatch) -> Ask
     numbers = np.zeros((events, len(axes.numbers)))
     for i, axis in enumerate(axes.numbers):
         if axis.column in by_column:
-            numbers[:, i] = _floats(by_column[axis.column])
+            numbers[:, i] = by_column[axis.column].floats()
             number_count[:, i] = ~np.isnan(numbers[:, i])
     firsts, runs, places = [], [], np.full((events, len(axes.names)), -1, dtype=np.int64)
     for p, each in enumerate(axes.names):
@@ -68,7 +68,7 @@ def asked_of_columns(axes: Axes, graph: ConceptGraph, batch: ColumnBatch) -> Ask
             places[:, p] = batch.kinds
         elif each.place in by_column:
             column = by_column[each.place]
-            keys, places[:, p] = _distinct(column)
+            keys, places[:, p] = column.distinct()
             listed = [_runs(axes, p, _keys(graph, each, () if key is None else (key,))) for key in keys]
         firsts.append(np.concatenate([[0], np.cumsum([len(found) for found in listed])]).astype(np.int64))
         runs.append(np.array([run for found in listed for run in found], dtype=np.int32))
@@ -93,20 +93,6 @@ def _keys(graph: ConceptGraph, axis: NameAxis, values: Iterable[Key]) -> Iterabl
 def _runs(axes: Axes, p: int, keys: Iterable[Key]) -> list[int]:
     found = (axes.operands.get((p, key)) for key in keys)
     return [run for run in found if run is not None]
-
-
-def _floats(column: ColumnValues) -> npt.NDArray[np.float64]:
-    if column.table is None:
-        return column.numbers
-    keys = np.array([np.nan if key is None else float(key) for key in [*column.table.keys, None]])
-    return cast(npt.NDArray[np.float64], keys[column.places])
-
-
-def _distinct(column: ColumnValues) -> tuple[Sequence[Key | None], Rows]:
-    if column.table is not None:
-        return column.table.keys, column.places
-    keys, places = np.unique(column.numbers, return_inverse=True)
-    return [None if key != key else key for key in keys.tolist()], places.astype(np.int32)
 
 
 @compiled

@@ -18,6 +18,7 @@ __all__ = [
     "ColumnEngine",
     "Engine",
     "EngineFactory",
+    "MeasuredEngine",
     "RowTable",
     "SavedEngine",
     "TellingEngine",
@@ -100,6 +101,15 @@ class SavedEngine(Engine, Protocol):
 
     def save(self, folder: Path) -> None:
         """Write everything into files in `folder` that are named `*.index`. Raises `OSError`."""
+
+
+@runtime_checkable
+class MeasuredEngine(Engine, Protocol):
+    """An engine that knows how large it is."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of index and caches."""
 
 
 class EngineFactory(Protocol):

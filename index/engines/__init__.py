@@ -29,15 +29,20 @@ ENGINES: dict[str, EngineFactory] = {
 """Name → what builds an empty engine over a concept graph."""
 
 
-def new_engine(name: str, graph: ConceptGraph) -> Engine:
-    """An empty engine. Raises `UnknownEngine` with the known names."""
+def new_engine(name: str, graph: ConceptGraph, *, budget: int | None = None) -> Engine:
+    """An empty engine. `budget`: how many bytes it may have; of `fused` alone. Raises `UnknownEngine` with the known
+    names, `ValueError` for a budget of another engine."""
     factory = ENGINES.get(name)
     if factory is None:
         raise UnknownEngine(name, sorted(ENGINES))
-    return factory(graph)
+    if budget is None:
+        return factory(graph)
+    if name != "fused":
+        raise ValueError(f"the engine {name!r} keeps no byte budget: only 'fused' does")
+    return FusedEngine(graph, budget=budget)
 
 
-def open_engine(name: str, folder: Path, graph: ConceptGraph) -> Engine | None:
+def open_engine(name: str, folder: Path, graph: ConceptGraph, *, budget: int | None = None) -> Engine | None:
     """The engine that was saved in `folder`; None for one that has no files of its own. Raises `UnusableIndex`,
-    `OSError`."""
-    return FusedEngine.open(folder, graph) if name == "fused" else None
+    `IndexFull`, `OSError`."""
+    return FusedEngine.open(folder, graph, budget=budget) if name == "fused" else None

@@ -5,15 +5,16 @@ to the count of every clause that holds it (lines 8 to 12), and a clause whose c
 matched (lines 13 to 17). The counts of all clauses are made for every event: errata 20 to 22.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from index.clause import Clause, ClauseRow, LoweredEvent
 from index.concept_graph import ConceptGraph
+from index.engine import RowTable
 from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
 from index.published.candidates import Candidates
-from index.published.satisfied import SatisfiedPredicates, hits
+from index.published.satisfied import SatisfiedPredicates, counted
 
 __all__ = ["CountingEngine"]
 
@@ -40,6 +41,8 @@ class _FairPredicates:
         )
 
     def match(self, event: LoweredEvent) -> Rows:
-        hitcount = hits(self._predicates.runs(event), self._candidates.size)
-        rows = np.flatnonzero(hitcount == self._needed).astype(np.int32)
-        return self._candidates.verified(rows, event)
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        found = RowTable(*counted(self._predicates.runs(events), self._needed))
+        return self._candidates.all_verified(found, events)

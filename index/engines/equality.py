@@ -5,16 +5,17 @@ Clauses are clustered by their equality predicates, so that one look-up a cluste
 clauses that were found, and for those without any equality (`neqsub`, lines 12 to 16).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from index.clause import Clause, ClauseRow, LoweredEvent
 from index.concept_graph import ConceptGraph
+from index.engine import RowTable
 from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
 from index.published.candidates import Candidates
 from index.published.equality_clusters import EqualityClusters, is_equality
-from index.published.satisfied import SatisfiedPredicates, hits
+from index.published.satisfied import SatisfiedPredicates, counted
 
 __all__ = ["EqualityEngine"]
 
@@ -35,20 +36,18 @@ class _EqualityPreferred:
         parts = self._candidates.parts
         self._clusters = EqualityClusters(graph, {row: each.elementary for row, each in parts.items()})
         others = {row: [one for one in each.elementary if not is_equality(one)] for row, each in parts.items()}
-        self._needed = np.zeros(self._candidates.size, dtype=np.int32)
+        self._needed = np.full(self._candidates.size, -1, dtype=np.int32)
         for row, predicates in others.items():
-            self._needed[row] = len(predicates)
-        self._needed_alone = np.full(self._candidates.size, -1, dtype=np.int32)  # -1: has an equality
-        for row, each in parts.items():
-            if not any(map(is_equality, each.elementary)):
-                self._needed_alone[row] = self._needed[row]
+            has_equality = len(predicates) < len(parts[row].elementary)
+            self._needed[row] = -1 - len(predicates) if has_equality else len(predicates)
         self._predicates = SatisfiedPredicates(
             graph, ((predicate, row) for row, predicates in others.items() for predicate in predicates)
         )
 
     def match(self, event: LoweredEvent) -> Rows:
-        partial = np.concatenate([np.zeros(0, dtype=np.int32), *self._clusters.matching(event)])
-        hitcount = hits(self._predicates.runs(event), self._candidates.size)
-        alone = np.flatnonzero(hitcount == self._needed_alone).astype(np.int32)
-        complete = partial[hitcount[partial] == self._needed[partial]]
-        return self._candidates.verified(np.concatenate([complete, alone]), event)
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        partial = self._clusters.all_matching(events)
+        found = RowTable(*counted(self._predicates.runs(events), self._needed, partial.offsets, partial.rows))
+        return self._candidates.all_verified(found, events)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
+from index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
 from index.clause_columns import ClauseColumns, in_order
 from index.column_batch import ColumnBatch
 from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable
 from index.errors import IndexFull, UnknownRow
-from index.fused.arrays import BLOCK_ROWS
+from index.fused.arrays import BLOCK_ROWS, Codes, Floats
 from index.fused.bulk_rows import groups_of_columns, possible
 from index.fused.columns import Columns, EventBatch
 from index.fused.conjuncts import decompose
@@ -42,6 +42,8 @@ from index.fused.row_books import FROZEN, IN_DELTA, NEVER, NOWHERE, RowBooks
 from index.fused.runs import distinct_rows
 from index.fused.saved import Saved, open_saved, save
 from index.fused.search import Scratch, search
+from index.fused.segment import Segment
+from index.fused.single import match_single
 from index.fused.upkeep import Upkeep
 
 __all__ = ["FusedEngine"]
@@ -126,11 +128,17 @@ class FusedEngine:
         return ClauseRow(row)
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """Few go into the delta, many into a segment of their own at once. Raises `IndexFull`; then none of many is
-        added, of few those for which there was room."""
+        """Few go into the delta, many into a segment of their own at once. Raises `IndexFull`; then none is added."""
         clauses = list(clauses)
         if len(clauses) <= self._delta_rows:
-            return [self.add(clause) for clause in clauses]
+            few: list[ClauseRow] = []
+            try:
+                few.extend(self.add(clause) for clause in clauses)
+            except IndexFull:
+                for row in few:
+                    self.remove(row)
+                raise
+            return few
         rows = [ClauseRow(self._books.take()) for _ in clauses]
         rest = GrowingRest()
         groups = groups_of_places(self._placed(zip(rows, clauses, strict=True), rest))
@@ -167,8 +175,41 @@ class FusedEngine:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """The rows whose clauses match `event`, ascending: a batch of one."""
+        """The rows whose clauses match `event`, ascending: by a call of its own where one segment holds all rows, else
+        a batch of one."""
+        self._upkeep.advance()
+        segments, deltas = self._upkeep.parts
+        if len(segments) == 1 and segments[0].is_plain and not any(map(len, deltas)):
+            values = self._columns.values_of(event)
+            if values is not None:
+                return self._match_alone(segments[0], event.present, *values)
         return self.match_batch([event]).rows
+
+    def _match_alone(
+        self, segment: Segment, present: frozenset[AttributeId], columns: Codes, values: Floats, concepts: int
+    ) -> npt.NDArray[np.int32]:
+        visits = segment.visits(present)
+        if not visits.size:
+            return np.zeros(0, dtype=np.int32)
+        announce_compilation(match_single)
+        cells = self._builder.cells
+        scratch = self._scratch((concepts + 1) * len(cells))
+        rows = match_single(
+            *segment.packed,
+            *self._graph,
+            columns,
+            values,
+            visits,
+            cells,
+            scratch.marked,
+            scratch.above,
+            segment.passes,
+            scratch.room(1),
+            self._books.size,
+        )
+        scratch.rows_an_event = rows.size
+        self._upkeep.keep(scratch)
+        return rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
         """The rows for each event, ascending."""
@@ -184,17 +225,18 @@ class FusedEngine:
         segments, deltas = self._upkeep.parts
         announce_compilation(match_delta if len(deltas[-1]) else match_segment)
         cells = self._builder.cells
-        size = (len(batch.concept_places) + 1) * len(cells)
-        scratches = self._upkeep.scratches
-        try:
-            scratch = scratches.pop()  # one step, since others may take from it
-        except IndexError:
-            scratch = Scratch(size)
-        if scratch.size < size:
-            scratch = Scratch(size)
+        scratch = self._scratch((len(batch.concept_places) + 1) * len(cells))
         table = search(segments, deltas, batch, self._graph, cells, scratch, len(self._columns))
         self._upkeep.keep(scratch)
         return table
+
+    def _scratch(self, size: int) -> Scratch:
+        """What a search works with, with room for so many marks; `upkeep.keep` takes it back."""
+        try:
+            scratch = self._upkeep.scratches.pop()  # one step, since others may take from it
+        except IndexError:
+            return Scratch(size)
+        return scratch if scratch.size >= size else Scratch(size)
 
     def _ordered(self, table: RowTable) -> RowTable:
         return RowTable(*distinct_rows(table.offsets, table.rows, self._books.size))

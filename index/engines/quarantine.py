@@ -4,17 +4,18 @@ Clauses with an equality predicate are found by `eqsubmatch` and then verified o
 with them (lines 3 to 8). Only those without any equality are counted (lines 9 to 21): they are in quarantine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from index.clause import Clause, ClauseRow, LoweredEvent
 from index.concept_graph import ConceptGraph
+from index.engine import RowTable, row_table
 from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
 from index.published.candidates import Candidates
 from index.published.conditions import Conditions
 from index.published.equality_clusters import EqualityClusters, is_equality
-from index.published.satisfied import SatisfiedPredicates, hits
+from index.published.satisfied import SatisfiedPredicates, counted
 
 __all__ = ["QuarantineEngine"]
 
@@ -51,9 +52,15 @@ class _Quarantining:
         )
 
     def match(self, event: LoweredEvent) -> Rows:
-        empty = np.zeros(0, dtype=np.int32)
-        partial = np.concatenate([empty, *self._clusters.matching(event)])
-        matched = self._conditions.holding(partial, event)
-        hitcount = hits(self._predicates.runs(event), len(self._quarantined))
-        counted = self._quarantined[hitcount == self._needed]
-        return self._candidates.verified(np.concatenate([matched, counted]), event)
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        partial = self._clusters.all_matching(events)
+        offsets, numbers = counted(self._predicates.runs(events), self._needed)
+        alone = self._quarantined[numbers]
+        found = []
+        for number, event in enumerate(events):
+            equal = partial.rows[partial.offsets[number] : partial.offsets[number + 1]]
+            own = alone[offsets[number] : offsets[number + 1]]
+            found.append(np.sort(np.concatenate([self._conditions.holding(equal, event), own])))
+        return self._candidates.all_verified(row_table(found), events)

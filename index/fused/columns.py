@@ -10,7 +10,7 @@ Numbers get their codes later, segment by segment, since each segment has its ow
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,6 +25,8 @@ KEY_BYTES = 160
 """About what a key and its code take: an entry of a dictionary, a short string, a number."""
 NOTHING = -1
 """The code of no value, and of a key that no clause asks for."""
+REMEMBERED = 1024
+"""Sets of columns whose layout is remembered; a stream has few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,16 @@ class EventBatch:
         return self.kinds.size
 
 
+class _Layout(NamedTuple):
+    """How the values of single events with the same columns stand: their numbers, for each column who reads it (place,
+    how, codes of its keys), and how many of them hold concepts. `known` numbers were given out when it was made."""
+
+    known: int
+    columns: Codes
+    readers: list[list[tuple[int, int, dict[Key, int]]]]
+    concepts: int
+
+
 class Columns:
     """(column, how it is read) → number, in order of first use. Grows only."""
 
@@ -57,6 +69,7 @@ class Columns:
         self.how: list[int] = []
         self._readers: dict[ColumnId, dict[int, int]] = {}
         self._keys: list[dict[Key, int]] = []
+        self._layouts: dict[tuple[ColumnId, ...], _Layout] = {}
         self._token = object()
         self._known = 0
         """Counts numbers and keys given out: what was translated before may be incomplete once it has grown."""
@@ -139,6 +152,36 @@ class Columns:
             else:
                 codes[place * width + s] = self._keys[number].get(value, NOTHING)
         return self._batch(numbers, codes, floats, several, kinds, list(presents))
+
+    def values_of(self, event: LoweredEvent) -> tuple[Codes, Floats, int] | None:
+        """The columns that are read of `event`, its value in each (a number, or the code of a key or concept, -1: none
+        that is known), and how many hold concepts; None if it has several values in one. Some 100 ns a value."""
+        names = tuple(event.values)
+        layout = self._layouts.get(names)
+        if layout is None or layout.known != len(self.how):
+            layout = self._layout(names)
+        values: list[Any] = [NOTHING] * layout.columns.size
+        for readers, keys in zip(layout.readers, event.values.values(), strict=True):
+            if len(keys) != 1:
+                return None
+            for s, how, codes in readers:
+                values[s] = codes.get(keys[0], NOTHING) if how == KEY else keys[0]
+        return layout.columns, np.array(values, dtype=np.float64), layout.concepts
+
+    def _layout(self, names: tuple[ColumnId, ...]) -> _Layout:
+        readers: list[list[tuple[int, int, dict[Key, int]]]] = []
+        numbers: list[int] = []
+        known = len(self.how)
+        for column in names:
+            own = list(self._readers.get(column, {}).values())
+            readers.append([(len(numbers) + i, self.how[each], self._keys[each]) for i, each in enumerate(own)])
+            numbers += own
+        concepts = sum(self.how[each] == CONCEPT for each in numbers)
+        layout = _Layout(known, np.array(numbers, dtype=np.int32), readers, concepts)
+        if len(self._layouts) >= REMEMBERED:
+            self._layouts.clear()
+        self._layouts[names] = layout
+        return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:
         """The values of a batch that stands in columns already. Costs some ns a value."""

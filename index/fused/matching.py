@@ -1,21 +1,26 @@
 """The kernel that takes a batch of events through one segment.
 
-    event ─▶ clusters it visits ─▶ lists, ranges, blocks ─▶ AND of one mask a slot ─▶ rows left ─▶ records, exactly
+    event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask a slot ─▶ rows left ─▶ records, exactly
 
 First pass: each event, all of its clusters but their far blocks. Further passes: each far block, all events, so that a
-block's masks stay in the cache. The body is one loop in one function, since a call that takes many arrays costs as much
-as a short list; the arrays of masks are cut to slices, since flat signed offsets compile to gathers.
+block's masks stay in the cache. Lists are looked up in waves: all of a wave ask for memory before the first reads it.
+The body is one loop in one function, since a call that takes many arrays costs as much as a short list; the arrays of
+masks are cut to slices, since flat signed offsets compile to gathers.
 """
 
 import numpy as np
 
-from index.compiling import compiled, lowest_bit, nth
+from index.compiling import compiled, lowest_bit, nth, prefetch
 from index.fused.arrays import Bytes, Codes, Floats, Ints, Packed, unpack
 from index.fused.bounds import number_code
 from index.fused.conjuncts import KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
+from index.fused.steps import BY_CONCEPT, BY_VALUE, NEAR, RANGE, lay_steps
 
 __all__ = ["match_segment"]
+
+WAVE = 64
+"""Lists that are looked up together: more than most events have, and what is fetched for them fits the first cache."""
 
 
 @compiled
@@ -43,8 +48,6 @@ def match_segment(
     # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
     block_begin = segment.block_begin
     block_end = segment.block_end
-    block_far = segment.block_far
-    block_from = segment.block_from
     block_mask = segment.block_mask
     bound_from = segment.bound_from
     all_bounds = segment.bounds
@@ -64,16 +67,12 @@ def match_segment(
     list_from = segment.list_from
     all_lists = segment.lists
     local = segment.local
-    lower_from = segment.lower_from
     masks = segment.masks
     ordered_slots = segment.ordered
     plain_slots = segment.plain
     record_from = segment.record_from
     records = segment.records
     sizes = segment.sizes
-    slot_column = segment.slot_column
-    slot_from = segment.slot_from
-    upper_from = segment.upper_from
     events, width_all = kinds.size, columns.size
     concepts = graph.parent_from.size - 1
     killed = sizes[3] > 0
@@ -82,7 +81,7 @@ def match_segment(
     mark_base = np.zeros(width_all, dtype=np.int64)
     concept_at = np.empty(width_all, dtype=np.int64)
     concept_count = 0
-    want = np.full((events, width_all), -1, dtype=np.int32)
+    want = np.full(events * width_all, -1, dtype=np.int32)
     cells = np.zeros((events, width_all), dtype=np.uint8)
     for s in range(width_all):
         if columns[nth(s)] >= local.size or local[nth(columns[nth(s)])] < 0:
@@ -98,13 +97,13 @@ def match_segment(
             scale = bucket_steps[nth(3 * k + 2)]
             for e in range(events):
                 code = number_code(all_numbers[nth(e * width_all + s)], bounds, table, least, most, scale)
-                want[nth(e), nth(s)] = code
+                want[nth(e * width_all + s)] = code
                 if code >= 0:
                     cells[nth(e), nth(s)] = code * CELLS // size
         elif how == KEY:
             for e in range(events):
                 code = all_codes[nth(e * width_all + s)]
-                want[nth(e), nth(s)] = code
+                want[nth(e * width_all + s)] = code
                 cells[nth(e), nth(s)] = code & (CELLS - 1)
         else:
             mark_base[nth(s)] = concept_count * concepts
@@ -112,16 +111,21 @@ def match_segment(
             concept_count += 1
             for e in range(events):
                 code = all_codes[nth(e * width_all + s)]
-                want[nth(e), nth(s)] = code
+                want[nth(e * width_all + s)] = code
                 if code >= 0:
                     cells[nth(e), nth(s)] = cells_of[nth(code)]
     above_from = np.zeros(width_all + 1, dtype=np.int64)
     listed_from = np.zeros(width_all + 1, dtype=np.int64)
     offered = sizes[0]
-    todo = np.empty((offered + width_all * 16, 4), dtype=np.int64)
+    steps = lay_steps(segment, where, visits_from, visits)
+    step_from, slots_at, column_of = steps.begin, steps.slots_at, steps.column_of
+    by_value, by_concept, ranges, near = steps.by_value, steps.by_concept, steps.ranges, steps.near
+    # What to look at: begin, end, masks, access slot, visit.
+    todo = np.empty((WAVE + offered + width_all * 16, 5), dtype=np.int64)
+    looked_from = np.empty(WAVE, dtype=np.int64)
+    looked_to = np.empty(WAVE, dtype=np.int64)
     value = np.empty(sizes[1] + 1, dtype=np.int32)
     base = np.empty(sizes[1] + 1, dtype=np.int64)
-    column_of = np.empty(sizes[1] + 1, dtype=np.int64)
     picked = np.empty(sizes[2] + 64, dtype=np.int64)
     left = np.empty(sizes[2] // 64 + 10, dtype=np.uint64)
     mask_at = np.empty(sizes[1] + 1, dtype=np.int64)
@@ -147,68 +151,89 @@ def match_segment(
                 last = first + 1
             if first == last:
                 continue
+            row = event * width_all
             top = 0
             for k in range(concept_count):
                 s = concept_at[nth(k)]
                 above_from[nth(s)] = top
-                if want[nth(event), nth(s)] >= 0:
-                    top = walk_up(graph, want[nth(event), nth(s)], marked, mark_base[nth(s)], above, top)
+                if want[nth(row + s)] >= 0:
+                    top = walk_up(graph, want[nth(row + s)], marked, mark_base[nth(s)], above, top)
                 listed_from[nth(s)] = top
-            for visit in range(first, last):
-                cluster = visits[nth(visit)]
-                slot = slot_from[nth(cluster)]
-                width = slot_from[nth(cluster + 1)] - slot
-                ordered, plain = ordered_slots[nth(cluster)], plain_slots[nth(cluster)]
-                absent = False
-                for j in range(width):
-                    s = where[nth(slot_column[nth(slot + j)])]
-                    if s < 0:
-                        absent = True
-                        break
-                    value[nth(j)] = want[nth(event), nth(s)]
-                    absent |= value[nth(j)] < 0
-                    base[nth(j)] = mark_base[nth(s)]
-                    column_of[nth(j)] = s
-                if absent:
-                    continue
-                # What to look at: (begin, end, masks, access slot).
+            kind = kinds[nth(event)]
+            look, look_end = step_from[nth(kind), BY_VALUE], step_from[nth(kind + 1), BY_VALUE]
+            climb, climb_end = step_from[nth(kind), BY_CONCEPT], step_from[nth(kind + 1), BY_CONCEPT]
+            span, span_end = step_from[nth(kind), RANGE], step_from[nth(kind + 1), RANGE]
+            close, close_end = step_from[nth(kind), NEAR], step_from[nth(kind + 1), NEAR]
+            if far >= 0:  # one block alone
+                look, climb, span, close = look_end, climb_end, span_end, close_end
+            alone = far >= 0
+            while alone or look < look_end or climb < climb_end or span < span_end or close < close_end:
                 count = 0
-                if far >= 0:
+                if alone:
+                    alone = False
                     block = far_blocks[nth(far)]
                     todo[0, 0], todo[0, 1] = block_begin[nth(block)], block_end[nth(block)]
-                    todo[0, 2], todo[0, 3] = block_mask[nth(block)], -1
-                    count = 1
-                else:
-                    for j in range(width):
-                        lists, lists_end = list_from[nth(slot + j)], list_from[nth(slot + j + 1)]
-                        if lists == lists_end:
-                            continue
-                        a, a_end = 0, 1
-                        if j >= plain:
-                            a, a_end = above_from[nth(column_of[nth(j)])], listed_from[nth(column_of[nth(j)])]
-                            if count + a_end - a + offered > todo.shape[0]:
-                                wider = np.empty((2 * todo.shape[0] + a_end - a, 4), dtype=np.int64)
-                                wider[:count] = todo[:count]
-                                todo = wider
-                            if lists_end - lists < a_end - a:
-                                for at in range(lists, lists_end):
-                                    if marked[nth(base[nth(j)] + all_lists[nth(4 * at)])]:
-                                        todo[nth(count), 0], todo[nth(count), 1] = (
-                                            all_lists[nth(4 * at + 1)],
-                                            all_lists[nth(4 * at + 2)],
-                                        )
-                                        todo[nth(count), 2], todo[nth(count), 3] = all_lists[nth(4 * at + 3)], j
-                                        count += 1
-                                continue
-                        shift = index_shift[nth(slot + j)]
-                        coarse_from = index_from[nth(slot + j)]
-                        coarse_end = index_from[nth(slot + j + 1)] - 1
-                        while a < a_end:
-                            code = value[nth(j)] if j < plain else above[nth(a)]
-                            a += 1
-                            at = coarse_from + (code >> shift)
-                            if at >= coarse_end:
-                                continue
+                    todo[0, 2], todo[0, 3], todo[0, 4] = block_mask[nth(block)], -1, first
+                    count = (
+                        slots_at[nth(first)] == slots_at[nth(first + 1)] or column_of[nth(slots_at[nth(first)])] >= 0
+                    )
+                elif look < look_end:
+                    wave = min(WAVE, look_end - look)
+                    for i in range(wave):
+                        code = want[nth(row + by_value[nth(look + i), 0])]
+                        at = by_value[nth(look + i), 2] + (max(code, 0) >> by_value[nth(look + i), 1])
+                        looked_from[nth(i)] = min(at, by_value[nth(look + i), 3])
+                        prefetch(coarse, looked_from[nth(i)])
+                    for i in range(wave):
+                        at, lists = looked_from[nth(i)], by_value[nth(look + i), 4]
+                        looked_from[nth(i)] = lists + coarse[nth(at)]
+                        looked_to[nth(i)] = lists + coarse[nth(at + 1)]
+                        prefetch(all_lists, 4 * looked_from[nth(i)])
+                    for i in range(wave):
+                        code = want[nth(row + by_value[nth(look + i), 0])]
+                        low, high = looked_from[nth(i)], looked_to[nth(i)]
+                        while low < high:
+                            middle = (low + high) >> 1
+                            if all_lists[nth(4 * middle)] < code:
+                                low = middle + 1
+                            else:
+                                high = middle
+                        if low < looked_to[nth(i)] and all_lists[nth(4 * low)] == code:
+                            begin, visit = all_lists[nth(4 * low + 1)], by_value[nth(look + i), 6]
+                            todo[nth(count), 0], todo[nth(count), 1] = begin, all_lists[nth(4 * low + 2)]
+                            todo[nth(count), 2], todo[nth(count), 3] = (
+                                all_lists[nth(4 * low + 3)],
+                                by_value[nth(look + i), 5],
+                            )
+                            todo[nth(count), 4] = visit
+                            count += 1
+                            cluster = visits[nth(visit)]
+                            stride = slots_at[nth(visit + 1)] - slots_at[nth(visit)] + ordered_slots[nth(cluster)] + 1
+                            prefetch(records, record_from[nth(cluster)] + (begin - cluster_from[nth(cluster)]) * stride)
+                    look += wave
+                elif climb < climb_end:
+                    s, slot = by_concept[nth(climb), 0], by_concept[nth(climb), 1]
+                    j, visit = by_concept[nth(climb), 2], by_concept[nth(climb), 3]
+                    climb += 1
+                    lists, lists_end = list_from[nth(slot)], list_from[nth(slot + 1)]
+                    a, a_end = above_from[nth(s)], listed_from[nth(s)]
+                    if a_end - a > todo.shape[0]:
+                        todo = np.empty((2 * (a_end - a), 5), dtype=np.int64)
+                    if lists_end - lists < a_end - a:
+                        for at in range(lists, lists_end):
+                            if marked[nth(mark_base[nth(s)] + all_lists[nth(4 * at)])]:
+                                todo[nth(count), 0], todo[nth(count), 1] = (
+                                    all_lists[nth(4 * at + 1)],
+                                    all_lists[nth(4 * at + 2)],
+                                )
+                                todo[nth(count), 2], todo[nth(count), 3] = all_lists[nth(4 * at + 3)], j
+                                todo[nth(count), 4] = visit
+                                count += 1
+                    else:
+                        shift, coarse_last = index_shift[nth(slot)], index_from[nth(slot + 1)] - 2
+                        for each in range(a, a_end):
+                            code = above[nth(each)]
+                            at = min(index_from[nth(slot)] + (code >> shift), coarse_last)
                             low, high = lists + coarse[nth(at)], lists + coarse[nth(at + 1)]
                             end = high
                             while low < high:
@@ -223,49 +248,46 @@ def match_segment(
                                     all_lists[nth(4 * low + 2)],
                                 )
                                 todo[nth(count), 2], todo[nth(count), 3] = all_lists[nth(4 * low + 3)], j
+                                todo[nth(count), 4] = visit
                                 count += 1
-                    for near in range(block_from[nth(cluster)], block_from[nth(cluster + 1)]):
-                        if not block_far[nth(near)]:
-                            todo[nth(count), 0], todo[nth(count), 1] = block_begin[nth(near)], block_end[nth(near)]
-                            todo[nth(count), 2], todo[nth(count), 3] = block_mask[nth(near)], -1
-                            count += 1
-                stride = width + ordered + 1
-                origin = record_from[nth(cluster)] - cluster_from[nth(cluster)] * stride
-                if far < 0:
-                    upper, lower = upper_from[nth(cluster)], lower_from[nth(cluster)]
-                    end = cluster_from[nth(cluster + 1)]
-                    if upper < lower:  # ascending by their upper bound: those from the value on
-                        low, high = upper, lower
+                elif span < span_end:
+                    code = want[nth(row + ranges[nth(span), 0])]
+                    begin, end, visit = ranges[nth(span), 1], ranges[nth(span), 2], ranges[nth(span), 4]
+                    by_lower = ranges[nth(span), 3]
+                    span += 1
+                    if code < 0:
+                        continue
+                    cluster = visits[nth(visit)]
+                    origin = record_from[nth(cluster)] - cluster_from[nth(cluster)] * 3
+                    low, high = begin, end
+                    if by_lower:  # ascending by their lower bound: those up to the value
                         while low < high:
                             middle = (low + high) >> 1
-                            if records[nth(origin + 3 * middle + 1)] < value[0]:
+                            if records[nth(origin + 3 * middle)] <= code:
                                 low = middle + 1
                             else:
                                 high = middle
-                        todo[nth(count), 0], todo[nth(count), 1], todo[nth(count), 2], todo[nth(count), 3] = (
-                            low,
-                            lower,
-                            -1,
-                            0,
-                        )
-                        count += 1
-                    if lower < end:  # ascending by their lower bound: those up to the value
-                        low, high = lower, end
+                        end = low
+                    else:  # ascending by their upper bound: those from the value on
                         while low < high:
                             middle = (low + high) >> 1
-                            if records[nth(origin + 3 * middle)] <= value[0]:
+                            if records[nth(origin + 3 * middle + 1)] < code:
                                 low = middle + 1
                             else:
                                 high = middle
-                        todo[nth(count), 0], todo[nth(count), 1], todo[nth(count), 2], todo[nth(count), 3] = (
-                            lower,
-                            low,
-                            -1,
-                            0,
-                        )
-                        count += 1
+                        begin = low
+                    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3], todo[0, 4] = begin, end, -1, 0, visit
+                    count = 1
+                else:
+                    todo[0, 0], todo[0, 1] = near[nth(close), 0], near[nth(close), 1]
+                    todo[0, 2], todo[0, 3], todo[0, 4] = near[nth(close), 2], -1, near[nth(close), 3]
+                    close += 1
+                    count = 1
                 for i in range(count):
                     low, high, mask, access = todo[nth(i), 0], todo[nth(i), 1], todo[nth(i), 2], todo[nth(i), 3]
+                    visit = todo[nth(i), 4]
+                    cluster, own = visits[nth(visit)], slots_at[nth(visit)]
+                    width = slots_at[nth(visit + 1)] - own
                     if used + (high - low) > buffer.size:
                         larger = np.empty(2 * buffer.size + (high - low), dtype=np.int32)
                         larger[:used] = buffer[:used]
@@ -275,14 +297,18 @@ def match_segment(
                             for position in range(low, high):
                                 buffer[nth(used)] = emit[nth(position)]
                                 used += dead[nth(position)] == 0
-                        elif high - low <= 16:
-                            for position in range(low, high):
-                                buffer[nth(used)] = emit[nth(position)]
-                                used += 1
                         else:
-                            buffer[used : used + (high - low)] = emit[low:high]
+                            for position in range(high - low):
+                                buffer[nth(used + position)] = emit[nth(low + position)]
                             used += high - low
                         continue
+                    ordered, plain = ordered_slots[nth(cluster)], plain_slots[nth(cluster)]
+                    stride = width + ordered + 1
+                    origin = record_from[nth(cluster)] - cluster_from[nth(cluster)] * stride
+                    for j in range(width):
+                        s = column_of[nth(own + j)]
+                        value[nth(j)] = want[nth(row + s)]
+                        base[nth(j)] = mark_base[nth(s)]
                     if mask < 0:
                         at = origin + low * stride
                         for position in range(low, high):
@@ -306,7 +332,7 @@ def match_segment(
                     for j in range(width):
                         if j != access:
                             mask_at[nth(narrowing)] = (
-                                mask + (narrowing * 64 + int(cells[nth(event), nth(column_of[nth(j)])])) * words
+                                mask + (narrowing * 64 + int(cells[nth(event), nth(column_of[nth(own + j)])])) * words
                             )
                             narrowing += 1
                     m = masks[mask_at[0] : mask_at[0] + words]
@@ -340,6 +366,15 @@ def match_segment(
                                 picked[nth(found)] = low + w * 64 + int(lowest_bit(word))
                                 found += 1
                                 word &= word - np.uint64(1)
+                    if width == 2 and ordered == 2 and not killed:  # two intervals, the most common of all
+                        v, w = value[0], value[1]
+                        for f in range(found):
+                            at = origin + picked[nth(f)] * 5
+                            good = (records[nth(at)] <= v) & (v <= records[nth(at + 1)])
+                            good &= (records[nth(at + 2)] <= w) & (w <= records[nth(at + 3)])
+                            buffer[nth(used)] = records[nth(at + 4)]
+                            used += good
+                        continue
                     for f in range(found):
                         position = picked[nth(f)]
                         at = origin + position * stride

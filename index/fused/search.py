@@ -5,6 +5,7 @@ EventBatch ─▶ for each segment: match_segment, match_scattered, match_severa
 """
 
 from collections.abc import Sequence
+from sys import getrefcount
 
 import numpy as np
 
@@ -28,6 +29,10 @@ FIRST_ROWS = 1 << 12
 KEPT_ROWS = 1 << 23
 """A buffer of at most so many rows (32 MB) is kept for the next search."""
 
+GIVEN = 2
+"""Results whose memory is kept: the last one, and the one before, which its caller holds until the next is there."""
+UNHELD = 3
+"""References to a buffer that nobody else has: the list of those given, the loop over it, and the question."""
 REMEMBERED = 1024
 """Sets of columns and of attributes whose arrays are remembered; a stream has few."""
 
@@ -45,6 +50,7 @@ class Scratch:
         self.above = np.empty(size + 1, dtype=np.int32)
         self._buffers: list[Codes] = []
         self._lent = 0
+        self._given: list[Codes] = []
         self.rows_an_event = 0.0
         self._places: dict[tuple[bytes, int], tuple[Ints, Ints, int]] = {}
         self._attributes: dict[frozenset[AttributeId], Ints] = {}
@@ -52,7 +58,7 @@ class Scratch:
     @property
     def nbytes(self) -> int:
         """The bytes of marks and buffers."""
-        return self.marked.nbytes + self.above.nbytes + sum(buffer.nbytes for buffer in self._buffers)
+        return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers + self._given)
 
     def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
         """`batch` for programs: where columns stand in it, and where the marks of its concepts begin."""
@@ -78,9 +84,23 @@ class Scratch:
             known = self._attributes[present] = np.array(list(present), dtype=np.int64)
         return known
 
-    def fresh(self, events: int) -> Codes:
-        """Room that the result may keep, for as many rows as the last events had."""
-        return np.empty(FIRST_ROWS + int(self.rows_an_event * 1.25 * events), dtype=np.int32)
+    def fresh(self, rows: int) -> Codes:
+        """Room for so many rows that the result may keep. A result that nobody holds any more, nor any view of it,
+        leaves its memory to the next: the system takes longer to hand out new memory than matching takes to fill it."""
+        for buffer in self._given:
+            if buffer.size >= rows and getrefcount(buffer) == UNHELD:
+                return buffer
+        return self.given(np.empty(rows + rows // 8, dtype=np.int32))
+
+    def given(self, buffer: Codes) -> Codes:
+        """Remember the memory of a result."""
+        if buffer.size <= KEPT_ROWS and not any(each is buffer for each in self._given):
+            self._given = [*self._given[1 - GIVEN :], buffer]
+        return buffer
+
+    def room(self, events: int) -> int:
+        """How many rows to make room for."""
+        return FIRST_ROWS + int(self.rows_an_event * 1.25 * events)
 
     def buffer(self) -> Codes:
         """Room for rows, until `give_back`."""
@@ -138,10 +158,10 @@ def search(
                 cells,
                 scratch.marked,
                 scratch.above,
-                scratch.fresh(events) if alone else scratch.buffer(),
+                scratch.fresh(scratch.room(events)) if alone else scratch.buffer(),
                 starts,
             )
-            found.append((buffer if alone else scratch.keep(buffer), starts))
+            found.append((scratch.given(buffer) if alone else scratch.keep(buffer), starts))
         if segment.scattered is not None:
             found.append(_scattered(segment, segment.scattered, batch, graph, cells, scratch))
         if several and arrays is not None:
@@ -163,7 +183,7 @@ def search(
         finds += found
     if arrays is not None:
         finds += [_of_delta(delta, batch, arrays, graph, scratch) for delta in deltas]
-    table = _table(finds, events, copy=not alone)
+    table = _table(finds, events, scratch, copy=not alone)
     scratch.give_back()
     scratch.rows_an_event = table.rows.size / max(events, 1)
     return table
@@ -246,11 +266,14 @@ def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
     return starts, np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
-def _table(finds: Sequence[Find], events: int, *, copy: bool) -> RowTable:
+def _table(finds: Sequence[Find], events: int, scratch: Scratch, *, copy: bool) -> RowTable:
     if len(finds) == 1 and finds[0][1].size == events + 1:
         buffer, starts = finds[0]
         rows = buffer[: starts[-1]]
-        return RowTable(starts, rows.copy() if copy else rows)
+        if copy:
+            rows = scratch.fresh(rows.size)[: rows.size]
+            rows[:] = buffer[: starts[-1]]
+        return RowTable(starts, rows)
     if events == 1 and finds:  # of whatever pass, it is the one event's
         rows = np.concatenate([buffer[: starts[-1]] for buffer, starts in finds])
         return RowTable(np.array([0, rows.size], dtype=np.int64), rows)
@@ -258,7 +281,7 @@ def _table(finds: Sequence[Find], events: int, *, copy: bool) -> RowTable:
     for _, starts in finds:
         count_rows(offsets, starts)
     np.cumsum(offsets, out=offsets)
-    rows = np.empty(int(offsets[-1]), dtype=np.int32)
+    rows = scratch.fresh(int(offsets[-1]))[: offsets[-1]]
     place = offsets[:-1].copy()
     for buffer, starts in finds:
         gather_rows(place, rows, buffer, starts)

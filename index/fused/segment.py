@@ -113,6 +113,11 @@ class Segment:
         """Whether so many rows were removed that the others should move together."""
         return 2 * self.live < self.rows.size
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all rows stand in clusters that are visited one by one, and none asks a program."""
+        return self.scattered is None and self.rest is None
+
     def visits(self, present: frozenset[AttributeId]) -> Ints:
         """The clusters that an event with just these attributes may match, ascending, without those found together."""
         return self.visiting.clusters(present)

@@ -45,3 +45,6 @@ def warm_up() -> None:
         engine.add(clauses[0])
         engine.match(single)
         engine.match_batch([single, several])
+    alone = FusedEngine(graph, delta_rows=0)
+    alone.add_many([clauses[4]])
+    alone.match(single)

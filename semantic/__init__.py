@@ -8,16 +8,23 @@
 'target isa <http://example.org/Computer> and price <= 400'
 >>> [match.subscription for match in matcher.match({"target": "Notebook", "price": 350})]
 ['s1']
+
+What is named here is imported when it is first asked for: a command that only needs an error does not load the index
+and its compiler.
 """
 
-from semantic.compilation import Compiled
-from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
-from semantic.explain import explain
-from semantic.matcher import Matcher, MatchTable
-from semantic.model import CanonicalEvent, Event, Match, Note, Position
-from semantic.operators import Operator, operator
-from semantic.results import Decided, Undecided
-from semantic.vocabulary import Vocabulary
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semantic.compilation import Compiled
+    from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
+    from semantic.explaining import explain
+    from semantic.matcher import Matcher, MatchTable
+    from semantic.model import CanonicalEvent, Event, Match, Note, Position
+    from semantic.operators import Operator, operator
+    from semantic.results import Decided, Undecided
+    from semantic.vocabulary import Vocabulary
 
 __all__ = [
     "CanonicalEvent",
@@ -40,3 +47,27 @@ __all__ = [
     "explain",
     "operator",
 ]
+
+_HOMES = {
+    "compilation": ("Compiled",),
+    "errors": ("InvalidEvent", "InvalidSubscription", "OntologyError", "Problem", "SemanticError"),
+    "explaining": ("explain",),
+    "matcher": ("MatchTable", "Matcher"),
+    "model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
+    "operators": ("Operator", "operator"),
+    "results": ("Decided", "Undecided"),
+    "vocabulary": ("Vocabulary",),
+}
+"""The module of each name."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

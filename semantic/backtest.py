@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from semantic.compilation import compile_expression
 from semantic.errors import InvalidEvent
-from semantic.explain import explain
+from semantic.explaining import explain
 from semantic.language import to_text, to_tree
 from semantic.matcher import Matcher
 from semantic.model import Event, Not

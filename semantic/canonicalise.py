@@ -24,6 +24,8 @@ __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
 look-ups."""
+LONGEST_CACHED = 1_000
+"""Characters of a string or name that is kept: what publishers send must not fill the memory."""
 
 
 class Canonicaliser:
@@ -40,6 +42,10 @@ class Canonicaliser:
         self._declarations: dict[str, AttributeDeclaration | None] = {}
         self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
         self._typed = TypedEvents(vocabulary, self.names)
+
+    @property
+    def limits(self) -> EventLimits:
+        return self._limits
 
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
         """The canonical form of `event`, a bare mapping being its data.
@@ -80,10 +86,23 @@ class Canonicaliser:
         if found is None:
             attributes = self._vocabulary.attributes
             found = attributes.broader(attributes.resolve_within(raw, array))
+            if len(raw) + len(array) > LONGEST_CACHED:
+                return found
             if len(self._names) >= CACHED_STRINGS:
                 self._names.clear()
             self._names[array, raw] = found
         return found
+
+    @property
+    def reads_values_apart(self) -> bool:
+        """Whether there are events whose values may be read one by one: nothing is derived from other values, and flat
+        data is not too deep."""
+        return not self._vocabulary.derivations and self._limits.depth > 0
+
+    def is_plain(self, raw: str) -> bool:
+        """Whether a value under this name may stand in an event, and be read without the others, by `names` and `read`
+        alone."""
+        return raw not in ("ce", "@type") and not raw.startswith("ce.") and not self.needs_row(raw)
 
     def needs_row(self, raw: str) -> bool:
         """Whether a value of this attribute can only be read with the event around it: its unit stands in a sibling, it
@@ -164,9 +183,10 @@ class Canonicaliser:
             if found is None:
                 own: list[Note] = []
                 found = (self._read_string(name, scalar, own), tuple(own))
-                if len(self._strings) >= CACHED_STRINGS:
-                    self._strings.clear()
-                self._strings[key] = found
+                if len(scalar) <= LONGEST_CACHED:
+                    if len(self._strings) >= CACHED_STRINGS:
+                        self._strings.clear()
+                    self._strings[key] = found
             notes.extend(found[1])
             return found[0]
         if isinstance(scalar, bool):

@@ -1,7 +1,7 @@
 """Why operators were asked in this order, and what a subscription is expected to cost: plans in words and numbers.
 
-Beside `semantic.explain`, which tells of one subscription and one event: here all subscriptions of a matcher take part,
-since what they share decides what is asked.
+Beside `semantic.explaining`, which tells of one subscription and one event: here all subscriptions of a matcher take
+part, since what they share decides what is asked.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalE
     nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
     """
     canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
-    screened = matcher._screened(matcher._engine.match(matcher._lowering.event(canonical)), canonical)
+    screened = matcher._verification.screened(matcher._engine.match(matcher._lowering.event(canonical)), canonical)
     rows = {row: slot for row, slot in screened.rows.items() if slot not in screened.slots}
     decision = matcher._layer.decide(list(rows), canonical, list(rows.values()), steps=True)
     steps = decision.steps or []

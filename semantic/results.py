@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from semantic.model import Match, SubscriptionSlot
 from semantic.operators.joining import reported
+from semantic.slot_names import NamesView, SlotNames
 from semantic.units import Units
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "Statistics",
     "TablePart",
     "Undecided",
+    "ascending",
+    "matches_of",
     "table_of",
 ]
 
@@ -106,17 +109,31 @@ Bindings = Mapping[SubscriptionSlot, list[dict[str, Any]]]
 
 @dataclass(slots=True)
 class Found:
-    """The slots that one event matches, ascending."""
+    """The slots that one event matches, ascending: `int32[matches]`."""
 
-    slots: list[SubscriptionSlot]
+    slots: npt.NDArray[np.int32]
     bindings: Bindings = field(default_factory=dict)
     undecided: dict[SubscriptionSlot, str] = field(default_factory=dict)
 
 
-class Matches(Sequence[list[Match]]):
-    """The matches of a batch, event by event; `Match` objects are made when an item is read."""
+def ascending(slots: Iterable[SubscriptionSlot]) -> npt.NDArray[np.int32]:
+    """Slots as `Found` has them."""
+    return np.array(sorted(slots), dtype=np.int32)
 
-    def __init__(self, found: list[Found], names: Mapping[int, str], units: Units) -> None:
+
+def matches_of(found: Found, names: SlotNames | NamesView, units: Units) -> list[Match]:
+    """The matches of one event."""
+    if not found.bindings:
+        return names.matches(found.slots)
+    bindings = found.bindings
+    slots: list[SubscriptionSlot] = found.slots.tolist()
+    return [Match(names[slot], *reported(bindings.get(slot, ()), units)) for slot in slots]
+
+
+class Matches(Sequence[list[Match]]):
+    """The matches of a batch, event by event; lists and `Match` objects are made when an item is read."""
+
+    def __init__(self, found: list[Found], names: NamesView, units: Units) -> None:
         self._found = found
         self._names = names
         self._units = units
@@ -135,7 +152,4 @@ class Matches(Sequence[list[Match]]):
     def __getitem__(self, index: int | slice) -> list[Match] | list[list[Match]]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        found = self._found[index]
-        if not found.bindings:
-            return [Match(self._names[slot]) for slot in found.slots]
-        return [Match(self._names[slot], *reported(found.bindings.get(slot, ()), self._units)) for slot in found.slots]
+        return matches_of(self._found[index], self._names, self._units)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from index.engine import Engine, SavedEngine
 from index.engines import open_engine
-from index.errors import UnknownEngine, UnusableIndex
+from index.errors import IndexFull, UnknownEngine, UnusableIndex
 from semantic.books import Books
 from semantic.errors import UnusableMatcher
 from semantic.operators.declaration import Operator
@@ -58,9 +58,12 @@ def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
     save_books(folder, saved.books, facts)
 
 
-def open_saved(folder: Path, vocabulary: Vocabulary, operators: list[list[str]]) -> SavedMatcher:
+def open_saved(
+    folder: Path, vocabulary: Vocabulary, operators: list[list[str]], budget: int | None = None
+) -> SavedMatcher:
     """What `save` wrote. Raises `UnusableMatcher` for one that is damaged, not there, of another vocabulary, of other
-    operators (where its subscriptions need some) or written by another version of this program."""
+    operators (where its subscriptions need some), larger than `budget` or written by another version of this
+    program."""
     folder = Path(folder)
     try:
         facts, books = open_books(folder)
@@ -76,10 +79,10 @@ def open_saved(folder: Path, vocabulary: Vocabulary, operators: list[list[str]])
             operators=facts["operators"],
             attributes=facts["attributes"],
             columns=[(name, reading) for name, reading in facts["columns"]],
-            engine=open_engine(facts["engine"], folder, vocabulary.graph),
+            engine=open_engine(facts["engine"], folder, vocabulary.graph, budget=budget),
             books=books,
         )
-    except (UnusableIndex, UnknownEngine, OSError) as error:
+    except (UnusableIndex, IndexFull, UnknownEngine, OSError) as error:
         raise UnusableMatcher(folder, str(error)) from error
 
 

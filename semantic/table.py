@@ -24,6 +24,7 @@ import numpy.typing as npt
 from index.clause import AttributeId, ColumnId, LoweredEvent
 from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from semantic.canonicalise import Canonicaliser
+from semantic.coded_cells import CodedCells, coded
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event
 
@@ -31,6 +32,8 @@ __all__ = ["RowsNeeded", "Table", "TableReader"]
 
 CACHED_CELLS = 1 << 16
 """Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
+CACHED_NAMES = 1 << 14
+"""Names of columns of numbers that are remembered."""
 CACHED_TABLES = 64
 """Tables with other attributes, whose sets of attributes are remembered."""
 FEW_COLUMNS = 12
@@ -71,12 +74,16 @@ class TableReader:
     def read(self, columns: Any) -> "Table":
         """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array or list. Raises ValueError for
         columns of different lengths."""
-        if self._asked != self._lowering.asked:  # somebody asks about more than when the cells were read
+        self.renew()
+        return Table(columns, self)
+
+    def renew(self) -> None:
+        """Forget what was read before somebody asked about more."""
+        if self._asked != self._lowering.asked:
             self._asked = self._lowering.asked
             self._cells.clear()
             self._numbers.clear()
             self._presents.clear()
-        return Table(columns, self)
 
     def lowered(self, data: Mapping[str, Any]) -> LoweredEvent:
         """One row, lowered. Raises `InvalidEvent`."""
@@ -99,6 +106,8 @@ class TableReader:
         """The attributes that a number makes present, and the columns in which it stands, if it stands there as it
         is."""
         if name not in self._numbers:
+            if len(self._numbers) >= CACHED_NAMES:
+                self._numbers.clear()
             lowered = [(number, self.lowered({name: number})) for number in PROBES]
             first = lowered[0][1]
             as_it_is = all(
@@ -134,6 +143,14 @@ class TableReader:
         if index is None or len(index.present) + room > CACHED_CELLS:
             index = self._cells[name] = _CellIndex()
         return index
+
+    def looked_up(self, name: str, cells: Any) -> tuple[_CellIndex, npt.NDArray[np.int32]]:
+        """What is known of an attribute, and the place of each cell there. Raises `RowsNeeded`, `InvalidEvent`."""
+        if isinstance(cells, CodedCells):
+            index = self.index(name, len(cells.distinct))
+            return index, cells.places(index, lambda distinct: self.places(index, name, distinct), MISSING)
+        index = self.index(name, len(cells))
+        return index, self.places(index, name, cells if isinstance(cells, list) else list(cells))
 
     def places(self, index: _CellIndex, name: str, cells: Sequence[Any]) -> npt.NDArray[np.int32]:
         """The place of each cell, `MISSING` for none. Some 60 ns a cell; a cell never seen costs its reading. Raises
@@ -206,7 +223,7 @@ class Table:
         for name, cells in self._columns.items():
             if self._reader.needs_row(name):
                 raise RowsNeeded
-            part = cells[start:stop]
+            part = cells.part(start, stop) if isinstance(cells, CodedCells) else cells[start:stop]
             if isinstance(part, np.ndarray) and part.dtype == np.float64:
                 as_it_is = self._reader.numbers(name)
                 if as_it_is is not None:
@@ -216,8 +233,7 @@ class Table:
                     found += [ColumnValues(column, part) for column in columns]
                     continue
                 part = [None if cell != cell else cell for cell in part.tolist()]
-            index = self._reader.index(name, count)
-            places = self._reader.places(index, name, part if isinstance(part, list) else list(part))
+            index, places = self._reader.looked_up(name, part)
             if index.present and index.present[0]:
                 present.append((places >= 0, index.present[0]))
             if index.several:
@@ -301,7 +317,8 @@ def _of_arrow(column: Any) -> Any:
         finite = numbers[~np.isnan(numbers)]
         if not np.isinf(finite).any() and (kind in ("double", "float") or not (np.abs(finite) >= EXACT).any()):
             return numbers
-    return column.to_pylist()
+    cells = coded(column)
+    return column.to_pylist() if cells is None else cells
 
 
 def _plain(cell: Any) -> Any:

@@ -36,8 +36,8 @@ def part_of(found: Sequence[Found], units: Units) -> TablePart:
     """What was found for one event after the other, as a part of a table."""
     offsets = np.zeros(len(found) + 1, dtype=np.int64)
     np.cumsum([len(each.slots) for each in found], out=offsets[1:])
-    slots = np.fromiter((slot for each in found for slot in each.slots), np.int32, count=int(offsets[-1]))
+    slots = np.concatenate([np.zeros(0, dtype=np.int32), *(each.slots for each in found)])
     bindings: list[Any] | None = None
     if any(each.bindings for each in found):
-        bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in found for slot in each.slots]
+        bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in found for slot in each.slots.tolist()]
     return TablePart(offsets, slots, bindings)

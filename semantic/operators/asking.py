@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from semantic.model import CanonicalEvent
 from semantic.operators.calls import Answer, Call, OperatorFailed
 from semantic.operators.clauses import ExpensiveClause, GroupClause
+from semantic.operators.failures import NotYet
 from semantic.operators.readings import EventView
 
 if TYPE_CHECKING:
@@ -90,14 +91,15 @@ class Asking:
 
 
 def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
-    """Whether `test` holds for one of `items`; a failure counts only where it holds for none."""
+    """Whether `test` holds for one of `items`; a failure counts only where it holds for none, and least where there
+    will be another answer yet."""
     failure: OperatorFailed | None = None
     for item in items:
         try:
             if test(item):
                 return True
         except OperatorFailed as error:
-            failure = error
+            failure = failure if isinstance(failure, NotYet) else error
     if failure is not None:
         raise failure
     return False

@@ -10,7 +10,7 @@ from typing import Any
 
 from semantic.model import AttributeRef, Constant, OperatorCall, Variable
 from semantic.operators.declaration import Operator
-from semantic.operators.failures import NotAsked, OperatorFailed
+from semantic.operators.failures import NotAsked, NotYet, OperatorFailed
 from semantic.operators.isolation import Cancellation
 from semantic.operators.readings import EventView, reading
 from semantic.operators.running import run
@@ -129,7 +129,7 @@ def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer 
 
 def _named(call: Call, failure: OperatorFailed) -> OperatorFailed:
     """The same failure, told of this call."""
-    kind = NotAsked if isinstance(failure, NotAsked) else OperatorFailed
+    kind = next((each for each in (NotYet, NotAsked) if isinstance(failure, each)), OperatorFailed)
     mark = " " if str(failure).startswith(_FAULTS) else ": "
     return kind(f"{call}{mark}{failure}", for_good=failure.for_good, after=failure.after)
 

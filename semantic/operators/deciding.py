@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from semantic.model import CanonicalEvent
 from semantic.operators.asking import Asking
 from semantic.operators.calls import Answer, Call, OperatorFailed
+from semantic.operators.failures import NotYet
 from semantic.planner.problem import WAIT, Undecided
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ class Step:
 @dataclass(slots=True)
 class Decision:
     """What became of the candidates of one event: clause → its joined bindings; clause → why it is undecided; and the
-    calls that were made, in order. `literals`: how many calls there would have been with nothing shared and nothing
+    calls that were made, in order. `not_yet`: those of the undecided clauses that wait for an answer which is to come.
+    `literals`: how many calls there would have been with nothing shared and nothing
     left out."""
 
     matched: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     undecided: dict[int, str] = field(default_factory=dict)
+    not_yet: set[int] = field(default_factory=set)
     asked: list[Call] = field(default_factory=list)
     literals: int = 0
     steps: list[Step] | None = None
@@ -134,6 +137,9 @@ class Deciding:
         for candidate in self._undecided.undecidable():
             if self._subscription.get(candidate, NOBODY) not in matched:
                 self._give_up(self._candidates[candidate])
+        for candidate, subscription in self._subscription.items() if self._decision.not_yet else ():
+            if subscription in matched:
+                self._decision.not_yet.discard(self._candidates[candidate])
         return self._decision
 
     def _finish(self, clause: int) -> bool:
@@ -144,18 +150,23 @@ class Deciding:
                 self._decision.matched[clause] = bindings if part.has_variables else []
                 return True
         except OperatorFailed as failure:
-            self._decision.undecided[clause] = str(failure)
+            self._undecide(clause, [failure])
         return False
 
     def _give_up(self, clause: int) -> None:
         """A clause that hangs on a call that failed, unless one of its negated groups decides it all the same."""
         part = self._layer.part(clause)
         failed = (self.asking.answers.get(call) for call, _ in part.literals)
-        reasons = [str(each) for each in failed if isinstance(each, OperatorFailed)]
+        failures = [each for each in failed if isinstance(each, OperatorFailed)]
         for group in part.groups:
             try:
                 if self.asking.has_binding(group):
                     return
             except OperatorFailed as failure:
-                reasons.append(str(failure))
-        self._decision.undecided[clause] = "; ".join(dict.fromkeys(reasons))
+                failures.append(failure)
+        self._undecide(clause, failures)
+
+    def _undecide(self, clause: int, failures: Sequence[OperatorFailed]) -> None:
+        self._decision.undecided[clause] = "; ".join(dict.fromkeys(map(str, failures)))
+        if any(isinstance(each, NotYet) for each in failures):
+            self._decision.not_yet.add(clause)

@@ -8,7 +8,7 @@ Either way the operator decides nothing: a subscription that hangs on it alone i
 answer.
 """
 
-__all__ = ["FailedForGood", "NotAsked", "OperatorFailed", "TryLater"]
+__all__ = ["FailedForGood", "NotAsked", "NotYet", "OperatorFailed", "TryLater"]
 
 
 class OperatorFailed(Exception):
@@ -45,3 +45,8 @@ class FailedForGood(OperatorFailed):
 
 class NotAsked(OperatorFailed):
     """No answer, and the operator was not asked just now (it is still at it, or out of order): nothing is learned."""
+
+
+class NotYet(NotAsked):
+    """No answer, and no failure either: there will be one. A subscription waits for it, also where another of its
+    clauses holds, if its match is to carry the bindings of all of them."""

@@ -8,9 +8,12 @@ from typing import Any
 from semantic.model import CanonicalEvent, SubscriptionSlot
 from semantic.operators.deciding import Decision, Waiting
 from semantic.operators.layer import OperatorLayer
-from semantic.results import Found
+from semantic.results import Found, ascending
 
-__all__ = ["Screened", "decide_screened"]
+__all__ = ["EITHER", "Screened", "decide_screened"]
+
+EITHER = " | "
+"""Between the reasons of several clauses of a subscription, each of which could match it."""
 
 
 @dataclass(slots=True)
@@ -53,13 +56,17 @@ def decide_screened(
 def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot], why: str) -> Found:
     """A match that hangs on operators is to carry the bindings of all its clauses."""
     waiting = dict.fromkeys(rows.values(), why)
-    return Found(sorted(screened.slots - waiting.keys()), undecided=waiting)
+    return Found(ascending(screened.slots - waiting.keys()), undecided=waiting)
 
 
 def _decided(screened: Screened, rows: dict[int, SubscriptionSlot], decision: Decision) -> Found:
     bindings: dict[SubscriptionSlot, list[dict[str, Any]]] = {}
     for row, joined in decision.matched.items():
         bindings.setdefault(rows[row], []).extend(joined)
-    slots = screened.slots | bindings.keys()
-    undecided = {rows[row]: why for row, why in decision.undecided.items()}
-    return Found(sorted(slots), bindings, {slot: why for slot, why in undecided.items() if slot not in slots})
+    slots = (screened.slots | bindings.keys()) - {rows[row] for row in decision.not_yet}
+    reasons: dict[SubscriptionSlot, list[str]] = {}
+    for row, why in decision.undecided.items():
+        if rows[row] not in slots:
+            reasons.setdefault(rows[row], []).append(why)
+    undecided = {slot: EITHER.join(dict.fromkeys(whys)) for slot, whys in reasons.items()}
+    return Found(ascending(slots), {slot: bindings[slot] for slot in bindings.keys() & slots}, undecided)

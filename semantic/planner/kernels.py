@@ -12,6 +12,7 @@ __all__ = [
     "close_candidate",
     "count_work",
     "hold_candidates",
+    "index_holders",
     "join_fragments",
     "pair_weights",
     "release_candidates",
@@ -23,6 +24,26 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
+
+
+@compiled
+def index_holders(first: Ints, literal: Ints, wanted: Bytes, predicates: int) -> tuple[Ints, Ints, Bytes]:
+    """(`first_holder`, `holder`, `holder_wants`): the candidates that hold each predicate, ascending, and the outcome
+    that each wants, at `first_holder[p] : first_holder[p + 1]`. Linear."""
+    first_holder = np.zeros(predicates + 1, dtype=np.int32)
+    for at in range(len(literal)):
+        first_holder[literal[at] + 1] += 1
+    for predicate in range(predicates):
+        first_holder[predicate + 1] += first_holder[predicate]
+    end = first_holder[:-1].copy()
+    holder = np.empty(len(literal), dtype=np.int32)
+    holder_wants = np.empty(len(literal), dtype=np.int8)
+    for candidate in range(len(first) - 1):
+        for at in range(first[candidate], first[candidate + 1]):
+            to = end[literal[at]]
+            end[literal[at]] += 1
+            holder[to], holder_wants[to] = candidate, wanted[at]
+    return first_holder, holder, holder_wants
 
 
 @compiled

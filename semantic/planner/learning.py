@@ -70,6 +70,18 @@ class Experience:
         own = self.predicates.get(predicate)
         return (selectivity, cost) if own is None else (own.selectivity(selectivity), own.cost(cost))
 
+    def begin_with(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """Take over what an archive taught of operators and predicates that were never asked here; returns how many.
+        Raises ValueError as `from_records` does; then nothing was taken over."""
+        known = Experience.from_records(records)
+        operators = {name: record for name, record in known.operators.items() if name not in self.operators}
+        room = MOST_RECORDS - len(self.predicates)
+        new = [text for text in known.predicates if text not in self.predicates][: max(0, room)]
+        self.operators |= operators
+        self.predicates = {text: known.predicates[text] for text in new} | self.predicates  # asked here is asked last
+        self._operator_of |= {text: known._operator_of[text] for text in new}
+        return len(operators) + len(new)
+
     def as_records(self) -> list[dict[str, Any]]:
         """One plain record an operator (`predicate` is None) and one a predicate, those asked longest ago first."""
         told = [(name, None, record) for name, record in self.operators.items()]

@@ -6,30 +6,37 @@ outcome has already decided the candidate.
 
 from collections.abc import Iterator
 
-from semantic.planner.problem import NOT_NEEDED, UNDER_WAY, UNKNOWN, WAIT, Undecided
+import numpy as np
+
+from semantic.planner.problem import WAIT, Undecided
+from semantic.planner.walks import next_in_turn
 
 __all__ = ["naive"]
 
 
 def naive(undecided: Undecided) -> Iterator[int]:
     """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
-    first, predicate = undecided.literals.first.tolist(), undecided.literals.predicate.tolist()
-    wanted = undecided.literals.wanted.tolist()
-    candidates = list(range(len(undecided.literals)))
-    while candidates:
-        later = []
-        for candidate in candidates:
-            if undecided.state[candidate] == NOT_NEEDED:
-                continue
-            for literal in range(first[candidate], first[candidate + 1]):
-                asked = predicate[literal]
-                if undecided.outcome[asked] == UNKNOWN:
-                    yield asked
-                if undecided.outcome[asked] == UNDER_WAY:
-                    later.append(candidate)
-                    break
-                if undecided.outcome[asked] == 1 - wanted[literal]:
-                    break
-        if later and undecided.under_way:
+    literals = undecided.literals
+    order = np.arange(len(literals), dtype=np.int32)
+    while len(order):
+        waiting = np.empty_like(order)
+        place = step = count = 0
+        while True:
+            place, step, count, asked = next_in_turn(
+                order,
+                place,
+                step,
+                waiting,
+                count,
+                literals.first,
+                literals.predicate,
+                literals.wanted,
+                undecided.outcome,
+                undecided.state,
+            )
+            if asked < 0:
+                break
+            yield asked
+        order = waiting[:count]
+        if len(order) and undecided.under_way:
             yield WAIT
-        candidates = later

@@ -17,6 +17,7 @@ from semantic.planner.kernels import (
     close_candidate,
     count_work,
     hold_candidates,
+    index_holders,
     release_candidates,
     settle_literals,
 )
@@ -93,13 +94,9 @@ class Undecided:
         self.remaining = np.diff(literals.first).astype(np.int32)
         self.state[self.remaining == 0] = SATISFIED
         self.outcome = np.full(predicates, UNKNOWN, dtype=np.int8)
-        held = np.bincount(literals.predicate, minlength=predicates)
-        owner = np.repeat(np.arange(len(literals), dtype=np.int32), np.diff(literals.first))
-        order = np.argsort(literals.predicate, kind="stable")
-        self.holder = owner[order]
-        self.holder_wants = literals.wanted[order]
-        self.first_holder = np.zeros(predicates + 1, dtype=np.int32)
-        np.cumsum(held, out=self.first_holder[1:])
+        self.first_holder, self.holder, self.holder_wants = index_holders(
+            literals.first, literals.predicate, literals.wanted, predicates
+        )
         self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
         self.waits = np.zeros(len(literals), dtype=np.int32)
         self.under_way: list[int] = []

@@ -7,24 +7,45 @@ the most predicates that a candidate has (Theorem 2); with unequal costs d · Cm
 
 from collections.abc import Iterator
 
-from semantic.planner.problem import OPEN, WAIT, Undecided
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["sequential"]
+from semantic.planner.problem import OPEN, WAIT, Undecided
+from semantic.planner.walks import next_of_open
+
+__all__ = ["sequential", "walk_open"]
 
 
 def sequential(undecided: Undecided) -> Iterator[int]:
     """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
-    first, predicate = undecided.literals.first.tolist(), undecided.literals.predicate.tolist()
-    candidates = list(range(len(undecided.literals)))
-    while candidates:
-        later = []
-        for candidate in candidates:
-            if undecided.is_open(candidate):
-                for asked in predicate[first[candidate] : first[candidate + 1]]:
-                    if undecided.needed(asked):
-                        yield asked
-            if undecided.state[candidate] == OPEN:
-                later.append(candidate)
-        if later and undecided.under_way:
+    order = np.arange(len(undecided.literals), dtype=np.int32)
+    return walk_open(undecided, order, undecided.literals.predicate, to_the_end=True)
+
+
+def walk_open(
+    undecided: Undecided, order: npt.NDArray[np.int32], literal: npt.NDArray[np.int32], *, to_the_end: bool
+) -> Iterator[int]:
+    """The open candidates in `order`, each with its predicates as they stand in `literal`, till it is decided or, with
+    `to_the_end`, all of them that somebody needs. Those that hang on what is under way come once more."""
+    first = undecided.literals.first
+    while len(order):
+        place = step = 0
+        while True:
+            place, step, asked = next_of_open(
+                order,
+                place,
+                step,
+                to_the_end,
+                first,
+                literal,
+                undecided.outcome,
+                undecided.state,
+                undecided.waits,
+                undecided.popularity,
+            )
+            if asked < 0:
+                break
+            yield asked
+        order = order[undecided.state[order] == OPEN]
+        if len(order) and undecided.under_way:
             yield WAIT
-        candidates = later

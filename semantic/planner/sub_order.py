@@ -8,32 +8,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from semantic.planner.estimates import Estimates
-from semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
+from semantic.planner.problem import Undecided
+from semantic.planner.sequential import walk_open
+from semantic.planner.walks import sorted_from_top
 
 __all__ = ["sub_order"]
 
 
 def sub_order(undecided: Undecided, estimates: Estimates, positions: Sequence[float]) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the
-    next. `positions[c]` is
-    where the chain of candidate `c` stands. Cost: one sort of candidates and literals."""
+    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next. The chain of
+    candidate `c` stands at `positions[c]`. Cost: one sort of the candidates, and a walk over them."""
     literals = undecided.literals
-    passing = estimates.passing(literals.predicate, literals.wanted)
-    ranks = estimates.cost[literals.predicate] / (1.0 - passing)
-    owner = np.repeat(np.arange(len(literals)), np.diff(literals.first))
-    from_top = literals.predicate[np.lexsort((literals.predicate, ranks, owner))].tolist()
-    first = literals.first.tolist()
-    candidates = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable").tolist()
-    while candidates:
-        later = []
-        for candidate in candidates:
-            for asked in from_top[first[candidate] : first[candidate + 1]]:
-                if not undecided.is_open(candidate):
-                    break
-                if undecided.outcome[asked] == UNKNOWN:
-                    yield asked
-            if undecided.state[candidate] == OPEN:
-                later.append(candidate)
-        if later and undecided.under_way:
-            yield WAIT
-        candidates = later
+    ranks = estimates.cost[literals.predicate] / (1.0 - estimates.passing(literals.predicate, literals.wanted))
+    from_top = sorted_from_top(literals.first, literals.predicate, ranks)
+    order = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable").astype(np.int32)
+    return walk_open(undecided, order, from_top, to_the_end=False)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import Matcher, Operator, Vocabulary, operator
-from semantic.operators.failures import OperatorFailed
+from semantic.operators.failures import NotYet, OperatorFailed
 from semantic.operators.literal_store import LiteralStore
 from semantic.planner.learning import Experience
 from semantic.planner.strategies import PLANNERS
@@ -63,6 +63,45 @@ def test_satisfied_clause_with_variables_stops_nothing() -> None:
     matcher = Matcher(EMPTY, operators=[gives])
     matcher.add("s", "gives(1, ?n) or gives(2, ?n)")
     assert matcher.match({})[0].bindings == ((("n", 1),), (("n", 2),))
+
+
+@operator("later")
+def later(event: Any) -> bool:
+    """Has not answered yet."""
+    raise NotYet("later is at it")
+
+
+@operator("broken")
+def broken(event: Any) -> bool:
+    raise RuntimeError
+
+
+@operator("binds", binds=(int,))
+def binds(event: Any) -> list[int]:
+    return [1]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["later() or broken()", "broken() or later()", "later() and broken()", "not (later() or broken())",
+     "not (broken() or later())", "binds(?n) or later()", "later() or binds(?n)", "binds(?n) or broken() or later()"],
+)  # fmt: skip
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_clause_that_waits_for_an_answer_leaves_its_subscription_undecided(planner: str, expression: str) -> None:
+    """The reason says so, whatever failed beside it; a match that is to carry bindings is not told by halves."""
+    matcher = Matcher(EMPTY, planner=planner, operators=[later, broken, binds])
+    matcher.add("s", expression)
+    decided = matcher.decide({})
+    assert decided.matches == []
+    assert "later is at it" in decided.undecided[0].reason
+
+
+def test_clause_that_waits_for_an_answer_does_not_hold_up_a_match_without_bindings() -> None:
+    """One clause is enough there, also one with a negated group that had to be worked out."""
+    for expression in ("later() or any()", "any() and not (broken() and not any()) or any() and not later()"):
+        matcher = Matcher(EMPTY, operators=[later, broken, Operator(name="any", function=lambda event: True)])
+        matcher.add("s", expression)
+        assert [match.subscription for match in matcher.decide({}).matches] == ["s"]
 
 
 def test_failed_clause_of_a_subscription_that_matches_leaves_nothing_undecided() -> None:

@@ -80,3 +80,19 @@ def test_from_records_what_makes_no_sense_is_refused_with_the_record(change: dic
         Experience.from_records([known.as_records()[0] | change])
     with pytest.raises(ValueError, match="no record of an operator"):
         Experience.from_records([{"operator": "p"}])
+
+
+def test_begin_with_takes_over_what_was_never_asked_here() -> None:
+    """An archive speaks where nobody has asked yet; what was learned here stays, and is asked last."""
+    here, archive = Experience(), Experience()
+    here.note("near", "near(1)", held=True, seconds=1.0)
+    for _ in range(50):
+        archive.note("near", "near(1)", held=False, seconds=0.1)
+        archive.note("far", "far(1)", held=False, seconds=0.1)
+    assert here.begin_with(archive.as_records()) == 2
+    assert here.expected("near", "near(1)", 0.5, 1.0)[0] > 0.5
+    assert here.expected("far", "far(1)", 0.5, 1.0)[0] < 0.1
+    assert list(here.predicates) == ["far(1)", "near(1)"]
+    assert here.begin_with(archive.as_records()) == 0
+    with pytest.raises(ValueError, match="no record"):
+        here.begin_with([{"operator": "p"}])

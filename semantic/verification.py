@@ -1,0 +1,165 @@
+"""The last step of matching: rows that an engine found → the subscriptions that match.
+
+    rows ─▶ does anything remain to be asked of them? ─no─▶ slots
+              └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided
+
+Only rows that were found are looked at, so what remains to be asked of one subscription costs nothing to the events
+that do not reach it.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from index.engine import RowTable
+from index.fused.runs import distinct_rows
+from semantic.books import LATER, Books
+from semantic.bulk.lowered import ClauseParts, is_asked
+from semantic.evaluation import AtomEvaluator
+from semantic.model import CanonicalEvent, SubscriptionSlot
+from semantic.operators.layer import OperatorLayer
+from semantic.operators.screened import Screened, decide_screened
+from semantic.results import Found, Statistics, TablePart
+from semantic.table import Table
+from semantic.table_parts import part_of
+from semantic.units import Units
+
+__all__ = ["Lazily", "Verification"]
+
+DEFERRED = "its operators were not asked yet"
+"""Why a candidate is undecided where operators are left to another."""
+
+Lazily = CanonicalEvent | Callable[[], CanonicalEvent]
+"""An event, or what makes it when the first row needs it."""
+
+Rows = npt.NDArray[np.int32]
+
+
+class Verification:
+    """What remains to be asked of candidates, by row, and the asking. One owner, the matcher of these books."""
+
+    def __init__(
+        self,
+        books: Books,
+        layer: OperatorLayer,
+        units: Units,
+        parts_of: Callable[[SubscriptionSlot], ClauseParts],
+    ) -> None:
+        """`parts_of` compiles and lowers a stored subscription again: what remains to be asked of the rows of one that
+        was opened is found out when the first is a candidate."""
+        self.books = books
+        self.layer = layer
+        self.statistics = Statistics()
+        self.defers = False
+        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        self._units = units
+        self._parts_of = parts_of
+        self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
+
+    # ── what remains ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
+        """Note what remains to be asked of the candidates in `rows`."""
+        for row, (_, lowered, expensive) in zip(rows, parts, strict=True):
+            if lowered is not None and lowered.rest:
+                self._rest_of_row[row] = lowered.rest
+            if expensive is not None:
+                self.layer.add(row, expensive)
+            self.books.mark(row, asked=is_asked(lowered, expensive))
+
+    def forget(self, row: int) -> None:
+        """Nothing remains to be asked of `row`, which is free now."""
+        self._rest_of_row.pop(row, None)
+        if row in self.layer:
+            self.layer.remove(row)
+
+    def check_invariants(self, rows: set[int]) -> None:
+        """Raise AssertionError if this disagrees with the books; `rows` are all that are taken."""
+        unsettled = {row for row in rows if self.books.unsettled[row] not in (0, LATER)}
+        assert unsettled == {row for row in rows if row in self._rest_of_row or row in self.layer}, unsettled
+        assert self._rest_of_row.keys() <= rows, self._rest_of_row
+
+    # ── candidates ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def of_event(self, rows: Rows, event: Lazily) -> Found:
+        """What one event matches, of which the engine found `rows`, ascending."""
+        if self._asks(rows):
+            return self._asked([(rows, event)])[0]
+        slots = rows
+        if self.books.foreign:
+            slots = np.unique(np.frombuffer(self.books.slot_of_row, dtype=np.int32)[rows])
+        self._count(1, rows.size, slots.size)
+        return Found(slots)
+
+    def of_batch(self, found: RowTable, events: Sequence[Lazily]) -> list[Found]:
+        """What each of several events matches; operators are asked about all of them together."""
+        if self._asks(found.rows):
+            bounds = found.offsets.tolist()
+            each = zip(pairwise(bounds), events, strict=True)
+            return self._asked((found.rows[low:high], event) for (low, high), event in each)
+        part = self._settled(found)
+        slots = part.slots
+        return [Found(slots[low:high]) for low, high in pairwise(part.offsets.tolist())]
+
+    def of_table(self, found: RowTable, table: Table, start: int) -> TablePart:
+        """What the rows of `table` from `start` on match; the engine's rows may be in any order."""
+        if not self._asks(found.rows):
+            return self._settled(found)
+        verified = self._asked(
+            (np.sort(found.rows[low:high]), functools.partial(table.canonical, start + number))
+            for number, (low, high) in enumerate(pairwise(found.offsets.tolist()))
+        )
+        return part_of(verified, self._units)
+
+    def _asks(self, rows: Rows) -> bool:
+        """Whether anything remains to be asked of some of `rows`."""
+        return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
+
+    def _settled(self, found: RowTable) -> TablePart:
+        """The slots of rows of which nothing remains to be asked."""
+        offsets, rows = found.offsets, found.rows
+        if self.books.foreign:
+            slot_of_row = np.frombuffer(self.books.slot_of_row, dtype=np.int32)
+            offsets, rows = distinct_rows(offsets, slot_of_row[rows], slot_of_row.size)
+        self._count(offsets.size - 1, found.rows.size, rows.size)
+        return TablePart(offsets, rows)
+
+    def _count(self, events: int, candidates: int, matches: int) -> None:
+        self.statistics.events += events
+        self.statistics.candidates += candidates
+        self.statistics.matches += matches
+
+    def _asked(self, events: Iterable[tuple[Rows, Lazily]]) -> list[Found]:
+        """What several events match, after asking what remains."""
+        found_by_engine = list(events)
+        screened = [self.screened(rows, event) for rows, event in found_by_engine]
+        deferred = DEFERRED if self.defers else None
+        found = decide_screened(self.layer, screened, self.statistics.evaluations, deferred)
+        candidates = sum(len(rows) for rows, _ in found_by_engine)
+        self._count(len(screened), candidates, sum(len(each.slots) for each in found))
+        self.statistics.undecided += sum(len(each.undecided) for each in found)
+        return found
+
+    def screened(self, rows: Rows, event: Lazily) -> Screened:
+        """The slots that `rows` decide without operators, and the rows that hang on them."""
+        slot_of_row = self.books.slot_of_row
+        slots: set[SubscriptionSlot] = set()
+        expensive: dict[int, SubscriptionSlot] = {}
+        for row in rows.tolist():
+            slot = SubscriptionSlot(slot_of_row[row])
+            if self.books.unsettled[row] == LATER:
+                self.remain(list(self.books.rows(slot)), self._parts_of(slot))
+            rest = self._rest_of_row.get(row)
+            if rest is not None and slot not in slots:
+                event = event if isinstance(event, CanonicalEvent) else event()
+                if not all(atom.holds(event) for atom in rest):
+                    continue
+            if row in self.layer:
+                expensive[row] = slot
+            else:
+                slots.add(slot)
+        known = event if isinstance(event, CanonicalEvent) else event() if expensive else None
+        return Screened(slots, expensive, known)

@@ -14,12 +14,14 @@ from server import error_responses
 from server.api import backtests as backtest_routes
 from server.api import (
     concepts,
+    dead_letters,
     declarations,
     deliveries,
     events,
     health,
     matching,
     ontologies,
+    operator_data,
     operators,
     subscriptions,
 )
@@ -85,9 +87,11 @@ def create_app(settings: Settings) -> FastAPI:
         events,
         matching,
         operators,
+        operator_data,
         backtest_routes,
         health,
         deliveries,
+        dead_letters,
     )
     for each in routers:
         app.include_router(each.router)

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from index.errors import IndexFull
 from semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
 from semantic import Problem as Fault
 from semantic.errors import (
@@ -83,6 +84,7 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.SubscriptionGone, 409, "subscription-expired"),
     (errors.SinkMissing, 422, "sink-missing"),
     (errors.TooManySubscriptions, 507, "too-many-subscriptions"),
+    (IndexFull, 507, "index-full"),
     (InvalidCursor, 400, "invalid-cursor"),
     (CursorGone, 410, "cursor-gone"),
     (MalformedJson, 400, "malformed-json"),

@@ -55,16 +55,21 @@ class Metrics:
         version: str,
         concepts: int,
         waiting: int,
+        index_bytes: int | None,
+        index_allowed: int | None,
     ) -> bytes:
-        """All of it in Prometheus' text format."""
+        """All of it in Prometheus' text format; what is None is left out."""
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
             "kindcast_subscriptions_flagged": ("Subscriptions that need what is gone from the vocabulary", flagged),
             "kindcast_concepts": ("Concepts of the vocabulary", concepts),
             "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
+            "kindcast_index_bytes": ("Index and caches of the subscriptions", index_bytes),
+            "kindcast_index_allowed_bytes": ("What they may have (setting index_bytes)", index_allowed),
         }
-        stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in gauges.items()))
+        told = {name: (said, value) for name, (said, value) in gauges.items() if value is not None}
+        stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in told.items()))
         return generate_latest(self._registry) + generate_latest(stored)
 
 
@@ -105,7 +110,9 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     yield decided
     yield GaugeMetricFamily("kindcast_parked_waiting", "Candidates not yet decided", value=totals.parked_waiting)
     yield GaugeMetricFamily("kindcast_matches_pending", "Matches not yet delivered", value=totals.pending)
-    yield GaugeMetricFamily("kindcast_dead_letters", "Matches given up", value=totals.dead)
+    yield GaugeMetricFamily(
+        "kindcast_dead_letters", "Matches that wait for a webhook that was disabled by its failures", value=totals.dead
+    )
     yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)
     by_status = GaugeMetricFamily("kindcast_subscriptions", "Subscriptions by status", labels=["status"])
     for status in STATUSES:

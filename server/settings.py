@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy import make_url
 
@@ -73,6 +73,9 @@ class Settings(BaseSettings):
 
     # ── the broker ──────────────────────────────────────────────────────────────────────────────────────────────────
     engine: str = "fused"
+    index_bytes: PositiveInt | None = None
+    """Of the index with its caches; above it a new subscription is refused. During a merge, and while another
+    vocabulary is prepared, the memory holds a second one beside it."""
     snapshot: Path | None = None
     """Folder of the compiled subscriptions, from which a start is quick; default: the SQLite file's name with `.index`,
     else `kindcast.index` in the data folder."""
@@ -106,6 +109,8 @@ class Settings(BaseSettings):
     """Whether operators of installed packages are loaded. They run in processes of their own."""
     operator_data: Path | None = None
     """Folder with what built-in operators know: `regions.geojson`, `tables/*.csv`, `windows.json`."""
+    operator_priors: Path | None = None
+    """`priors.json` of `kindcast spark learn`: what is expected of operators that were never asked here."""
     operator_timeout_seconds: PositiveFloat = 10.0
     """A call of an operator that does not say itself how long it may take."""
     operator_delays_seconds: tuple[PositiveFloat, ...] = (
@@ -133,6 +138,13 @@ class Settings(BaseSettings):
                 "the server listens on 127.0.0.1, ::1 or localhost only; put an authenticating proxy before it"
             )
         return host
+
+    @model_validator(mode="after")
+    def _only_fused_counts(self) -> "Settings":
+        """A limit that nobody keeps would be worse than none."""
+        if self.index_bytes is not None and self.engine != "fused":
+            raise ValueError(f"index_bytes is kept by the engine fused only, and engine is {self.engine!r}")
+        return self
 
     @property
     def database_url(self) -> str:

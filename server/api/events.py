@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 
 from semantic import InvalidEvent
 from semantic.compilation import restore_expression
-from semantic.explain import explain
+from semantic.explaining import explain
 from server.api.operators import AppParking
 from server.api.requests import AppBroker, AppEventReader, answer, moment
 from server.broker.publishing import Outcome

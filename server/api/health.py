@@ -43,6 +43,10 @@ async def metrics(broker: AppBroker) -> Response:
         return read_totals(connection), count_by_status(connection), count_flagged(connection)
 
     totals, subscriptions, flagged = await broker.read(read)
+    try:
+        index_bytes = await broker.index_bytes()
+    except StoreUnavailable:
+        index_bytes = None
     vocabulary = broker.vocabulary
     text = broker.metrics.text(
         totals,
@@ -51,6 +55,8 @@ async def metrics(broker: AppBroker) -> Response:
         version=vocabulary.version,
         concepts=len(vocabulary),
         waiting=broker.waiting,
+        index_bytes=index_bytes,
+        index_allowed=broker.settings.index_bytes,
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from semantic import InvalidEvent, Note
 from semantic.compilation import restore_expression
-from semantic.explain import explain
+from semantic.explaining import explain
 from semantic.operators.telling import as_json
 from server.api.operators import AppParking
 from server.api.requests import (

@@ -12,13 +12,15 @@ import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
 
+from index.errors import IndexFull
 from semantic import Event, InvalidEvent, Vocabulary
 from semantic.ontology import Reason
 from semantic.ontology.progress import Progress, silent
-from server.broker import heap, subscribing
+from server.broker import heap, importing, subscribing
 from server.broker.declaring import Declaring
 from server.broker.documents import DocumentReader
 from server.broker.group import Group
+from server.broker.importing import Refusal
 from server.broker.meaning import Meaning, Upload
 from server.broker.publishing import EventMatches, Outcome, match_events, publish
 from server.broker.restoring import restore
@@ -77,7 +79,7 @@ class Broker:
             self._database.close()
             raise
         self._state = state
-        heap.settle(len(state.vocabulary) + len(state.live))
+        heap.settle(len(state.vocabulary) + len(state.roll))
         self._thread = BrokerThread(
             self._database,
             connection,
@@ -166,6 +168,10 @@ class Broker:
         """What the index does with `event` now, with counts. Raises `InvalidEvent`."""
         return await self._submit(lambda group: group.state.matcher.explain_index(event), reads_only=True)
 
+    async def index_bytes(self) -> int | None:
+        """The bytes of index and caches; None for an engine that does not count them. Raises `StoreUnavailable`."""
+        return await self._submit(lambda group: group.state.matcher.index_bytes, reads_only=True)
+
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_subscription(self, new: NewSubscription) -> Row[Any]:
@@ -176,6 +182,27 @@ class Broker:
         return await self._submit(
             lambda group: subscribing.create(group, new, compiled, vocabulary, operators, self._sweeper, limit=limit)
         )
+
+    async def create_subscriptions(self, new: Sequence[NewSubscription]) -> list[Refusal | IndexFull | None]:
+        """Many at once; None for each that matches now, why not for the others."""
+        vocabulary, operators = self.vocabulary, self.state.operators
+        described = await asyncio.to_thread(importing.describe, new, vocabulary, operators)
+        limit = self.settings.max_subscriptions
+
+        def work(some: slice) -> Callable[[Group], list[Refusal | None]]:
+            asked = new[some], described[some], vocabulary, operators, self._sweeper
+            return lambda group: importing.create_many(group, *asked, limit=limit)
+
+        try:
+            return [*await self._submit(work(slice(None)))]
+        except IndexFull:  # there may be room for some of them
+            results: list[Refusal | IndexFull | None] = []
+            for number in range(len(new)):
+                try:
+                    results += await self._submit(work(slice(number, number + 1)))
+                except IndexFull as error:
+                    results.append(error)
+            return results
 
     async def renew(self, id: str, ticket: str | None, expires_at: float) -> Row[Any]:
         """Its row. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`."""
@@ -192,13 +219,17 @@ class Broker:
         """Its row. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.resume(group, id, ticket))
 
+    async def redrive(self, id: str, ticket: str | None) -> tuple[Row[Any], int]:
+        """Its row, and how many dead letters are tried again. Raises as `renew`."""
+        return await self._submit(lambda group: subscribing.redrive(group, id, ticket))
+
     async def update_subscription(self, id: str, ticket: str | None, values: Mapping[str, Any]) -> Row[Any]:
         """Its row after some columns were set. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper))
 
     async def delete_subscription(self, id: str, ticket: str | None) -> Row[Any]:
         """The row that was. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`."""
-        return await self._submit(lambda group: subscribing.delete(group, id, ticket))
+        return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper))
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -252,7 +283,7 @@ class Broker:
         connection = self._database.open()
         try:
             with connection.begin():
-                return connection, restore(connection, self.settings, self._sweeper, self._snapshots)
+                return connection, restore(connection, self.settings, self._snapshots)
         except BaseException:
             connection.close()
             raise

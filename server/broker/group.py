@@ -14,9 +14,10 @@ from typing import TypeVar
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
+from server.broker.roll import Live
 from server.broker.state import State
 from server.errors import StoreUnavailable
-from server.store import ledger
+from server.store import ledger, unsaved
 
 __all__ = ["Group", "GroupBroken"]
 
@@ -44,6 +45,8 @@ class Group:
         """Whether something was parked, or is to be tried again at once."""
         self.totals: Counter[str] = Counter()
         """What to add to the ledger."""
+        self._noted: dict[int, str] = {}
+        """Number and id of the subscriptions that a snapshot from before this group does not know as they are."""
 
     @property
     def connection(self) -> Connection:
@@ -61,12 +64,19 @@ class Group:
         """How to take back a change of the state that was just made."""
         self._undo.append(step)
 
+    def note(self, live: Live, *, told: bool = True) -> None:
+        """A subscription came, went, or is another than it was; `told`: whoever delivers is to hear of it."""
+        self._noted.setdefault(live.number, live.id)
+        if told:
+            self.touched.add(live.number)
+
     def run(self, work: Callable[["Group"], T]) -> T:
         """One command in a savepoint of its own. What it raises is raised again after its changes are undone.
 
         Raises `StoreUnavailable` where the database refused, `GroupBroken` when the whole transaction is lost.
         """
-        undone, touched, totals = len(self._undo), self.touched.copy(), self.totals.copy()
+        undone, noted = len(self._undo), len(self._noted)
+        touched, totals = self.touched.copy(), self.totals.copy()
         savepoint = self.connection.begin_nested()
         try:
             result = work(self)
@@ -74,6 +84,8 @@ class Group:
         except BaseException as error:
             self._take_back(undone)
             self.touched, self.totals = touched, totals
+            while len(self._noted) > noted:
+                self._noted.popitem()
             try:
                 savepoint.rollback()
             except SQLAlchemyError as broken:
@@ -89,9 +101,12 @@ class Group:
     def commit(self) -> None:
         """Make it durable. Raises `SQLAlchemyError`; what the disk holds then, `BrokerThread` finds out."""
         assert self._transaction is not None
+        if self.state.snapshot is not None and self._noted:
+            unsaved.note(self._connection, self._noted)
         ledger.count(self._connection, sequence=self.state.sequence, more=self.totals)
         self._transaction.commit()
         self.state.commits += 1
+        self.state.unsaved += len(self._noted)
 
     def undo(self) -> None:
         """Take back every change of the state."""

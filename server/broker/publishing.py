@@ -144,14 +144,14 @@ class _Rows:
         state.sequence += 1
         matched = 0
         for match in matches:
-            live = state.live[match.subscription]
-            if live.expires_at <= group.now:
+            number = state.roll.number_in_time(match.subscription, group.now)
+            if number is None:
                 continue
             matched += 1
-            group.touched.add(live.number)
+            group.touched.add(number)
             bindings = bindings_json(match)
             self._matches.append(
-                {"subscription": live.number, "position": state.sequence, "bindings": bindings, "event": None}
+                {"subscription": number, "position": state.sequence, "bindings": bindings, "event": None}
             )
         waiting = [each for each in undecided if _in_time(state, each, group.now)]
         self._parked += [self._parked_row(each) for each in waiting]
@@ -188,7 +188,7 @@ class _Rows:
         state = self._group.state
         return {
             "event": state.sequence,
-            "subscription": state.live[undecided.subscription].number,
+            "subscription": state.roll.number(undecided.subscription),
             "vocabulary_version": self._version,
             "reason": undecided.reason,
             "tries": 0,
@@ -218,7 +218,7 @@ def _canonical(matcher: Matcher, event: Event) -> CanonicalEvent | InvalidEvent:
 
 
 def _in_time(state: State, match: Match | Undecided, now: float) -> bool:
-    return state.live[match.subscription].expires_at > now
+    return state.roll.number_in_time(match.subscription, now) is not None
 
 
 def _duplicate(event: DecodedEvent, known: Known) -> Outcome:

@@ -1,14 +1,16 @@
-"""Remote operators as commands: registered, changed, deleted; the row, the registry and the matcher in one group."""
+"""Operators as commands: remote ones registered, changed, deleted; data of our own ones kept and forgotten. The row,
+the registry and the matcher in one group."""
 
 import msgspec
 
 from server.broker.group import Group
 from server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
+from server.operators.data import CALLED, Key, Piece
 from server.operators.registration import Registration
 from server.operators.registry import Registry
 from server.store import operators
 
-__all__ = ["LISTED", "register", "unregister"]
+__all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
 
 LISTED = 20
 """Ids of subscriptions that an error names; the count is complete."""
@@ -44,6 +46,33 @@ def unregister(group: Group, name: str) -> None:
         raise OperatorInUse(name, uses, operators.uses_of(group.connection, name, limit=LISTED))
     operators.delete_operator(group.connection, name)
     _use(group, registry.without(name))
+
+
+def keep_data(group: Group, key: Key, piece: Piece, document: bytes) -> bool:
+    """The built-in operators know `piece` from now on, read from `document`; returns whether it is new.
+
+    Raises `InvalidDeclaration`.
+    """
+    registry = group.state.operators
+    changed = registry.with_data(registry.data.with_upload(key, piece))
+    new = operators.put_data(group.connection, *key, document, group.now)
+    _use(group, changed)
+    return new
+
+
+def forget_data(group: Group, key: Key) -> bool:
+    """Forget an upload; returns whether there was one. Raises `OperatorInUse` while subscriptions call an operator that
+    reads such data: one of them may name it."""
+    registry = group.state.operators
+    if key not in registry.data.uploaded:
+        return False
+    uses = operators.count_uses(group.connection)
+    for name in CALLED[key[0]]:
+        if uses.get(name):
+            raise OperatorInUse(name, uses[name], operators.uses_of(group.connection, name, limit=LISTED))
+    operators.delete_data(group.connection, *key)
+    _use(group, registry.with_data(registry.data.without_upload(key)))
+    return True
 
 
 def _use(group: Group, registry: Registry) -> None:

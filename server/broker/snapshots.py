@@ -1,24 +1,24 @@
 """The matcher on disk beside the database, so that a start need not compile every subscription again.
 
-    stop, or idle after many changes ──▶ folder/<commits>/   the matcher as it saves itself, and the numbers
-    start ──▶ the newest folder ──▶ matcher ──▶ less what is gone, plus what came ──▶ the subscriptions in the store
+    stop, or idle after many changes ──▶ folder/<commits>/   the matcher as it saves itself, and the roll
+                                          its token ──▶ the store, which notes from then on what changes
+    start ──▶ the folder with that token ──▶ roll ──▶ less what is gone, plus what came ──▶ as the store has it
 
 Only the database is trusted. A snapshot helps where it is whole, of this vocabulary, these operators and this program,
-and not of a later time than the database (which may have come from a backup); else there is a line in the log, and the
-matcher is built from the store. A subscription's number and id never come back, and what it asks never changes, so an
-old snapshot is as good as a new one but for what it lacks: a server that is killed loses nothing by it.
+and has the token that the database names (another has come from a backup, or is of another time); else there is a line
+in the log, and the matcher is built from the store. What a subscription asks never changes, so an old snapshot is as
+good as a new one but for what was noted since: a server that is killed loses nothing by it.
 """
 
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-
-import numpy as np
 
 from index.array_file import read_arrays, write_arrays
 from index.errors import UnusableIndex
@@ -26,6 +26,7 @@ from semantic import Matcher, Vocabulary
 from semantic.canonicalise import EventLimits
 from semantic.errors import UnusableMatcher
 from semantic.operators.declaration import Operator
+from server.broker.roll import Roll
 from server.broker.state import State
 from server.settings import Settings
 
@@ -33,13 +34,16 @@ __all__ = ["Snapshots"]
 
 _log = logging.getLogger("kindcast.broker")
 
-NUMBERS = "server.numbers"
-KIND = "kindcast server 1"
+ROLL = "server.roll"
+KIND = "kindcast server 2"
 PROGRAM = version("kindcast")
 ENGINE = "fused"
 """The engine that has files of its own; any other would have to be filled again from a snapshot as well."""
 DIGITS = 20
 """Of a folder's name, so that the order of names is that of numbers."""
+TOKEN_BYTES = 16
+NOTED_PER_CHANGE = 10
+"""So many renewals and the like, which a start takes in quickly, count as one subscription that comes or goes."""
 
 
 class Snapshots:
@@ -50,40 +54,49 @@ class Snapshots:
         self._folder = settings.snapshot_folder
         self._every = settings.snapshot_changes if settings.engine == ENGINE else 0
         self._limits = EventLimits(depth=settings.max_json_depth)
+        self._budget = settings.index_bytes
         self._written: tuple[str, int] | None = None
         """Of the matcher that was written, or opened, last: its vocabulary and how often it was changed by then."""
 
-    def open(
-        self, vocabulary: Vocabulary, operators: Iterable[Operator], commits: int
-    ) -> tuple[Matcher, Mapping[str, int]] | None:
-        """The newest matcher and the number of each of its subscriptions, if it may be used. `commits`: those of the
-        database."""
-        found = self._newest()
-        if not self._every or found is None:
+    def open(self, vocabulary: Vocabulary, operators: Iterable[Operator], token: str | None) -> Roll | None:
+        """The roll and the matcher that were written with `token`, if they may be used. None without a word where there
+        are none."""
+        if not self._every or (token is None and not self._folders()):
             return None
         try:
-            facts, arrays = read_arrays(found / NUMBERS, KIND)
-            if facts["program"] != PROGRAM:
-                raise UnusableMatcher(found, f"version {facts['program']} wrote it, and this is {PROGRAM}")
-            if facts["commits"] > commits:
-                raise UnusableMatcher(found, "it is of a later time than the database")
-            matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits)
-            numbers = dict(zip(matcher, arrays["numbers"].tolist(), strict=True))
+            if token is None:
+                raise UnusableMatcher(self._folder, "the database does not know it")
+            found = self._find(token)
+            matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits, budget=self._budget)
+            roll = Roll.opened(matcher, read_arrays(found / ROLL, KIND)[1])
         except (UnusableMatcher, UnusableIndex, OSError, ValueError, KeyError) as error:
-            _log.warning("the snapshot of the subscriptions is not used, they are compiled again: %s", error)
+            self.refuse(error)
             return None
         self._written = vocabulary.version, matcher.changes
-        return matcher, numbers
+        return roll
 
-    def write_if_due(self, state: State) -> None:
-        """Write one if there were many changes since the last; for a moment in which nobody waits."""
-        if self._every and (self._changes(state.matcher) or 0) >= self._every:
-            self._write(state)
+    def refuse(self, why: object) -> None:
+        """Say that the snapshot is not used."""
+        _log.warning("the snapshot of the subscriptions is not used, they are compiled again: %s", why)
+        self._written = None
 
-    def write(self, state: State) -> None:
-        """Write one if anything changed since the last."""
-        if self._every and self._changes(state.matcher):
-            self._write(state)
+    def write_if_due(self, state: State) -> str | None:
+        """Write one if there were many changes since the last; for a moment in which nobody waits. Returns its token,
+        which the store is to name (`store.unsaved.begin`) before anything changes; then `keep_newest`."""
+        if not self._every:
+            return None
+        changes = max(self._changes(state.matcher), state.unsaved // NOTED_PER_CHANGE)
+        return self._write(state) if changes >= self._every else None
+
+    def write(self, state: State) -> str | None:
+        """The same, if anything changed since the last."""
+        return self._write(state) if self._every and (self._changes(state.matcher) or state.unsaved) else None
+
+    def keep_newest(self) -> None:
+        """The store names the newest one: the others go."""
+        with contextlib.suppress(OSError):
+            newest = max(self._folders(), default=None)
+            self._clear(*(each for each in self._all() if each != newest))
 
     def _changes(self, matcher: Matcher) -> int:
         """How much a snapshot would be ahead of the last one."""
@@ -91,9 +104,9 @@ class Snapshots:
             return len(matcher) + matcher.changes
         return matcher.changes - self._written[1]
 
-    def _write(self, state: State) -> None:
+    def _write(self, state: State) -> str | None:
         started = time.perf_counter()
-        matcher = state.matcher
+        matcher, token = state.matcher, secrets.token_hex(TOKEN_BYTES)
         final = self._folder / f"{state.commits:0{DIGITS}}"
         part = self._folder / f".{state.commits}.part"
         try:
@@ -101,25 +114,37 @@ class Snapshots:
             self._clear(final, part)
             part.mkdir(mode=0o700)
             matcher.save(part)
-            numbers = np.fromiter((state.live[id].number for id in matcher), dtype=np.int64, count=len(matcher))
-            write_arrays(part / NUMBERS, KIND, {"program": PROGRAM, "commits": state.commits}, {"numbers": numbers})
+            write_arrays(part / ROLL, KIND, {"program": PROGRAM, "token": token}, state.roll.arrays())
             part.rename(final)
             _sync(self._folder)
-            self._clear(*(each for each in self._all() if each != final))
         except OSError as error:
             _log.warning("no snapshot of the subscriptions was written to %s: %s", self._folder, error)
             with contextlib.suppress(OSError):
                 self._clear(part)
-            return
+            return None
         self._written = matcher.vocabulary.version, matcher.changes
         seconds = time.perf_counter() - started
-        _log.info("wrote a snapshot of %d subscriptions in %.2f s", len(matcher), seconds)
+        _log.info("wrote a snapshot of %d subscriptions in %.2f s", len(state.roll), seconds)
+        return token
 
-    def _newest(self) -> Path | None:
+    def _find(self, token: str) -> Path:
+        """The folder with the token: the newest, or the one before where the server was killed before the store named
+        the newest. Raises `UnusableMatcher`, and what reading a file raises."""
+        found = sorted(self._folders(), reverse=True)
+        for folder in found:
+            facts, _ = read_arrays(folder / ROLL, KIND)
+            if facts["token"] != token:
+                continue
+            if facts["program"] != PROGRAM:
+                raise UnusableMatcher(folder, f"version {facts['program']} wrote it, and this is {PROGRAM}")
+            return folder
+        raise UnusableMatcher(self._folder, "it is of another database, or of another time" if found else "it is gone")
+
+    def _folders(self) -> list[Path]:
         try:
-            return max((each for each in self._all() if each.name.isdigit()), default=None)
+            return [each for each in self._all() if each.name.isdigit()]
         except OSError:
-            return None
+            return []
 
     def _all(self) -> list[Path]:
         """What earlier writing left, whole or not; nothing else that may lie there."""

@@ -9,37 +9,31 @@ from dataclasses import dataclass, field
 
 from semantic import Matcher, Vocabulary
 from semantic.declarations import Declarations
+from server.broker.roll import Roll
 from server.operators.registry import EMPTY, Registry
 
-__all__ = ["Live", "State"]
-
-
-@dataclass(slots=True)
-class Live:
-    """A subscription that is not purged. `matching`: it is in the matcher (neither paused nor expired, and its
-    expression has a meaning under the vocabulary)."""
-
-    number: int
-    id: str
-    status: str
-    expires_at: float
-    matching: bool
+__all__ = ["State"]
 
 
 @dataclass(slots=True)
 class State:
     """Owned by the broker's thread. Others may read `vocabulary`, one reference to a frozen thing."""
 
-    matcher: Matcher
+    roll: Roll
+    """Every subscription that is not purged, and the matcher of those that match."""
     new_matcher: Callable[[Vocabulary], Matcher]
     """An empty one, as the settings want it, without operators."""
     declarations: Declarations = field(default_factory=Declarations)
     """What the vocabulary was made of, beside its ontologies."""
-    live: dict[str, Live] = field(default_factory=dict)
     operators: Registry = EMPTY
     """Those that subscriptions may call. The matcher knows them, and leaves asking to others."""
     parked_under: str = ""
     """The version of the vocabulary under which something was parked last: what it is made of is on disk."""
+    snapshot: str | None = None
+    """The token of the snapshot on disk that the store knows; what changes after it is noted there. None: nothing is
+    noted, and no snapshot may be used."""
+    unsaved: int = 0
+    """Changes that were noted since that snapshot."""
     commits: int = 0
     sequence: int = 0
     last_accepted_at: float = 0.0
@@ -51,6 +45,10 @@ class State:
             matcher.declare(operator)
         matcher.defers = True
         return matcher
+
+    @property
+    def matcher(self) -> Matcher:
+        return self.roll.matcher
 
     @property
     def vocabulary(self) -> Vocabulary:

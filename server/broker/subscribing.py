@@ -15,18 +15,20 @@ from typing import Any
 from sqlalchemy import Row
 
 from semantic import Compiled, InvalidSubscription, Vocabulary
+from semantic.bulk.described import Described
 from semantic.compilation import compile_expression, restore_expression
 from semantic.model import Note
 from semantic.operators.declaration import Operator
-from server.broker.changes import admit, forget, introduce, set_expiry, set_status
+from server.broker.changes import admit, introduce, set_expiry, set_status
 from server.broker.group import Group
-from server.broker.state import Live
+from server.broker.roll import Live
 from server.broker.sweeping import Sweeper
 from server.errors import SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
 from server.operators.registry import Registry
 from server.operators.uses import operators_of
 from server.security.tickets import check_ticket
 from server.store import subscriptions
+from server.store.dead_letters import DISABLED
 from server.store.operators import note_uses
 
 __all__ = [
@@ -37,8 +39,10 @@ __all__ = [
     "create",
     "delete",
     "is_flagged",
+    "new_row",
     "notes_of",
     "pause",
+    "redrive",
     "renew",
     "resume",
     "update",
@@ -102,43 +106,44 @@ def create(
     Raises `InvalidSubscription`, `TooManySubscriptions`.
     """
     state = group.state
-    if len(state.live) >= limit:
+    if len(state.roll) >= limit:
         raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
     if vocabulary is not state.vocabulary or operators is not state.operators:
         compiled = compile_new(new, state.vocabulary, state.operators.available)
-    number = subscriptions.insert_subscription(
-        group.connection,
-        {
-            "id": new.id,
-            "expression": dict(new.asked),
-            "tree": compiled.tree,
-            "canonical": compiled.canonical,
-            "clauses": compiled.clause_count,
-            "cost": compiled.cost,
-            "notes": notes_of(compiled),
-            "flagged": is_flagged(notes_of(compiled)),
-            "status": "active",
-            "ticket_hash": new.ticket_hash,
-            "sink": new.sink,
-            "protocol": new.protocol,
-            "protocolsettings": new.protocolsettings,
-            "sinkcredential": new.sinkcredential,
-            "secret": new.secret,
-            "types": new.types,
-            "source": new.source,
-            "metadata": new.metadata,
-            "created_at": group.now,
-            "expires_at": new.expires_at,
-            "acked": state.sequence,
-            "created_sequence": state.sequence,
-        },
-    )
+    number = subscriptions.insert_subscription(group.connection, new_row(group, new, Described.of(compiled)))
     note_uses(group.connection, number, operators_of(compiled.tree))
     live = Live(number, new.id, "active", new.expires_at, matching=False)
-    introduce(group, live)
-    admit(group, live, compiled)
-    sweeper.watch(live)
+    sweeper.watch(admit(group, introduce(group, live), compiled))
     return _row(group, new.id)
+
+
+def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, Any]:
+    """What is stored of a new subscription."""
+    notes = as_records(became.notes)
+    return {
+        "id": new.id,
+        "expression": dict(new.asked),
+        "tree": became.tree,
+        "canonical": became.canonical,
+        "clauses": became.clause_count,
+        "cost": became.cost,
+        "notes": notes,
+        "flagged": is_flagged(notes),
+        "status": "active",
+        "ticket_hash": new.ticket_hash,
+        "sink": new.sink,
+        "protocol": new.protocol,
+        "protocolsettings": new.protocolsettings,
+        "sinkcredential": new.sinkcredential,
+        "secret": new.secret,
+        "types": new.types,
+        "source": new.source,
+        "metadata": new.metadata,
+        "created_at": group.now,
+        "expires_at": new.expires_at,
+        "acked": group.state.sequence,
+        "created_sequence": group.state.sequence,
+    }
 
 
 def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float) -> Row[Any]:
@@ -150,11 +155,10 @@ def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper:
     if live.expires_at <= group.now - grace:
         raise SubscriptionGone
     values: dict[str, Any] = {"expires_at": expires_at}
-    if live.status == "expired" or live.expires_at <= group.now:
+    over = live.status == "expired" or live.expires_at <= group.now
+    live = _move_end(group, live, expires_at, sweeper, watch=over)
+    if over:
         values |= {"status": "active", "status_reason": None, **_revive(group, live, row)}
-        _move_end(group, live, expires_at, sweeper, watch=True)
-    else:
-        _move_end(group, live, expires_at, sweeper)
     subscriptions.change(group.connection, live.number, **values)
     group.touched.add(live.number)
     return _row(group, id)
@@ -182,6 +186,18 @@ def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
     return _row(group, id)
 
 
+def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
+    """`resume`, if its webhook was disabled by failures; its row, and how many messages are tried again.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    """
+    row, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    if row.status != DISABLED:
+        return row, 0
+    return resume(group, id, ticket), subscriptions.count_pending(group.connection, live.number)
+
+
 def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper) -> Row[Any]:
     """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
     `secret` among the values is for a sink that is its first; the one that it has stays.
@@ -206,14 +222,13 @@ def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any],
     return _row(group, id)
 
 
-def delete(group: Group, id: str, ticket: str | None) -> Row[Any]:
-    """Forget it with all that waits for it; returns the row that was.
+def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper) -> Row[Any]:
+    """Forget it with all that waits for it; returns the row that was. Many matches are erased by the next sweeps.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
     """
     row, live = _owned(group, id, ticket)
-    group.totals.update(subscriptions.delete_subscription(group.connection, live.number))
-    forget(group, live)
+    sweeper.erase(group, live)
     return row
 
 
@@ -235,7 +250,7 @@ def is_flagged(notes: list[dict[str, str]]) -> bool:
 def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
     row = _row(group, id)
     check_ticket(ticket, row.ticket_hash)
-    return row, group.state.live[id]
+    return row, group.state.roll[id]
 
 
 def _row(group: Group, id: str) -> Row[Any]:
@@ -250,18 +265,19 @@ def _refuse_expired(group: Group, live: Live) -> None:
         raise SubscriptionGone("the subscription has expired: renew it first")
 
 
-def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, watch: bool = False) -> None:
+def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, watch: bool = False) -> Live:
     """Set when it ends; the sweeper finds out by itself that one ends later than it thought."""
     watch = watch or expires_at < live.expires_at
-    set_expiry(group, live, expires_at)
+    live = set_expiry(group, live, expires_at)
     if watch:
         sweeper.watch(live)
+    return live
 
 
 def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
     """Active, and in the matcher, unless it has no meaning under the vocabulary in force; returns what its row must
     say of that."""
-    set_status(group, live, "active")
+    live = set_status(group, live, "active")
     if live.matching:
         return {}
     try:

@@ -27,7 +27,7 @@ from server.broker.snapshots import Snapshots
 from server.broker.state import State
 from server.broker.sweeping import Sweeper
 from server.errors import ServerError, StoreUnavailable
-from server.store import ledger
+from server.store import ledger, unsaved
 from server.store.database import Database
 
 __all__ = ["BrokerThread", "Command"]
@@ -146,21 +146,47 @@ class BrokerThread:
             return
         if stopping:
             self._refuse_rest()  # nothing may change any more
-            self._snapshots.write(self._state)
+            token = self._snapshots.write(self._state)
         else:
-            self._snapshots.write_if_due(self._state)
+            token = self._snapshots.write_if_due(self._state)
+        if token is not None and self._name(token):
+            self._snapshots.keep_newest()
+
+    def _name(self, token: str) -> bool:
+        """The store names the snapshot that was just written. Whether it does for certain; else the one before is good
+        still."""
+        named = False
+
+        def work(group: Group) -> None:
+            nonlocal named
+            with contextlib.suppress(StoreUnavailable):  # the log has it
+                group.run(partial(_name_snapshot, token=token))
+                named = True
+
+        return self._carry_out(work) and named
 
     def _serve(self, commands: list[Command]) -> None:
         if self._doubtful is not None and not self._settle():
             self._sweeper.postpone()
             self._refuse(commands)
             return
-        group = Group(self._connection, self._state)
         answers: list[tuple[Command, Any, BaseException | None]] = []
-        try:
+
+        def work(group: Group) -> None:
             self._sweeper.sweep(group)
             for command in commands:
                 answers.append(_run_one(group, command))
+
+        if self._carry_out(work, len(commands)):
+            self._answer(answers)
+        else:
+            self._refuse(commands)
+
+    def _carry_out(self, work: Callable[[Group], None], commands: int = 0) -> bool:
+        """One group, and its commit where it wrote anything. Whether it is on disk, or had nothing to write."""
+        group = Group(self._connection, self._state)
+        try:
+            work(group)
             if group.writes:
                 started = time.perf_counter()
                 group.commit()
@@ -168,14 +194,13 @@ class BrokerThread:
                 self.trouble = None
         except (SQLAlchemyError, GroupBroken) as error:
             cause = getattr(error, "orig", None) or error.__cause__ or error
-            _log.error("a group was not committed, its %d commands are refused: %s", len(commands), cause)
+            _log.error("a group was not committed, its %d commands are refused: %s", commands, cause)
             self.trouble = "the store refused the last change"
             self._doubtful = group
             self._settle()
-            self._refuse(commands)
-            return
+            return False
         self._announce(group)
-        self._answer(answers)
+        return True
 
     def _settle(self) -> bool:
         """Find out, on a new connection, whether the doubtful group is on disk, and make the state say the same."""
@@ -236,6 +261,19 @@ class BrokerThread:
                     refused.append((command, None, StoreUnavailable("the server is stopping")))
         except queue.Empty:
             self._answer(refused)
+
+
+def _name_snapshot(group: Group, *, token: str) -> None:
+    """The store names the snapshot that was just written, and notes from now on what changes."""
+    state = group.state
+    before = state.snapshot, state.unsaved
+
+    def undo() -> None:
+        state.snapshot, state.unsaved = before
+
+    group.on_undo(undo)
+    unsaved.begin(group.connection, token)
+    state.snapshot, state.unsaved = token, 0
 
 
 def _run_one(group: Group, command: Command) -> tuple[Command, Any, BaseException | None]:

@@ -100,23 +100,23 @@ def prepare(
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
     """Put the vocabulary of `prepared` in force, together with the row that says so (`mark_active` writes it)."""
     mark_active(group.connection)
-    matcher, live = prepared.matcher, group.state.live
+    matcher, roll, seen = prepared.matcher, group.state.roll, prepared.seen
     for operator in group.state.operators.known.values():  # some may have come meanwhile
         matcher.declare(operator)
-    for id in prepared.seen:
-        if id in matcher and (id not in live or live[id].status in SILENT):
+    for id in seen:
+        if id in matcher and id not in roll.matcher and (id not in roll.aside or roll.aside[id].status in SILENT):
             matcher.remove(id)  # deleted, paused or expired while it was compiled
-    late = [
+    late = [roll.number(id) for id in roll.matcher if seen.get(id, "expired") in SILENT]
+    late += [
         each.number
-        for each in live.values()
-        if each.status != "expired"
-        and (each.id not in prepared.seen or (prepared.seen[each.id] in SILENT and each.status not in SILENT))
+        for each in roll.aside.values()
+        if each.status != "expired" and (each.id not in seen or (seen[each.id] in SILENT and each.status not in SILENT))
     ]
     rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
-    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in live]
+    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in roll]
     keep_notes(group.connection, noted)
     swap_matcher(group, matcher, prepared.declarations)
-    new = [(row.id, row.tree) for row in rows if row.id not in prepared.seen]
+    new = [(row.id, row.tree) for row in rows if row.id not in seen]
     return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
 
 
@@ -131,11 +131,11 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     if waiting:
         detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
         raise OntologyInUse(name, waiting, [], detail)
-    live = group.state.live
-    late = [each.number for each in live.values() if each.id not in prepared.seen]
+    roll = group.state.roll
+    late = [roll.number(id) for id in roll if id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
     came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
-    lost = [id for id in (*prepared.dependents, *came) if id in live]
+    lost = [id for id in (*prepared.dependents, *came) if id in roll]
     if lost:
         raise OntologyInUse(name, len(lost), lost[:LISTED])
     return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))

@@ -8,16 +8,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from semantic.ontology import Isolation, Ontology, Reason, read_isolated
-from semantic.ontology.progress import Progress
 from server.cli import output
 from server.client import Client, ProblemError
 
+if TYPE_CHECKING:
+    from semantic.ontology import Ontology, Reason
+    from semantic.ontology.progress import Progress
+
 __all__ = ["read_with_progress", "upload_with_progress"]
 
-OWN_FILES = Isolation(memory=16 << 30, cpu_seconds=3_600, wall_seconds=3_600)
+OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
 """Of one's own files one may expect more patience than of a stranger's upload."""
 
 FIRST_WAIT_SECONDS = 0.02
@@ -36,8 +38,10 @@ STAGES = {
 }
 
 
-def read_with_progress(path: Path, *, format: str | None, reason: Reason, relations: Sequence[str]) -> Ontology:
+def read_with_progress(path: Path, *, format: str | None, reason: "Reason", relations: Sequence[str]) -> "Ontology":
     """The records of a file, read in a child process. Raises what `read_isolated` raises."""
+    from semantic.ontology import Isolation, read_isolated
+
     with _bar(path.name) as progress:
         return read_isolated(
             path.read_bytes(),
@@ -45,7 +49,7 @@ def read_with_progress(path: Path, *, format: str | None, reason: Reason, relati
             name=path.stem,
             reason=reason,
             relations=relations,
-            isolation=OWN_FILES,
+            isolation=Isolation(**OWN_FILES),
             progress=progress,
         )
 
@@ -68,7 +72,7 @@ def upload_with_progress(client: Client, name: str, path: Path, **options: Any) 
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Progress]:
+def _bar(name: str) -> Iterator["Progress"]:
     """A bar on the terminal, and how to move it."""
     with output.progress() as bar:
         task = bar.add_task(name, total=None)

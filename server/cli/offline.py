@@ -1,20 +1,24 @@
 """`kindcast match` and `kindcast explain`: the matcher alone, without a server."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from index.engines import ENGINES
-from semantic import Matcher, Vocabulary, explain
 from semantic.errors import InvalidEvent, InvalidSubscription
 from server.cli import explanation, output, problems
 from server.cli.connection import JsonOption
 from server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
 from server.cli.problems import CommandFailed
 
-__all__ = ["explain_offline", "match_offline"]
+if TYPE_CHECKING:
+    from semantic import Matcher, Vocabulary
+
+__all__ = ["ENGINES", "explain_offline", "match_offline"]
+
+ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
+"""Those of `index.engines`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
     list[str], typer.Option("--ontology", metavar="FILE", help="An ontology; several make one vocabulary.")
@@ -25,9 +29,7 @@ SubscriptionsOption = Annotated[
 EventOption = Annotated[
     str, typer.Option("--event", metavar="FILE", help="A file of events (JSON, NDJSON), - for standard input, or JSON.")
 ]
-EngineOption = Annotated[
-    str, typer.Option("--engine", metavar="NAME", help=f"The index to use: {', '.join(sorted(ENGINES))}.")
-]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help=f"The index to use: {', '.join(ENGINES)}.")]
 
 
 def match_offline(
@@ -39,6 +41,8 @@ def match_offline(
     json: JsonOption = False,
 ) -> None:
     """Match events against subscriptions without a server, event by event."""
+    from semantic import Matcher
+
     matcher = Matcher(_vocabulary(ontology, listed(relations)), engine=engine)
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
@@ -67,6 +71,8 @@ def explain_offline(
     json: JsonOption = False,
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
+    from semantic import explain
+
     vocabulary = _vocabulary(ontology, listed(relations))
     published = one_event(event)
     try:
@@ -79,13 +85,15 @@ def explain_offline(
     explanation.show(told)
 
 
-def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> Vocabulary:
+def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
+    from semantic import Vocabulary
+
     paths = [read_ontology(each) for each in files]
     with output.errors().status("reading " + ", ".join(path.name for path in paths) + " …"):
         return Vocabulary.from_files(*paths, relations=relations)
 
 
-def _add(matcher: Matcher, id: str, text: str) -> None:
+def _add(matcher: "Matcher", id: str, text: str) -> None:
     try:
         compiled = matcher.add(id, text)
     except InvalidSubscription as error:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from semantic import Vocabulary
 from server.cli import output, versions
 from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from server.cli.documents import RelationsOption, listed, read_ontology
@@ -52,6 +51,8 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Read an ontology without a server and report what is in it."""
+    from semantic import Vocabulary
+
     path = read_ontology(file)
     ontology = read_with_progress(
         path, format=format or _format_of(path), reason=reason.value, relations=listed(relations)

@@ -47,6 +47,7 @@ Time = Annotated[
 Numbers = Annotated[str, typer.Option("--numbers", metavar="NAMES", help="Columns of CSV that hold numbers.")]
 Explode = Annotated[bool, typer.Option("--explode", help="A row a match, not a row an event.")]
 MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="No rows for events without matches.")]
+Distinct = Annotated[bool, typer.Option("--distinct", help="Of events with the same source and id only the first.")]
 Shards = Annotated[
     int | None, typer.Option("--shards", min=1, help="Parts of the subscriptions; told by their number.")
 ]
@@ -86,6 +87,7 @@ def match(
     subscriptions: Subscriptions = None,
     explode: Explode = False,
     matched_only: MatchedOnly = False,
+    distinct: Distinct = False,
     shards: Shards = None,
     time: Time = None,
     numbers: Numbers = "",
@@ -95,7 +97,7 @@ def match(
     """Archives against all subscriptions: Parquet by day. Run again to carry on, or after something changed."""
     files = _files(ontology, relations, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
-        flags = _flags(explode, matched_only, shards)
+        flags = [*_flags(explode, matched_only, shards), *(["--distinct"] if distinct else [])]
         _show(run_job(["match", *inputs, *flags, *_given(archive, output, time, numbers, master)]), json)
 
 

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import create_engine
 
-from server.broker.declaring import active_declarations
 from server.cli.problems import CommandFailed
 from server.client import Client, ProblemError
 from server.client.call import path_of
-from server.store import ontologies, subscriptions
 
 __all__ = ["fetch_inputs", "read_inputs"]
 
@@ -39,6 +36,11 @@ def fetch_inputs(client: Client, folder: Path) -> None:
 
 def read_inputs(data: Path, folder: Path) -> None:
     """Write what a data folder has in force into `folder`. Raises CommandFailed."""
+    from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
+
+    from server.broker.declaring import active_declarations
+    from server.store import ontologies, subscriptions
+
     database = data / "kindcast.db"
     if not database.is_file():
         raise CommandFailed(

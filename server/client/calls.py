@@ -150,6 +150,17 @@ class Calls(MeaningCalls, OperatorCalls):
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
+    def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[Json]:
+        """What webhooks did not take before they were disabled by failures."""
+        return get(path_of("dead-letters"), subscription=subscription, cursor=cursor)
+
+    @described
+    def redrive(self, subscription: str, *, ticket: str | None = None) -> Call[Json]:
+        """Sends the dead letters of a subscription after all."""
+        headers = self.ticket_header(subscription, ticket)
+        return post(path_of("dead-letters", "redrive"), {"subscription": subscription}, headers=headers)
+
+    @described
     def unsubscribe(self, id: str, *, ticket: str | None = None) -> Call[None]:
         """Deletes a subscription and what waits for it."""
         headers = self.ticket_header(id, ticket)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from semantic.operators.calls import NotAsked, OperatorFailed, Remembered
+from semantic.operators.failures import NotYet
 from server.operators.circuit import CircuitOpen
 
 __all__ = [
@@ -40,14 +41,14 @@ TOO_BUSY = "has too much to do at present"
 """By which a reason tells what kind it is: it is all that is left of a failure when the planner is done."""
 
 
-class StillAsked(NotAsked):
+class StillAsked(NotYet):
     """The operator was asked and has not answered yet."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} {STILL_ASKED}")
 
 
-class TooBusy(NotAsked):
+class TooBusy(NotYet):
     """So many calls of the operator wait already that this one is turned away; `after` says for how long."""
 
     def __init__(self, name: str, after: float) -> None:

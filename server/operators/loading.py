@@ -1,4 +1,4 @@
-"""The operators of a server at its start: its own over the data of a folder, those of plug-ins, and what is stored.
+"""The operators of a server at its start: its own over their data, those of plug-ins, and what is stored.
 
 <operator_data>/regions.geojson     named regions
 <operator_data>/tables/*.csv        tables, by the name of their file
@@ -13,19 +13,19 @@ import msgspec
 from sqlalchemy import Connection
 
 from semantic.errors import InvalidDeclaration
-from semantic.operators.builtin import Regions, Table, builtin_operators
-from semantic.operators.declaration import Operator
 from semantic.operators.failures import OperatorFailed
 from semantic.operators.plugins import load_operators
+from semantic.planner.learning import Experience
+from semantic.planner.priors import read_priors
 from server.errors import StoreUnreadable
+from server.operators.data import MOST_TABLES, Key, OwnData, Piece, read_piece
 from server.operators.registration import Registration
 from server.operators.registry import Registry
 from server.settings import Settings
 from server.store import operators
 
-__all__ = ["own_operators", "restore_registry"]
+__all__ = ["first_expectations", "folder_data", "restore_registry"]
 
-MOST_TABLES = 1_000
 MOST_BYTES = 256 << 20
 """Of one file: it is held in memory."""
 
@@ -36,7 +36,8 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
     Raises `StoreUnreadable` for data that cannot be read: an operator over half of it would decide wrongly.
     """
     plugins = load_operators() if settings.plugins else {}
-    registry = Registry.of(own_operators(settings.operator_data), plugins.values())
+    data = OwnData(folder_data(settings.operator_data), _uploaded(connection))
+    registry = Registry.of(data, plugins.values())
     for row in operators.list_operators(connection):
         entry = registry.entries.get(row.name)
         if entry is None:  # one that is installed meanwhile wins over a registration
@@ -44,26 +45,46 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
     return registry.with_missing(operators.count_uses(connection))
 
 
-def own_operators(folder: Path | None) -> list[Operator]:
-    """The built-in ones over the data in a folder. Raises `StoreUnreadable`, naming the file."""
+def folder_data(folder: Path | None) -> dict[Key, Piece]:
+    """What is in a folder. Raises `StoreUnreadable`, naming the file."""
     if folder is None:
-        return builtin_operators()
+        return {}
     if not folder.is_dir():
         raise StoreUnreadable(f"operator_data: there is no folder {folder}")
-    reading = folder
+    files: dict[Key, Path] = {("regions", ""): folder / "regions.geojson", ("windows", ""): folder / "windows.json"}
+    files |= {("tables", path.stem): path for path in sorted((folder / "tables").glob("*.csv"))[: MOST_TABLES + 1]}
+    if len(files) > MOST_TABLES:
+        raise StoreUnreadable(f"operator_data: more than {MOST_TABLES:,} tables")
+    found: dict[Key, Piece] = {}
+    for (kind, name), path in files.items():
+        try:
+            if path.exists():
+                found[kind, name] = read_piece(kind, name, _bytes(path))
+        except (InvalidDeclaration, OperatorFailed, OSError, ValueError) as error:
+            raise StoreUnreadable(f"operator_data: {path} cannot be read: {error}") from error
+    return found
+
+
+def _uploaded(connection: Connection) -> dict[Key, Piece]:
+    found: dict[Key, Piece] = {}
+    for row in operators.list_data(connection):
+        try:
+            found[row.kind, row.name] = read_piece(row.kind, row.name, row.document)
+        except (InvalidDeclaration, OperatorFailed) as error:
+            raise StoreUnreadable(f"the uploaded {row.kind} {row.name!r} cannot be read: {error}") from error
+    return found
+
+
+def first_expectations(path: Path | None) -> list[dict[str, Any]]:
+    """What an archive taught of operators, from a file. Raises `StoreUnreadable`, naming the file."""
+    if path is None:
+        return []
     try:
-        reading = folder / "regions.geojson"
-        regions = Regions.from_geojson(_bytes(reading)) if reading.exists() else None
-        tables = []
-        for reading in sorted((folder / "tables").glob("*.csv"))[: MOST_TABLES + 1]:
-            tables.append(Table.from_csv(reading.stem, _bytes(reading)))
-        if len(tables) > MOST_TABLES:
-            raise ValueError(f"more than {MOST_TABLES:,} tables")
-        reading = folder / "windows.json"
-        windows = msgspec.json.decode(_bytes(reading), type=dict[str, list[str]]) if reading.exists() else None
-        return builtin_operators(regions=regions, tables_known=tables, windows_known=windows)
-    except (InvalidDeclaration, OperatorFailed, OSError, ValueError) as error:
-        raise StoreUnreadable(f"operator_data: {reading} cannot be read: {error}") from error
+        records = read_priors(path)
+        Experience.from_records(records)
+    except (OSError, ValueError) as error:
+        raise StoreUnreadable(f"operator_priors: {error}") from error
+    return records
 
 
 def _bytes(path: Path) -> bytes:

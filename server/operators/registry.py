@@ -12,6 +12,7 @@ from typing import Literal
 from semantic.operators.calls import NotAsked
 from semantic.operators.declaration import Operator
 from server.operators.asking import Deferred
+from server.operators.data import OwnData
 from server.operators.registration import Registration, as_operator
 
 __all__ = ["EMPTY", "Entry", "Registry"]
@@ -33,13 +34,15 @@ class Registry:
     """Immutable; any thread."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    data: OwnData = field(default_factory=OwnData)
+    """What the built-in ones know."""
 
     @classmethod
-    def of(cls, builtin: Iterable[Operator], plugins: Iterable[Operator]) -> "Registry":
+    def of(cls, data: OwnData, plugins: Iterable[Operator]) -> "Registry":
         """Those of this server's own; a plug-in wins over a built-in operator of its name."""
-        entries = {each.name: Entry(operator=each, kind="builtin") for each in builtin}
+        entries = {each.name: Entry(operator=each, kind="builtin") for each in data.operators()}
         entries |= {each.name: Entry(operator=each, kind="plugin") for each in plugins}
-        return cls(entries)
+        return cls(entries, data)
 
     @property
     def available(self) -> Mapping[str, Operator]:
@@ -54,16 +57,25 @@ class Registry:
     def with_remote(self, name: str, registration: Registration) -> "Registry":
         """With one more remote operator, or another in place of one of its name. Raises `InvalidDeclaration`."""
         entry = Entry(operator=as_operator(name, registration), kind="remote", registration=registration)
-        return Registry({**self.entries, name: entry})
+        return replace(self, entries={**self.entries, name: entry})
+
+    def with_data(self, data: OwnData) -> "Registry":
+        """With the built-in operators over other data; those whose data are the same stay as they are."""
+        changed = dict(self.entries)
+        for operator in data.operators():
+            before = changed[operator.name]
+            if before.kind == "builtin" and before.operator.version != operator.version:
+                changed[operator.name] = Entry(operator=operator, kind="builtin")
+        return replace(self, entries=changed, data=data)
 
     def without(self, name: str) -> "Registry":
         """Less one operator."""
-        return Registry({key: each for key, each in self.entries.items() if key != name})
+        return replace(self, entries={key: each for key, each in self.entries.items() if key != name})
 
     def with_missing(self, names: Iterable[str]) -> "Registry":
         """With stand-ins for those of `names` that are not there."""
         gone = {name: Entry(operator=_stand_in(name), kind="missing") for name in names if name not in self.entries}
-        return Registry({**self.entries, **gone})
+        return replace(self, entries={**self.entries, **gone})
 
 
 EMPTY = Registry()

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from semantic import CanonicalEvent, Event, Vocabulary
+from semantic.operators.screened import EITHER
 from server.broker.late_matches import Settlement
 from server.broker.publishing import bindings_json
 from server.cloudevents import EventReader
@@ -134,7 +135,8 @@ def _settle(
     for id, reason in {**verdicts.reasons, **verdicts.turned_away}.items():
         tried = id in verdicts.reasons
         tries = open.tries[id] + tried
-        hopeless = tried and any(each in reason for each in asking.for_good)
+        ways = reason.split(EITHER)
+        hopeless = tried and all(any(each in way for each in asking.for_good) for way in ways)
         if tried:
             at = None if hopeless else schedule.next_try(tries, now, not_before=asking.not_before)
         else:

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Row
 from semantic.planner.learning import Experience
 from server.broker import Broker
 from server.cloudevents import EventReader
+from server.operators.loading import first_expectations
 from server.parking.deciding import Parked, Schedule, decide_event
 from server.parking.desks import Desks
 from server.parking.settling import SettlingLog
@@ -163,7 +164,9 @@ class ParkingService:
 async def running_parking(broker: Broker, settings: Settings) -> AsyncIterator[ParkingService]:
     """Decides for as long as the block runs; the broker must run before and after."""
     records = await broker.read(operators.find_learned)
-    service = ParkingService(broker, settings, Experience.from_records(records))
+    experience = Experience.from_records(records)
+    experience.begin_with(first_expectations(settings.operator_priors))
+    service = ParkingService(broker, settings, experience)
     broker.parking_listeners.append(service.announce)
     running = asyncio.create_task(service.run(), name="parking")
     try:

@@ -10,8 +10,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, case, func, insert, select, update
 
+from server.store import leftovers
+from server.store.dead_letters import is_dead
 from server.store.migrations import LAYOUT, migrate
 from server.store.tables import events, late, ledger, matches, parked, subscriptions
 
@@ -20,7 +22,8 @@ __all__ = ["Totals", "count", "open_ledger", "position", "read_totals"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Since this database was made. `pending` is counted, the others are kept. Attempts are those of webhooks."""
+    """Since this database was made. `pending` and `dead` (letters: what waits for a disabled webhook) are counted, the
+    others are kept. Attempts are those of webhooks."""
 
     sequence: int
     accepted: int
@@ -48,7 +51,7 @@ def open_ledger(connection: Connection) -> None:
     """
     layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
     if layout is None:
-        zeros = {column.name: 0 for column in ledger.columns}
+        zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
         connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
     elif layout != LAYOUT:
         migrate(connection, layout)
@@ -72,7 +75,7 @@ def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> 
 def read_totals(connection: Connection) -> Totals:
     """The totals. Counting what is pending costs one walk over the pending matches."""
     waiting = (
-        select(func.count())
+        select(func.count(), func.count(case((is_dead(), 1))))
         .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
         .where(matches.c.position > subscriptions.c.acked)
     )
@@ -80,6 +83,7 @@ def read_totals(connection: Connection) -> Totals:
     attempts_sent, attempts_failed = connection.execute(select(func.coalesce(sent, 0), func.coalesce(failed, 0))).one()
     parked_waiting = select(func.count()).where(parked.c.next_try_at.is_not(None))
     row = connection.execute(select(ledger)).one()
+    undelivered, dead = connection.execute(waiting).one()
     return Totals(
         sequence=row.sequence,
         accepted=row.accepted,
@@ -87,9 +91,9 @@ def read_totals(connection: Connection) -> Totals:
         matched=row.matched,
         matches=row.matches,
         delivered=row.delivered,
-        dead=row.dead,
+        dead=row.dead + dead,
         discarded=row.discarded,
-        pending=connection.execute(waiting).scalar_one(),
+        pending=undelivered - dead + leftovers.count_pending(connection),
         attempts_delivered=row.attempts_delivered + int(attempts_sent - attempts_failed),
         attempts_failed=row.attempts_failed + int(attempts_failed),
         parked=row.parked,

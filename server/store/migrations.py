@@ -2,6 +2,7 @@
 
     layout 1 ──▶ 2   ontologies keep their records; declarations; subscriptions are flagged
            2 ──▶ 3   matches have positions, so that some may come late; candidates are parked; operators
+           3 ──▶ 4   events are found by type; what a snapshot lacks is noted; deleted subscriptions leave in steps
 
 A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any age
 takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
@@ -31,7 +32,7 @@ from server.errors import StoreUnreadable
 
 __all__ = ["LAYOUT", "migrate"]
 
-LAYOUT = 3
+LAYOUT = 4
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -76,7 +77,14 @@ def _give_positions(connection: Connection) -> None:
         _add(connection, "ledger", Column(total, BigInteger, nullable=False, server_default="0"))
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _keep_records, 2: _give_positions}
+def _index_types(connection: Connection) -> None:
+    """Layout 4. Building the index walks over the events once: some seconds a million. Snapshots of before have no
+    token, so the first start compiles the subscriptions again."""
+    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS events_type ON events (type, sequence)")
+    _add(connection, "ledger", Column("snapshot", String))
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {1: _keep_records, 2: _give_positions, 3: _index_types}
 """What leads from a layout to the next one."""
 
 

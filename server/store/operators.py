@@ -1,19 +1,22 @@
-"""Remote operators as they were registered, who calls which operator, and what was learned of them."""
+"""Remote operators as they were registered, data of our own ones, who calls which, and what was learned of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from server.store.tables import learned, operator_uses, operators, subscriptions
+from server.store.tables import learned, operator_data, operator_uses, operators, subscriptions
 
 __all__ = [
     "count_uses",
+    "delete_data",
     "delete_operator",
     "find_learned",
     "keep_learned",
+    "list_data",
     "list_operators",
     "note_uses",
+    "put_data",
     "put_operator",
     "uses_of",
 ]
@@ -38,6 +41,24 @@ def put_operator(connection: Connection, name: str, body: Mapping[str, Any], now
 def delete_operator(connection: Connection, name: str) -> bool:
     """Forget a registration; returns whether there was one."""
     return connection.execute(delete(operators).where(operators.c.name == name)).rowcount > 0
+
+
+def list_data(connection: Connection) -> Sequence[Row[Any]]:
+    """(kind, name, document, changed_at) of all that was uploaded, by kind and name."""
+    return connection.execute(select(operator_data).order_by(operator_data.c.kind, operator_data.c.name)).all()
+
+
+def put_data(connection: Connection, kind: str, name: str, document: bytes, now: float) -> bool:
+    """Store a document, in place of the one of that name; returns whether it is a new one."""
+    new = not delete_data(connection, kind, name)
+    connection.execute(insert(operator_data).values(kind=kind, name=name, document=document, changed_at=now))
+    return new
+
+
+def delete_data(connection: Connection, kind: str, name: str) -> bool:
+    """Forget a document; returns whether there was one."""
+    those = (operator_data.c.kind == kind) & (operator_data.c.name == name)
+    return connection.execute(delete(operator_data).where(those)).rowcount > 0
 
 
 def note_uses(connection: Connection, subscription: int, names: Iterable[str]) -> None:

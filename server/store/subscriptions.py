@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
-from server.store import parking
+from server.store import leftovers, parking
 from server.store.deliveries import discarded
-from server.store.tables import attempts, matches, operator_uses, subscriptions
+from server.store.tables import matches, operator_uses, subscriptions
 
 __all__ = [
     "change",
@@ -19,6 +19,7 @@ __all__ = [
     "expire",
     "find_subscription",
     "insert_subscription",
+    "insert_subscriptions",
     "list_subscriptions",
     "renewable",
     "trees",
@@ -37,6 +38,14 @@ def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
     return number
 
 
+def insert_subscriptions(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+    """Store many new ones; returns their numbers, in the order of `rows`."""
+    if not rows:
+        return []
+    numbered = insert(subscriptions).returning(subscriptions.c.number, sort_by_parameter_order=True)
+    return connection.execute(numbered, rows).scalars().all()
+
+
 def change(connection: Connection, number: int, **values: Any) -> None:
     """Set columns of one subscription."""
     connection.execute(update(subscriptions).where(subscriptions.c.number == number).values(values))
@@ -53,22 +62,23 @@ def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[
         )
 
 
-def delete_subscription(connection: Connection, number: int) -> dict[str, int]:
-    """Forget one with all that waits for it, parked or matched; returns what the ledger must count in its place."""
-    counters = select(subscriptions.c.times_sent, subscriptions.c.times_failed).where(subscriptions.c.number == number)
-    sent, failed = connection.execute(counters).one()
+def delete_subscription(connection: Connection, number: int, *, at_most: int) -> tuple[dict[str, int], bool]:
+    """Forget one with all that waits for it, parked or matched; returns what the ledger must count in its place, and
+    whether more is left than so many matches: `leftovers.erase` is to be called for those."""
+    counters = (subscriptions.c.times_sent, subscriptions.c.times_failed, subscriptions.c.acked)
+    sent, failed, acked = connection.execute(select(*counters).where(subscriptions.c.number == number)).one()
     gone = {
-        "discarded": count_pending(connection, number),
         "attempts_delivered": sent - failed,
         "attempts_failed": failed,
         "parked_withdrawn": parking.withdraw_subscription(connection, number),
     }
-    connection.execute(delete(matches).where(matches.c.subscription == number))
-    connection.execute(delete(attempts).where(attempts.c.subscription == number))
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
     connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
-    return gone
+    gone["discarded"], over = leftovers.erase(connection, number, acked, at_most=at_most)
+    if not over:
+        leftovers.remember(connection, number, acked)
+    return gone, not over
 
 
 def expire(connection: Connection, numbers: Sequence[int]) -> None:

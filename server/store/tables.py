@@ -12,7 +12,10 @@
     vocabularies    what a version of the vocabulary was made of, as long as something is parked under it
     operators       remote operators, as they were registered
     operator_uses   which subscriptions call which operators
+    operator_data   regions, tables and calendar windows that were uploaded for the built-in operators
     learned         what operators cost and how often they hold, as far as it was learned
+    leftovers       subscriptions that were deleted, some of whose matches are still to be erased
+    unsaved         subscriptions that came, went or changed since the last snapshot of them was written
     ledger          one row: the number of the last commit, the last sequence, and totals that must add up
 
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
@@ -43,13 +46,16 @@ __all__ = [
     "late",
     "learned",
     "ledger",
+    "leftovers",
     "matches",
     "metadata",
     "ontologies",
+    "operator_data",
     "operator_uses",
     "operators",
     "parked",
     "subscriptions",
+    "unsaved",
     "vocabularies",
 ]
 
@@ -145,6 +151,7 @@ events = Table(
     Column("matched", Integer, nullable=False),  # how many subscriptions
     Column("notes", Text),  # JSON list, or NULL for none
     UniqueConstraint("source", "id"),
+    Index("events_type", "type", "sequence"),
 )
 
 matches = Table(
@@ -210,6 +217,16 @@ operator_uses = Table(
     sqlite_with_rowid=False,
 )
 
+operator_data = Table(
+    "operator_data",
+    metadata,
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("changed_at", Double, nullable=False),
+    PrimaryKeyConstraint("kind", "name"),
+)
+
 learned = Table(
     "learned",
     metadata,
@@ -233,6 +250,20 @@ attempts = Table(
     sqlite_with_rowid=False,
 )
 
+leftovers = Table(
+    "leftovers",
+    metadata,
+    Column("subscription", _Number, primary_key=True, autoincrement=False),
+    Column("acked", _Number, nullable=False),  # where its cursor stood: what is after it was never delivered
+)
+
+unsaved = Table(
+    "unsaved",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=False),
+    Column("id", String, nullable=False),
+)
+
 ledger = Table(
     "ledger",
     metadata,
@@ -245,7 +276,7 @@ ledger = Table(
     Column("matched", _Number, nullable=False),  # events that some subscription got
     Column("matches", _Number, nullable=False),  # matches = delivered + pending + dead + discarded
     Column("delivered", _Number, nullable=False),  # acknowledged by pull or stream, or taken by a sink
-    Column("dead", _Number, nullable=False),  # given up
+    Column("dead", _Number, nullable=False),  # 0: dead letters are counted, since a disabled webhook may be resumed
     Column("discarded", _Number, nullable=False),  # pending when their subscription was deleted or their event too old
     # Webhook attempts of subscriptions that were deleted; those of the others are counted in their rows.
     Column("attempts_delivered", _Number, nullable=False),
@@ -256,4 +287,5 @@ ledger = Table(
     Column("parked_unmatched", _Number, nullable=False, server_default="0"),
     Column("parked_given_up", _Number, nullable=False, server_default="0"),
     Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription deleted, or event too old
+    Column("snapshot", String),  # the token of the saved subscriptions that go with `unsaved`; NULL: none
 )

@@ -7,16 +7,20 @@ from typing import Any
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from server.security.tickets import hashed
-from server.store.tables import ledger, metadata
+from server.store.tables import metadata
 
-__all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2"]
+__all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_layout_3"]
 
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
-TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned"}
+TABLES_OF_4 = {"leftovers", "operator_data", "unsaved"}
+TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
+DROPPED_BY_3 = {"ledger": {"snapshot"}}
+"""Columns that layout 3 did not have; nor the tables of layout 4, and no index of event types."""
+
 DROPPED_BY_2 = {
     "subscriptions": {"undecided", "last_undecided", "last_undecided_reason"},
     "matches": {"event"},
-    "ledger": TOTALS,
+    "ledger": {*TOTALS, *DROPPED_BY_3["ledger"]},
 }
 """Columns that layout 2 did not have; nor the tables of layout 3."""
 
@@ -41,7 +45,7 @@ def make_layout_1(
     tables = {name: _without(table, old, DROPPED) for name, table in metadata.tables.items() if name not in later}
     old.create_all(engine)
     with engine.begin() as connection:
-        zeros = {column.name: 0 for column in ledger.columns if column.name not in TOTALS}
+        zeros = {column.name: 0 for column in tables["ledger"].columns}
         connection.execute(insert(tables["ledger"]).values({**zeros, "id": 1, "layout": 1}))
         for name, versions in documents.items():
             for number, document in enumerate(versions, 1):
@@ -89,7 +93,7 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
     }
     old.create_all(engine)
     counted = {"commits": events, "sequence": events, "accepted": events, "matched": events, "matches": events}
-    zeros = {column.name: 0 for column in ledger.columns if column.name not in TOTALS}
+    zeros = {column.name: 0 for column in tables["ledger"].columns}
     with engine.begin() as connection:
         connection.execute(
             insert(tables["ledger"]).values({**zeros, **counted, "delivered": acked, "id": 1, "layout": 2})
@@ -132,6 +136,24 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
                 )
             )
             connection.execute(insert(tables["matches"]).values(subscription=1, sequence=number))
+
+
+def make_layout_3(engine: Engine, types: list[str]) -> None:
+    """A database of layout 3 with an event of each of the `types`."""
+    old = MetaData()
+    tables = {
+        name: _without(table, old, DROPPED_BY_3) for name, table in metadata.tables.items() if name not in TABLES_OF_4
+    }
+    old.create_all(engine)
+    zeros = {column.name: 0 for column in tables["ledger"].columns}
+    with engine.begin() as connection:
+        counted = {"id": 1, "layout": 3, "sequence": len(types), "accepted": len(types)}
+        connection.execute(insert(tables["ledger"]).values({**zeros, **counted}))
+        for number, type in enumerate(types, 1):
+            body = {"specversion": "1.0", "id": str(number), "source": "s", "type": type}
+            row = {"sequence": number, "source": "s", "id": str(number), "type": type, "digest": "", "matched": 0}
+            row |= {"body": json.dumps(body), "accepted_at": time.time(), "vocabulary_version": "older"}
+            connection.execute(insert(tables["events"]).values(row))
 
 
 def _without(table: Table, old: MetaData, missing: dict[str, set[str]]) -> Table:

@@ -1,7 +1,8 @@
 """A real HTTP service that answers questions of remote operators, well or badly, in a process that can be killed.
 
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
-`/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`.
+`/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
+`/says/NAME` (whether the event's NAME is 1).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -81,6 +82,8 @@ def _answer(path: str, question: dict[str, Any]) -> tuple[int, bytes]:
         case "/bindings":
             counts = question["event"].get("count", [])
             return 200, json.dumps({"bindings": [[count] for count in counts]}).encode()
+        case says if says.startswith("/says/"):
+            return 200, json.dumps({"holds": question["event"].get(says[len("/says/") :]) == [1]}).encode()
         case "/slow":
             time.sleep(0.1)
             return 200, b'{"holds": true}'

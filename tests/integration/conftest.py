@@ -9,6 +9,7 @@ import pytest
 
 from server.cli import main
 from server.demo.stage import running_server
+from tests.harness.postgresql import PostgreSQL, running_postgresql
 
 __all__ = ["Kindcast", "Ran"]
 
@@ -51,3 +52,10 @@ def shop_server() -> Iterator[str]:
         with pytest.raises(SystemExit):
             main(["ontology", "load", "shop.ttl"])
         yield address
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A cluster for all tests; skips where there is none."""
+    with running_postgresql() as cluster:
+        yield cluster

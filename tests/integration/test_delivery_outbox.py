@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from standardwebhooks import Webhook
 
@@ -117,6 +118,57 @@ def test_outbox_gives_up_after_the_last_delay_and_resumes(client: Client, receiv
     client.resume(id)
     assert numbers_in(receiver.wait_for("/hook", 8), taken=True) == [1, 2]
     assert wait_for(client, id, lambda shown: shown["pending"] == 0)["status"] == "active"
+
+
+def test_dead_letters_are_told_counted_and_sent_after_all(client: Client, receiver: Receiver) -> None:
+    """By subscription and page, with the reason; neither pending nor lost meanwhile; only with the ticket."""
+    one = client.subscribe("number exists", sink=receiver.script("/one", 410))["id"]
+    two = client.subscribe("number >= 2", sink=receiver.script("/two", 410))["id"]
+    client.subscribe("number exists", sink=f"{receiver.url}/fine")
+    publish(client, 1, 2, 3)
+    for id in (one, two):
+        wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    receiver.wait_for("/fine", 3)
+    letters = client.dead_letters()["dead_letters"]
+    told = [(each["subscription"], each["event"]["data"]["number"]) for each in letters]
+    assert told == [(one, 1), (one, 2), (one, 3), (two, 2), (two, 3)]
+    assert all("410" in each["reason"] and each["last_failure"] for each in letters)
+    with httpx.Client(base_url=client.server) as http:
+        pages, cursor = [], None
+        while True:
+            asked = {"limit": "2"} | ({} if cursor is None else {"cursor": cursor})
+            page = http.get("/v1/dead-letters", params=asked).json()
+            if not page["dead_letters"]:
+                break
+            pages.append([each["event"]["data"]["number"] for each in page["dead_letters"]])
+            cursor = page["cursor"]
+        assert pages == [[1, 2], [3, 2], [3]]
+        assert http.get("/v1/dead-letters", params={"cursor": "?"}).status_code == 400
+        totals = wait_for_metric(http, "kindcast_matches_pending", 0.0)
+        assert totals["kindcast_dead_letters"] == 5
+        assert http.post("/v1/dead-letters/redrive", json={"subscription": one}).status_code == 401
+    assert [each["subscription"] for each in client.dead_letters(subscription=two)["dead_letters"]] == [two] * 2
+    assert client.redrive(one) == {"subscription": one, "status": "active", "redriven": 3}
+    assert numbers_in(receiver.wait_for("/one", 4), taken=True) == [1, 2, 3]
+    assert client.redrive(one)["redriven"] == 0
+    assert {each["subscription"] for each in client.dead_letters()["dead_letters"]} == {two}
+    client.unsubscribe(two)
+    assert client.dead_letters() == {"dead_letters": [], "cursor": None}
+    with httpx.Client(base_url=client.server) as http:
+        totals = wait_for_metric(http, "kindcast_matches_pending", 0.0)
+    assert (totals["kindcast_dead_letters"], totals["kindcast_matches_discarded_total"]) == (0, 2)
+    assert totals["kindcast_matches_total"] == totals["kindcast_matches_delivered_total"] + 2
+
+
+def wait_for_metric(http: httpx.Client, name: str, value: float) -> dict[str, float]:
+    """All metrics, once one has this value."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        lines = [line.rsplit(" ", 1) for line in http.get("/metrics").text.splitlines() if line[0] != "#"]
+        if (told := {key: float(number) for key, number in lines})[name] == value:
+            return told
+        time.sleep(0.02)
+    raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {told}")
 
 
 def test_outbox_gone_disables_at_once(client: Client, receiver: Receiver) -> None:

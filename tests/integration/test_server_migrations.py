@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine, inspect, select, text, update
 from server.store.migrations import LAYOUT
 from server.store.tables import ledger, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
-from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2
+from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2, make_layout_3
 
 FIRST = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -144,3 +144,19 @@ def test_layout_of_a_newer_server_is_refused(old: Engine, tmp_path: Path) -> Non
         connection.execute(text("UPDATE ledger SET layout = 99"))
     with pytest.raises(Exception, match="layout 99"), running_application(tmp_path):
         pass
+
+
+def test_migration_of_layout_3_finds_events_by_type_through_an_index(tmp_path: Path) -> None:
+    """The index is there, the question uses it, and the answer is what it was."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    make_layout_3(engine, ["a", "b", "a"])
+    assert not inspect(engine).get_indexes("events")
+    with running_application(tmp_path) as client:
+        found = client.get("/v1/events", params={"type": "a", "after": 1}).json()["events"]
+        assert [each["event"]["id"] for each in found] == ["3"]
+    assert [each["name"] for each in inspect(engine).get_indexes("events")] == ["events_type"]
+    with engine.connect() as connection:
+        asked = "SELECT * FROM events WHERE sequence > 1 AND type = 'a' ORDER BY sequence LIMIT 9"
+        plan = connection.execute(text(f"EXPLAIN QUERY PLAN {asked}")).all()
+    assert "events_type" in str(plan), plan
+    assert "TEMP B-TREE" not in str(plan), plan

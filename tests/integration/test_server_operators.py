@@ -8,9 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine, delete
 
+from server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
 from tests.harness.operator_service import OperatorService, running_service
+from tests.harness.postgresql import PostgreSQL, driver_url
 
 PATIENCE_SECONDS = 30.0
 QUICK: dict[str, Any] = {"allow_private_sinks": True, "operator_delays_seconds": (0.05, 0.05), "plugins": False}
@@ -21,6 +24,15 @@ QUICK: dict[str, Any] = {"allow_private_sinks": True, "operator_delays_seconds":
 def service() -> Iterator[OperatorService]:
     with running_service() as running:
         yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """A folder, and where the database is: whatever waits for an operator waits in it, over restarts too."""
+    if request.param == "sqlite":
+        return {"data": tmp_path}
+    cluster: PostgreSQL = request.getfixturevalue("postgresql")
+    return {"data": tmp_path, "database": cluster.new_database()}
 
 
 def until(holds: Callable[[], Any]) -> Any:
@@ -114,9 +126,9 @@ def test_subscription_with_operator_is_checked_against_its_signature(tmp_path: P
         subscribe(client, 'yes("a")')
 
 
-def test_operator_that_holds_gives_a_late_match_with_bindings(tmp_path: Path, service: OperatorService) -> None:
+def test_operator_that_holds_gives_a_late_match_with_bindings(store: dict[str, Any], service: OperatorService) -> None:
     """The cheap match is there with the answer; the others come when the operators have spoken, behind it."""
-    with running_application(tmp_path, **QUICK) as client:
+    with running_application(**store | QUICK) as client:
         register(client, service, "bindings", attributes=["count"])
         register(client, service, "no")
         cheap = subscribe(client, "price < 5")
@@ -138,9 +150,11 @@ def test_operator_that_holds_gives_a_late_match_with_bindings(tmp_path: Path, se
         }
 
 
-def test_late_match_is_not_skipped_by_a_cursor_behind_later_events(tmp_path: Path, service: OperatorService) -> None:
+def test_late_match_is_not_skipped_by_a_cursor_behind_later_events(
+    store: dict[str, Any], service: OperatorService
+) -> None:
     """Who acknowledged later events still gets the earlier one that an operator held up."""
-    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+    with running_application(**store | QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
         register(client, service, "yes")
         created = subscribe(client, "price < 5 or kind = 1 and yes()")
         client.put("/v1/operators/yes", json={"url": "http://127.0.0.1:9/", "timeout_seconds": 0.2})
@@ -179,9 +193,9 @@ def test_operator_that_fails_delays_nobody_else_and_is_told_after_the_last_try(
         assert client.get("/readyz").status_code == 200
 
 
-def test_operator_repaired_decides_what_was_given_up(tmp_path: Path, service: OperatorService) -> None:
+def test_operator_repaired_decides_what_was_given_up(store: dict[str, Any], service: OperatorService) -> None:
     """Given up is not lost: as long as the event is kept it can be tried again, and is delivered once."""
-    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.01,)}) as client:
+    with running_application(**store | QUICK | {"operator_delays_seconds": (0.01,)}) as client:
         register(client, service, "yes")
         client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
         created = subscribe(client, "yes()")
@@ -194,9 +208,9 @@ def test_operator_repaired_decides_what_was_given_up(tmp_path: Path, service: Op
         assert client.post("/v1/operators/retry").json() == {"again": 0}
 
 
-def test_operator_of_a_deleted_subscription_decides_nothing(tmp_path: Path, service: OperatorService) -> None:
+def test_operator_of_a_deleted_subscription_decides_nothing(store: dict[str, Any], service: OperatorService) -> None:
     """What is parked goes with its subscription, and the totals add up."""
-    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (600.0,)}) as client:
+    with running_application(**store | QUICK | {"operator_delays_seconds": (600.0,)}) as client:
         register(client, service, "error")
         created = subscribe(client, "error()")
         sequence = publish(client, price=1)["sequence"]
@@ -206,9 +220,11 @@ def test_operator_of_a_deleted_subscription_decides_nothing(tmp_path: Path, serv
         assert 'kindcast_parked_decided_total{result="withdrawn"} 1.0' in client.get("/metrics").text
 
 
-def test_operator_statistics_and_parked_candidates_survive_a_restart(tmp_path: Path, service: OperatorService) -> None:
+def test_operator_statistics_and_parked_candidates_survive_a_restart(
+    store: dict[str, Any], service: OperatorService
+) -> None:
     """What was learned is used at once, and what was parked is decided."""
-    with running_application(tmp_path, **QUICK) as client:
+    with running_application(**store | QUICK) as client:
         register(client, service, "yes", cost=5.0, selectivity=0.01)
         created = subscribe(client, "yes()")
         for number in range(5):
@@ -218,7 +234,7 @@ def test_operator_statistics_and_parked_candidates_survive_a_restart(tmp_path: P
         held_up = subscribe(client, "error()")
         sequence = publish(client, price=9)["sequence"]
         client.put("/v1/operators/error", json={"url": f"{service.url}/error"})
-    with running_application(tmp_path, **QUICK) as client:
+    with running_application(**store | QUICK) as client:
         learned = client.get("/v1/operators/yes").json()["learned"]
         assert learned["calls"] >= 5
         assert learned["selectivity"] > 0.3
@@ -230,37 +246,34 @@ def test_operator_statistics_and_parked_candidates_survive_a_restart(tmp_path: P
 
 
 def test_parked_candidate_is_decided_under_the_vocabulary_of_its_event(
-    tmp_path: Path, service: OperatorService
+    store: dict[str, Any], service: OperatorService
 ) -> None:
     """Words that changed meanwhile, even over a restart, do not change what an accepted event meant."""
     synonyms = {"PC": "computer"}
     slow = QUICK | {"operator_delays_seconds": (0.3,) * 100}
-    with running_application(tmp_path, **slow) as client:
+    with running_application(**store | slow) as client:
         assert client.put("/v1/synonyms/words", json=synonyms).status_code in (200, 201)
         client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
         created = subscribe(client, 'target = "computer" and yes()')
         assert publish(client, target="PC")["undecided"] == 1
         assert client.delete("/v1/synonyms/words").status_code == 200
         assert publish(client, target="PC").get("undecided", 0) == 0
-    with running_application(tmp_path, **slow) as client:
+    with running_application(**store | slow) as client:
         register(client, service, "yes")
         until(lambda: waiting(client, created) == [{"target": "PC"}])
 
 
-def test_operator_that_is_gone_after_a_restart_loses_no_event(tmp_path: Path, service: OperatorService) -> None:
+def test_operator_that_is_gone_after_a_restart_loses_no_event(store: dict[str, Any], service: OperatorService) -> None:
     """A plug-in that is not installed any more: it is listed as missing, and events wait for it."""
-    from sqlalchemy import create_engine, delete
-
-    from server.store.tables import operators
-
-    with running_application(tmp_path, **QUICK) as client:
+    with running_application(**store | QUICK) as client:
         register(client, service, "yes")
         created = subscribe(client, "yes()")
-    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    database = store.get("database", f"sqlite:///{store['data'] / 'kindcast.db'}")
+    engine = create_engine(driver_url(database))
     with engine.begin() as connection:
         connection.execute(delete(operators))
     engine.dispose()
-    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+    with running_application(**store | QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
         assert client.get("/v1/operators/yes").json()["kind"] == "missing"
         assert client.post("/v1/subscriptions", json={"expression": "yes()"}).status_code == 422
         assert publish(client, price=1)["undecided"] == 1
@@ -289,10 +302,12 @@ def test_match_and_explain_ask_operators_and_tell_the_plan(tmp_path: Path, servi
         assert plan["expected_seconds"] > 0
 
 
-def test_ontology_is_not_deleted_while_a_parked_candidate_needs_it(tmp_path: Path, service: OperatorService) -> None:
+def test_ontology_is_not_deleted_while_a_parked_candidate_needs_it(
+    store: dict[str, Any], service: OperatorService
+) -> None:
     """What waits is to be decided under the version its event names, so that version stays until it is."""
     document = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :A rdfs:subClassOf :B ."
-    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
+    with running_application(**store | QUICK | {"operator_delays_seconds": (0.2,) * 100}) as client:
         client.put("/v1/ontologies/tiny", content=document, headers={"Content-Type": "text/turtle"})
         client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
         created = subscribe(client, "price < 5 and yes()")
@@ -305,11 +320,11 @@ def test_ontology_is_not_deleted_while_a_parked_candidate_needs_it(tmp_path: Pat
 
 
 def test_retention_takes_events_with_their_late_matches_and_what_is_parked(
-    tmp_path: Path, service: OperatorService
+    store: dict[str, Any], service: OperatorService
 ) -> None:
     """Nothing stays for ever because an operator is out of order, a gap is told, and the totals add up."""
     settings = QUICK | {"operator_delays_seconds": (600.0,), "retention_seconds": 1.0, "sweep_seconds": 0.05}
-    with running_application(tmp_path, **settings) as client:
+    with running_application(**store | settings) as client:
         register(client, service, "yes")
         register(client, service, "error")
         created, stuck = subscribe(client, "yes()"), subscribe(client, "error()")

@@ -1,13 +1,7 @@
 """The same server on PostgreSQL, one setting away. Skips where no PostgreSQL is installed."""
 
 import asyncio
-import getpass
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import httpx
@@ -18,40 +12,14 @@ from server.broker import Broker
 from server.errors import StoreInUse, StoreUnavailable
 from server.settings import Settings
 from tests.harness.application import running_application
-from tests.harness.older_layouts import make_layout_1
-
-PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+from tests.harness.older_layouts import make_layout_1, make_layout_2
+from tests.harness.postgresql import PostgreSQL, driver_url
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """The URL of a cluster of our own, on a socket in a temporary folder."""
-    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
-    if not PROGRAMS or not (PROGRAMS[-1] / "initdb").exists():
-        pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="kindcast-postgresql-"))  # others may not enter pytest's folder
-    user = getpass.getuser()
-    switch: list[str] = []
-    if os.getuid() == 0:  # initdb refuses to run as root
-        user = "nobody"
-        if shutil.which("setpriv") is None:
-            pytest.skip("PostgreSQL does not run as root, and there is no setpriv to leave it")
-        account = pwd.getpwnam(user)
-        switch = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-        os.chown(folder, account.pw_uid, account.pw_gid)
-
-    def call(program: str, *arguments: str) -> None:
-        command = [*switch, str(PROGRAMS[-1] / program), *arguments]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
-
-    call("initdb", "-D", str(folder / "data"), "-U", user, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-    options = f"-c listen_addresses='' -c unix_socket_directories='{folder}'"
-    call("pg_ctl", "-D", str(folder / "data"), "-l", str(folder / "log"), "-o", options, "-w", "start")
-    try:
-        yield f"postgresql://{user}@/postgres?host={folder}"
-    finally:
-        call("pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+def database(postgresql: PostgreSQL) -> str:
+    """The URL of a database of our own."""
+    return postgresql.new_database()
 
 
 def publish(client: httpx.Client, *events: dict[str, object]) -> dict[str, object]:
@@ -130,16 +98,11 @@ def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Pa
     asyncio.run(body())
 
 
-def test_postgresql_older_layout_is_brought_to_the_present_one(database: str, tmp_path: Path) -> None:
+def test_postgresql_older_layout_is_brought_to_the_present_one(postgresql: PostgreSQL, tmp_path: Path) -> None:
     """The same steps as on SQLite: columns are added, records filled in, and what was subscribed matches."""
     turtle = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :A rdfs:subClassOf :B ."
-    url = database.replace("postgresql://", "postgresql+psycopg://")
-    empty = create_engine(url, isolation_level="AUTOCOMMIT")
-    with empty.connect() as connection:
-        connection.execute(text("CREATE DATABASE older"))
-    empty.dispose()
-    older = url.replace("/postgres?", "/older?")
-    engine = create_engine(older)
+    older = postgresql.new_database()
+    engine = create_engine(driver_url(older))
     make_layout_1(engine, {"x": [turtle]}, {"s": {"isa": ["target", {"iri": "http://e/B"}]}}, active=1)
     engine.dispose()
     for _ in range(2):
@@ -149,3 +112,37 @@ def test_postgresql_older_layout_is_brought_to_the_present_one(database: str, tm
             assert client.put("/v1/attributes/value", json={"unit": "degF"}).status_code in (200, 201)
             told = client.post("/v1/ontologies/x/activate?version=1&dry_run=true").json()
             assert told["subscriptions"]["changed"] == 0
+
+
+def test_postgresql_layout_2_keeps_cursors_and_takes_what_waits_for_operators(
+    postgresql: PostgreSQL, tmp_path: Path
+) -> None:
+    """Old messages stand where they stood; a candidate is parked, given up, tried again, over restarts."""
+    older = postgresql.new_database()
+    engine = create_engine(driver_url(older))
+    make_layout_2(engine, 5, acked=2)
+    with engine.begin() as connection:  # it wrote the number of its subscription itself
+        connection.execute(text("SELECT setval(pg_get_serial_sequence('subscriptions', 'number'), 1)"))
+    engine.dispose()
+    settings = {"database": older, "allow_private_sinks": True, "operator_delays_seconds": (), "plugins": False}
+    nobody = {"url": "http://127.0.0.1:9/", "timeout_seconds": 0.2}
+    with running_application(tmp_path, **settings) as client:
+        page = client.get("/v1/subscriptions/s/events").json()["events"]
+        assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("3", 3), ("4", 4), ("5", 5)]
+        assert client.put("/v1/operators/nobody", json=nobody).status_code == 201
+        hangs = client.post("/v1/subscriptions", json={"expression": "nobody()"}).json()
+        assert client.post("/v1/events", json={"n": 6}).json()["events"][0]["undecided"] == 1
+    for tries in (1, 2):
+        with running_application(tmp_path, **settings) as client:
+            until_given_up(client, 6)
+            told = client.get(f"/v1/subscriptions/{hangs['id']}").json()
+            assert (told["undecided"], told["waiting_for_operators"]) == (tries, 0)
+            assert client.post("/v1/operators/retry").json() == {"again": 1}
+            until_given_up(client, 6)
+
+
+def until_given_up(client: httpx.Client, sequence: int) -> None:
+    deadline = time.monotonic() + 30.0
+    while client.get(f"/v1/events/{sequence}/trace").json()["undecided"][0]["state"] != "given_up":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

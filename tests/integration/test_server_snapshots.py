@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import shutil
+import sqlite3
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ import pytest
 
 from semantic import Event
 from server.broker import Broker
-from tests.harness.broker import new, run, running
+from tests.harness.broker import Breaking, new, run, running
 from tests.harness.server_process import ServerProcess, running_server
 
 TURTLE = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -119,6 +120,111 @@ def test_start_after_subscriptions_expired_meanwhile_matches_none_of_them(
     run(body)
 
 
+def test_start_takes_in_ends_that_were_moved_since(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    """Renewed: it matches on; ended sooner: it expires then; renewed after it had expired: it matches again."""
+
+    async def body() -> None:
+        data = tmp_path / "data"
+        soon = time.time() + 1.0
+        async with running(data) as broker:
+            for id in ("renewed", "expired"):
+                await broker.create_subscription(replace(new(id, "price = 4"), expires_at=soon))
+            for id in ("long", "cut"):
+                await broker.create_subscription(new(id, "price = 4"))
+        async with started(data, told) as broker:
+            await broker.renew("renewed", "ticket", soon + 600)
+            await broker.renew("cut", "ticket", time.time() + 0.1)
+            while (await matches(broker)) != {"renewed", "long"}:
+                await asyncio.sleep(0.05)
+            await broker.execute(lambda connection: None)  # a group, which sweeps
+            await broker.renew("expired", "ticket", soon + 600)
+            left = killed(data)
+        async with started(left, told) as broker:
+            assert f"{USED}4)" in told.text
+            assert await matches(broker) == {"renewed", "long", "expired"}
+            assert broker.state.roll["cut"].status == "expired"
+            assert broker.state.roll["renewed"].expires_at == soon + 600
+
+    run(body)
+
+
+def test_start_after_a_kill_between_snapshot_and_store_uses_the_one_before(
+    tmp_path: Path, told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest is whole, but the store does not name it: what was noted since the one before goes with that."""
+
+    async def body() -> None:
+        await settle(tmp_path / "data")
+        with monkeypatch.context() as patched:
+            patched.setattr("server.broker.thread.BrokerThread._name", lambda *_: False)
+            async with running(tmp_path / "data") as broker:
+                await broker.delete_subscription("cheap", "ticket")
+                await broker.create_subscription(new("more", "price = 4"))
+        assert len(list(folder(tmp_path / "data").iterdir())) == 2
+        async with started(tmp_path / "data", told) as broker:
+            assert f"{USED}4)" in told.text
+            assert await matches(broker) == {*ASKED, "more"} - {"cheap"}
+        assert len(list(folder(tmp_path / "data").iterdir())) == 1
+
+    run(body)
+
+
+def test_snapshot_that_the_store_cannot_name_is_not_used(
+    tmp_path: Path, told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit fails: the server goes on, and the one before, with what was noted, is good still."""
+
+    async def body() -> None:
+        await settle(tmp_path / "data")
+        breaking = Breaking(monkeypatch)
+        async with running(tmp_path / "data") as broker:
+            await broker.delete_subscription("cheap", "ticket")
+            breaking.times = 1
+        breaking.times = 0
+        async with started(tmp_path / "data", told) as broker:
+            assert f"{USED}4)" in told.text
+            assert await matches(broker) == set(ASKED) - {"cheap"}
+
+    run(body)
+
+
+def test_start_on_a_database_that_another_hand_changed_compiles_again(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    """A row that was deleted without a note, and one that came so."""
+
+    async def body() -> None:
+        await settle(tmp_path)
+        with sqlite3.connect(tmp_path / "kindcast.db") as connection:
+            connection.execute("DELETE FROM subscriptions WHERE id = 'cheap'")
+        connection.close()
+        async with started(tmp_path, told) as broker:
+            assert ODD in told.text
+            assert "other subscriptions than those that were noted" in told.text
+            assert await matches(broker) == set(ASKED) - {"cheap"}
+
+    run(body)
+
+
+def test_start_after_a_time_without_snapshots_does_not_use_an_old_one(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was noted meanwhile, so nobody knows what it lacks."""
+
+    async def body() -> None:
+        await settle(tmp_path)
+        async with running(tmp_path, snapshot_changes=0) as broker:
+            await broker.delete_subscription("cheap", "ticket")
+            await broker.create_subscription(new("more", "price = 4"))
+        async with started(tmp_path, told) as broker:
+            assert "the database does not know it" in told.text
+            assert await matches(broker) == {*ASKED, "more"} - {"cheap"}
+        async with started(tmp_path, told) as broker:
+            assert f"{USED}4)" in told.text
+
+    run(body)
+
+
 def test_start_under_another_vocabulary_compiles_again(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
     """Killed right after an ontology was changed, the snapshot is of the vocabulary before."""
 
@@ -140,7 +246,7 @@ def test_start_under_another_vocabulary_compiles_again(tmp_path: Path, told: pyt
     run(body)
 
 
-@pytest.mark.parametrize("file", ["fused.index", "subscriptions.books", "server.numbers"])
+@pytest.mark.parametrize("file", ["fused.index", "subscriptions.books", "server.roll"])
 @pytest.mark.parametrize("damage", ["gone", "short", "changed"])
 def test_start_with_a_damaged_snapshot_compiles_again(
     tmp_path: Path, told: pytest.LogCaptureFixture, file: str, damage: str
@@ -171,7 +277,7 @@ def test_start_with_a_damaged_snapshot_compiles_again(
 def test_start_with_a_snapshot_of_another_database_trusts_nothing_in_it(
     tmp_path: Path, told: pytest.LogCaptureFixture
 ) -> None:
-    """Numbers are alike there, ids are not; one that is of a later time than the database is not even opened."""
+    """Numbers are alike there, ids are not; nor in one that is of a later time than the database."""
 
     async def body() -> None:
         one, other = tmp_path / "one", tmp_path / "other"
@@ -185,7 +291,7 @@ def test_start_with_a_snapshot_of_another_database_trusts_nothing_in_it(
         shutil.rmtree(own)
         shutil.copytree(foreign, own)
         async with started(other, told) as broker:
-            assert USED in told.text
+            assert "it is of another database" in told.text
             assert await matches(broker) == {f"other{number}" for number in range(5)}
             broker.state.matcher.check_invariants()
         backup = killed(one)
@@ -193,8 +299,13 @@ def test_start_with_a_snapshot_of_another_database_trusts_nothing_in_it(
             await broker.create_subscription(new("later", "price = 4"))
         (newer,) = folder(one).iterdir()
         shutil.copytree(newer, folder(backup) / newer.name)
+        async with started(killed(backup), told) as broker:
+            assert f"{USED}4)" in told.text, "its own is there as well"
+            assert await matches(broker) == set(ASKED)
+        (older,) = (each for each in folder(backup).iterdir() if each.name != newer.name)
+        shutil.rmtree(older)
         async with started(backup, told) as broker:
-            assert "of a later time than the database" in told.text
+            assert "of another time" in told.text
             assert await matches(broker) == set(ASKED)
 
     run(body)

@@ -1,6 +1,5 @@
 """Subscriptions over HTTP: make, refuse, look at, change, pause, delete, export and import."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -299,21 +298,3 @@ def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:
     assert seen == made
     bad = client.get("/v1/subscriptions?cursor=nonsense!")
     assert (bad.status_code, problem_code(bad)) == (400, "invalid-cursor")
-
-
-def test_export_and_import_carry_the_meaning(tmp_path: Path) -> None:
-    """Exported subscriptions mean the same elsewhere; a bad line is reported with its number and stops nothing."""
-    with running_application(tmp_path / "one") as client:
-        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
-        old = subscribe(client, "target isa Notebook", metadata={"who": "me"})
-        lines = [json.loads(line) for line in client.get("/v1/subscriptions/export").text.splitlines()]
-        assert [(line["id"], line["expression"]) for line in lines] == [(old["id"], old["canonical"])]
-    with running_application(tmp_path / "two") as client:
-        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
-        body = "\n".join([json.dumps(lines[0]), "", "nope", '{"expression": "n <"}', '{"expression": "n = 1"}'])
-        answer = client.post("/v1/subscriptions/import", content=body).json()
-        assert [(each["line"], each["was"]) for each in answer["created"]] == [(1, old["id"]), (5, None)]
-        codes = [(each["line"], each["problem"]["type"].rpartition("/")[2]) for each in answer["rejected"]]
-        assert codes == [(3, "malformed-json"), (4, "invalid-subscription")]
-        assert publish(client, target="laptop") == 1
-        assert show(client, answer["created"][0]).json()["metadata"] == {"who": "me"}

@@ -1,0 +1,82 @@
+"""Dead letters: what a webhook did not take before it was disabled; look at them, and have them sent after all."""
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
+
+from server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
+from server.api.subscription_body import read_body
+from server.delivery.message import message_of
+from server.error_responses import Problem
+from server.store.dead_letters import DeadLetter, list_dead
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/dead-letters", tags=["delivery"])
+
+MAX_PAGE = 1_000
+PAGE_BYTES = 16 << 20
+"""Of the events in one page."""
+
+
+class RedriveBody(BaseModel):
+    """Which subscription."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subscription: Annotated[str, Field(max_length=100, description="Its id.")]
+
+
+@router.get("", summary="List dead letters")
+async def list_all(
+    broker: AppBroker,
+    subscription: Annotated[str | None, Query(max_length=100, description="Only those of this subscription.")] = None,
+    cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+) -> Response:
+    """Messages that wait for a webhook that was disabled by its failures, by subscription and in their order. They stay
+    until they are sent after all, acknowledged by hand, or too old."""
+    after = _parsed(cursor)
+
+    def read(connection: Connection) -> list[DeadLetter]:
+        return list_dead(connection, after=after, limit=limit, byte_budget=PAGE_BYTES, only=subscription)
+
+    found = await broker.read(read)
+    last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
+    following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
+    return answer({"dead_letters": [_shown(each) for each in found], "cursor": following})
+
+
+@router.post("/redrive", summary="Send them after all", openapi_extra=body_schema(RedriveBody.model_json_schema()))
+async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+    """Takes up the webhook of a disabled subscription again: what waits is tried at once, in its order. Needs its
+    ticket. `redriven` is how many messages that are; 0 where it was not disabled, and then nothing changes."""
+    asked = read_body(RedriveBody, await json_object(request, settings))
+    row, redriven = await broker.redrive(asked.subscription, ticket)
+    return answer({"subscription": row.id, "status": row.status, "redriven": redriven})
+
+
+def _shown(letter: DeadLetter) -> dict[str, Any]:
+    subscriber = letter.subscriber
+    message: dict[str, Any] = msgspec.structs.asdict(message_of(subscriber.id, letter.match))
+    return message | {"reason": subscriber.status_reason, "last_failure": moment(subscriber.last_failure)}
+
+
+def _parsed(cursor: str | None) -> tuple[int, int]:
+    """(number, position). Raises `Problem` (400) for what is no cursor of ours."""
+    if cursor is None:
+        return 0, 0
+    try:
+        number, dot, position = (
+            base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii").partition(".")
+        )
+        if dot and number.isdigit() and position.isdigit() and max(len(number), len(position)) <= 18:
+            return int(number), int(position)
+    except (ValueError, binascii.Error):
+        pass
+    raise Problem(400, "invalid-cursor", "this is no cursor of this list: leave it out to begin anew")

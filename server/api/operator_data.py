@@ -1,0 +1,91 @@
+"""Data for the built-in operators: regions, tables and calendar windows, uploaded by an administrator."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from semantic.errors import InvalidDeclaration
+from semantic.operators.calls import OperatorFailed
+from server.api.requests import AppBroker, answer
+from server.broker import Broker
+from server.broker.registering import forget_data, keep_data
+from server.error_responses import Problem
+from server.operators.data import KINDS, Key, Kind, OwnData, piece_size, read_piece
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/operator-data", tags=["operators"])
+
+Name = Annotated[str, Path(max_length=100, pattern=r"^[^/\x00-\x1f]+$", description="The table, as calls name it.")]
+MEDIA_TYPES: dict[Kind, str] = {
+    "regions": "application/geo+json",
+    "tables": "text/csv",
+    "windows": "application/json",
+}
+
+
+def _body(kind: Kind) -> dict[str, Any]:
+    schema = {"type": "string"} if kind == "tables" else {"type": "object"}
+    return {"requestBody": {"required": True, "content": {MEDIA_TYPES[kind]: {"schema": schema}}}}
+
+
+@router.get("", summary="List what the built-in operators know")
+async def list_all(broker: AppBroker) -> Response:
+    """Regions, tables and windows, from the server's folder and uploaded, each with its size."""
+    data = broker.state.operators.data
+    return answer({"data": [_described(data, key) for key in sorted(data.pieces)]})
+
+
+@router.put("/regions", summary="Upload named regions", openapi_extra=_body("regions"))
+async def put_regions(request: Request, broker: AppBroker) -> Response:
+    """GeoJSON whose features have names (`properties.name`, else `id`), in place of the regions that were known."""
+    return await _put(request, broker, ("regions", ""))
+
+
+@router.put("/windows", summary="Upload calendar windows", openapi_extra=_body("windows"))
+async def put_windows(request: Request, broker: AppBroker) -> Response:
+    """`{"office hours": ["mon-fri 09:00-17:00 Europe/Vienna"]}`, in place of the windows that were known."""
+    return await _put(request, broker, ("windows", ""))
+
+
+@router.put("/tables/{name}", summary="Upload a table", openapi_extra=_body("tables"))
+async def put_table(request: Request, name: Name, broker: AppBroker) -> Response:
+    """CSV (UTF-8) with a header; the first column is the key. In place of the table of this name. A subscription whose
+    call does not fit the new columns is undecided, for that reason."""
+    return await _put(request, broker, ("tables", name))
+
+
+@router.delete("/{kind}", summary="Delete uploaded regions or windows")
+async def delete_one(kind: Kind, broker: AppBroker) -> Response:
+    """Refused (409) while subscriptions call an operator that reads them."""
+    return await _delete(broker, (kind, ""))
+
+
+@router.delete("/tables/{name}", summary="Delete an uploaded table")
+async def delete_table(name: Name, broker: AppBroker) -> Response:
+    """Refused (409) while subscriptions call an operator that reads tables."""
+    return await _delete(broker, ("tables", name))
+
+
+async def _put(request: Request, broker: Broker, key: Key) -> Response:
+    document = await request.body()
+    try:
+        piece = await asyncio.to_thread(read_piece, *key, document)
+    except OperatorFailed as error:  # a library is not installed
+        raise InvalidDeclaration(str(error)) from None
+    new = await broker.submit(lambda group: keep_data(group, key, piece, document))
+    return answer(_described(broker.state.operators.data, key), 201 if new else 200)
+
+
+async def _delete(broker: Broker, key: Key) -> Response:
+    if not await broker.submit(lambda group: forget_data(group, key)):
+        raise Problem(404, "unknown-operator-data", f"nothing was uploaded as {'/'.join(filter(None, key))}")
+    return answer({"kind": key[0], "name": key[1], "deleted": True})
+
+
+def _described(data: OwnData, key: Key) -> dict[str, Any]:
+    kind, name = key
+    named = {"name": name} if name else {}
+    assert kind in KINDS
+    return {"kind": kind, **named, "entries": piece_size(data.pieces[key]), "uploaded": key in data.uploaded}

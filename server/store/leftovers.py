@@ -1,0 +1,54 @@
+"""Matches and attempts of subscriptions that were deleted, erased step by step: there may be millions.
+
+    deleted ──a step at once──▶ nothing left
+                  └──more──▶ leftovers: number and cursor ──a step a sweep──▶ nothing left
+
+Nobody sees them any more: whoever reads matches asks for the subscription. The ledger counts those that were never
+delivered as discarded when they are erased; until then they are pending.
+"""
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from server.store.tables import attempts, leftovers, matches
+
+__all__ = ["count_pending", "erase", "erase_some", "remember"]
+
+
+def remember(connection: Connection, number: int, acked: int) -> None:
+    """More is left of this subscription, whose cursor stood at `acked`."""
+    connection.execute(insert(leftovers).values(subscription=number, acked=acked))
+
+
+def erase(connection: Connection, number: int, acked: int, *, at_most: int) -> tuple[int, bool]:
+    """Erase so many matches, and as many attempts, of a subscription that is gone; returns how many of the matches were
+    never delivered, and whether nothing is left."""
+    first = select(matches.c.position).where(matches.c.subscription == number).order_by(matches.c.position)
+    positions = connection.execute(first.limit(at_most)).scalars().all()
+    if positions:
+        theirs = (matches.c.subscription == number) & (matches.c.position <= positions[-1])
+        connection.execute(delete(matches).where(theirs))
+    tried = select(attempts.c.sequence).where(attempts.c.subscription == number).order_by(attempts.c.sequence)
+    sequences = connection.execute(tried.limit(at_most)).scalars().all()
+    if sequences:
+        theirs = (attempts.c.subscription == number) & (attempts.c.sequence <= sequences[-1])
+        connection.execute(delete(attempts).where(theirs))
+    discarded = sum(position > acked for position in positions)
+    return discarded, len(positions) < at_most and len(sequences) < at_most
+
+
+def erase_some(connection: Connection, *, at_most: int) -> tuple[int, bool]:
+    """A step for one of those that have something left: how many matches were discarded, and whether there is more."""
+    one = connection.execute(select(leftovers).order_by(leftovers.c.subscription).limit(1)).one_or_none()
+    if one is None:
+        return 0, False
+    discarded, over = erase(connection, one.subscription, one.acked, at_most=at_most)
+    if over:
+        connection.execute(delete(leftovers).where(leftovers.c.subscription == one.subscription))
+    return discarded, True
+
+
+def count_pending(connection: Connection) -> int:
+    """How many matches that were never delivered are left."""
+    joined = leftovers.join(matches, matches.c.subscription == leftovers.c.subscription)
+    query = select(func.count()).select_from(joined).where(matches.c.position > leftovers.c.acked)
+    return connection.execute(query).scalar_one()

@@ -1,0 +1,134 @@
+"""Many subscriptions in one request: exported, imported, as far as there is room."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from semantic.shipped_vocabularies import shipped
+from tests.harness.application import problem_code, publish, running_application, show, subscribe
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path) as client:
+        yield client
+
+
+def test_export_and_import_carry_the_meaning(tmp_path: Path) -> None:
+    """Exported subscriptions mean the same elsewhere; a bad line is reported with its number and stops nothing."""
+    with running_application(tmp_path / "one") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        old = subscribe(client, "target isa Notebook", metadata={"who": "me"})
+        lines = [json.loads(line) for line in client.get("/v1/subscriptions/export").text.splitlines()]
+        assert [(line["id"], line["expression"]) for line in lines] == [(old["id"], old["canonical"])]
+    with running_application(tmp_path / "two") as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+        body = "\n".join([json.dumps(lines[0]), "", "nope", '{"expression": "n <"}', '{"expression": "n = 1"}'])
+        answer = client.post("/v1/subscriptions/import", content=body).json()
+        assert [(each["line"], each["was"]) for each in answer["created"]] == [(1, old["id"]), (5, None)]
+        codes = [(each["line"], each["problem"]["type"].rpartition("/")[2]) for each in answer["rejected"]]
+        assert codes == [(3, "malformed-json"), (4, "invalid-subscription")]
+        assert publish(client, target="laptop") == 1
+        assert show(client, answer["created"][0]).json()["metadata"] == {"who": "me"}
+
+
+VARIED = [
+    *({"expression": f"price <= {n} and name = 'n{n}'"} for n in range(6)),
+    *({"where": {"all": [{"isa": ["target", "laptop"]}, {"<=": ["price", n / 2]}]}} for n in range(6)),
+    {"where": {"all": [{"isa": ["target", "no such thing"]}, {"<=": ["price", 1]}]}},
+    {"expression": "price <= 5 and price > 7"},
+    {"expression": "target isa Lapptop"},
+    {"expression": "price <="},
+    {"where": {"nope": 1}},
+    {"expression": "price <= 3", "types": ["offer"], "source": "/shop", "metadata": {"a": [1]}},
+    {"expression": "price <=", "types": ["offer"]},
+    {"filters": [{"exact": {"type": "offer"}}]},
+    {"expression": "weight <= 2 kg", "sink": "https://example.org/hook", "ttl_seconds": 90},
+    {"expression": "price <= 3", "sink": "http://127.0.0.1/hook"},
+    {"expression": "price <= 3", "ttl_seconds": -1},
+    {"expression": "price <= 3", "unknown": 1},
+    {},
+]
+"""Of one shape, of none, with something to tell, wrong in every way."""
+
+SHOWN = (
+    "expression",
+    "where",
+    "filters",
+    "canonical",
+    "clauses",
+    "cost",
+    "notes",
+    "flagged",
+    "types",
+    "source",
+    "sink",
+)
+
+
+def test_import_makes_of_each_line_what_subscribing_makes_of_it(client: httpx.Client) -> None:
+    """The same rows, the same errors with the same places, and the same matches."""
+    client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes())
+    body = "\n".join(json.dumps(each) for each in VARIED)
+    told = client.post("/v1/subscriptions/import", content=body).json()
+    made = {each["line"]: each for each in told["created"]}
+    refused = {each["line"]: each["problem"] for each in told["rejected"]}
+    assert sorted([*made, *refused]) == list(range(1, len(VARIED) + 1))
+    for line, each in enumerate(VARIED, 1):
+        alone = client.post("/v1/subscriptions", json=each)
+        if alone.status_code != 201:
+            expected = {name: value for name, value in alone.json().items() if name != "instance"}
+            assert refused[line] == expected
+            continue
+        one, other = show(client, alone.json()).json(), show(client, made[line]).json()
+        assert {name: one.get(name) for name in SHOWN} == {name: other.get(name) for name in SHOWN}
+        assert ("secret" in made[line]) == ("sink" in each)
+    event = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "offer", "data": {"price": 2, "name": "n2"}}
+    found = client.post("/v1/match", json={"event": event}).json()["matches"]
+    assert len(found) == 2 * len(made.keys() & {3, 18, 20}) == 6
+
+
+def test_import_of_more_than_the_server_takes_makes_those_for_which_there_is_room(tmp_path: Path) -> None:
+    """In their order, by number and by bytes; the rest is told line by line."""
+    lines = "\n".join(json.dumps({"expression": f"n = {n}"}) for n in range(5))
+    with running_application(tmp_path / "number", max_subscriptions=3) as client:
+        told = client.post("/v1/subscriptions/import", content=lines).json()
+        assert [each["line"] for each in told["created"]] == [1, 2, 3]
+        assert [each["problem"]["status"] for each in told["rejected"]] == [507, 507]
+    parts = [" or ".join(f"price = {100 * n + k}" for k in range(50)) for n in range(300)]
+    lines = "\n".join(json.dumps({"expression": part}) for part in parts)
+    with running_application(tmp_path / "bytes", index_bytes=400_000) as client:
+        told = client.post("/v1/subscriptions/import", content=lines).json()
+        assert 0 < len(told["created"]) < 300
+        assert {each["problem"]["type"].rpartition("/")[2] for each in told["rejected"]} == {"index-full"}
+        for each in told["created"]:
+            assert publish(client, price=100 * (each["line"] - 1)) == 1
+        assert publish(client, price=100 * (told["rejected"][0]["line"] - 1)) == 0
+
+
+def test_index_that_may_have_so_many_bytes_refuses_more_and_goes_on(tmp_path: Path) -> None:
+    """Above the limit: 507, nothing is stored, those before match; when some are deleted, there is room again."""
+    allowed = 400_000
+    with running_application(tmp_path, index_bytes=allowed) as client:
+        made = []
+        for number in range(300):
+            parts = " or ".join(f"price = {100 * number + k}" for k in range(50))
+            answer = client.post("/v1/subscriptions", json={"expression": f"{parts} or name = 'all'"})
+            if answer.status_code != 201:
+                break
+            made.append(answer.json())
+        assert (answer.status_code, problem_code(answer)) == (507, "index-full")
+        assert "400,000 bytes" in answer.json()["detail"]
+        told = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+        assert allowed / 2 < float(told["kindcast_index_bytes"]) <= allowed
+        assert float(told["kindcast_index_allowed_bytes"]) == allowed
+        assert float(told['kindcast_subscriptions{status="active"}']) == len(made)
+        assert publish(client, name="all") == len(made)
+        for each in made[: len(made) // 2]:
+            client.delete(f"/v1/subscriptions/{each['id']}", headers={"Kindcast-Ticket": each["ticket"]})
+        assert publish(client, name="all", price=1) == len(made) - len(made) // 2
+        assert client.post("/v1/subscriptions", json={"expression": "name = 'more'"}).status_code == 201
+        assert publish(client, name="more") == 1

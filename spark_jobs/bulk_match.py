@@ -4,9 +4,9 @@
     match_units(session, …)      splits × shards as tasks that read and write by themselves: the command, and the fast
     way
 
-A unit of work is a split of the archive against a shard of the subscriptions. Nothing is shuffled, so no value is too
-frequent; a task has a bounded number of events. With several shards the tasks go shard by shard, each worker holds one
-shard at a time, and the parts of an event are joined at the end by their place, split by split.
+A unit of work is a split of the archive against a group of shards of the subscriptions, as many as fit into a worker's
+memory. Nothing is shuffled, so no value is too frequent; a task has a bounded number of events. With several groups the
+tasks go group by group, and the parts of an event are joined at the end by their place, split by split.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from spark_jobs.archived_events import Unreadable, event_of, json_of
 from spark_jobs.event_batch import EventBatch, Rejected, from_events
 from spark_jobs.schemas import EXPLODED, MATCHES, spark_schema
 from spark_jobs.snapshot import Snapshot
-from spark_jobs.workers import Matched, ShardMatcher, opened
+from spark_jobs.workers import Matched, ShardMatcher, opened, settle
 
 __all__ = [
     "A_ROW_AN_EVENT",
@@ -62,28 +62,29 @@ def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> Da
 def matched_rows(
     batches: Iterable[EventBatch], snapshot: Snapshot, chosen: Chosen, rejected: list[Rejected] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of each batch. With several shards all batches are held while one shard after the other is asked: it
-    would be opened again for every batch. `rejected` gets what cannot be read."""
+    """The rows of each batch. With several groups of shards all batches are held while one after the other is asked:
+    it would be opened again for every batch. `rejected` gets what cannot be read."""
     rows = exploded_rows if chosen.explode else listed_rows
     version = snapshot.vocabulary_version
-    count = len(snapshot.shards)
-    if count > 1:
+    groups = snapshot.groups()
+    if len(groups) > 1:
         batches = list(batches)
     parts: list[list[pa.Table]] = []
-    for shard in range(count):
-        matcher = opened(snapshot, shard)
+    for number, group in enumerate(groups):
+        matcher = opened(snapshot, group)
         found: list[pa.Table] = []
         for batch in batches:
             matched = matcher.match(batch)
-            if rejected is not None and shard == 0:
+            if rejected is not None and number == 0:
                 rejected += matched.rejected
             table = rows(matcher, matched, version)
-            if count == 1 or chosen.explode:
+            if len(groups) == 1 or chosen.explode:
                 yield table
             else:
                 found.append(table)
         parts.append(found)
-    if count > 1 and not chosen.explode:
+    settle()
+    if len(groups) > 1 and not chosen.explode:
         yield from (side_by_side(tables) for tables in zip(*parts, strict=True))
 
 
@@ -101,7 +102,7 @@ def exploded_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.T
     table: MatchTable = matched.table
     events = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
     keys = matched.batch.keys.take(pa.array(events))
-    ids = pa.DictionaryArray.from_arrays(pa.array(table.slots), matcher.names(table))
+    ids = matcher.ids(table)
     return (
         keys.append_column("subscription", ids)
         .append_column("bindings", _bindings(table))
@@ -109,14 +110,15 @@ def exploded_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.T
     )
 
 
-def side_by_side(tables: Sequence[pa.Table | None]) -> pa.Table:
-    """The same events matched against several shards, as one row each."""
+def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Table:
+    """The same events matched against several groups of shards, as one row each. The column `named` tells that they
+    are the same; the other columns are those of the first table. Raises ValueError."""
     first = tables[0]
     assert first is not None
     offsets = np.zeros(len(first) + 1, dtype=np.int64)
     lists = []
     for table in tables:
-        if table is None or not table["id"].equals(first["id"]):
+        if table is None or not table[named].equals(first[named]):
             raise ValueError("these are not the same events: remove the output and run again")
         column = table["subscriptions"].combine_chunks()
         bounds = column.offsets.to_numpy().astype(np.int64)

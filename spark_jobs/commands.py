@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         if name in ("match", "stream"):
             command.add_argument("--explode", action="store_true", help="a row a match, not a row an event")
             command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
+        if name == "match":
+            command.add_argument("--distinct", action="store_true", help="of events with one source and id the first")
         if name == "stream":
             command.add_argument("--source", default="files", metavar="NAME", help="files, socket, kafka, …")
             command.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
@@ -87,7 +89,16 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
     snapshot = _snapshot(given)
     session = _session(given)
     archive = _needed(given.archive, "--archive")
-    return match_archive(session, archive, given.output, snapshot, chosen=chosen, read=_read(given), progress=as_lines)
+    return match_archive(
+        session,
+        archive,
+        given.output,
+        snapshot,
+        chosen=chosen,
+        read=_read(given),
+        distinct=given.distinct,
+        progress=as_lines,
+    )
 
 
 def _normalise(given: argparse.Namespace) -> dict[str, Any]:

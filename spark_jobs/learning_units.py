@@ -30,7 +30,7 @@ from semantic.model import CanonicalEvent, Not, Value
 from semantic.operators.clauses import is_expensive
 from spark_jobs.archive import Split, splits_of
 from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.operators import added_up, operators_for_jobs, records_of
+from spark_jobs.operators import added_up, records_of
 from spark_jobs.progress import Progress, silent
 from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
 from spark_jobs.snapshot import Snapshot
@@ -87,10 +87,11 @@ def learn_archive(
     """Write what the archive teaches into `output`, each table whole or not at all; returns the summary. Raises
     `JobFailed`."""
     output.mkdir(parents=True, exist_ok=True)
-    predicates = _predicates(snapshot)
+    predicates, asking = _predicates(snapshot)
     splits = number_lines(session, splits_of(archive), progress)
     learned = Learned()
-    work = partial(_learn, snapshot=snapshot, predicates=[tree for _, tree in predicates], read=read)
+    trees = [tree for _, tree in predicates]
+    work = partial(_learn, snapshot=snapshot, predicates=trees, asking=asking, read=read)
     for part in run_tasks(session, splits, work, "learn", progress):
         learned.add(part)
     texts = [text for text, _ in predicates]
@@ -114,27 +115,36 @@ def learn_archive(
     }
 
 
-def _predicates(snapshot: Snapshot) -> list[tuple[str, dict[str, Any]]]:
-    """The cheap predicates that most subscriptions hold, as text and as tree."""
+def _predicates(snapshot: Snapshot) -> tuple[list[tuple[str, dict[str, Any]]], list[int]]:
+    """The cheap predicates that most subscriptions hold, as text and as tree; and the shards that call operators."""
     held: Counter[Any] = Counter()
+    asking: list[int] = []
     for shard in range(len(snapshot.shards)):
-        matcher = opened(snapshot, shard).matcher
+        (matcher,) = opened(snapshot, (shard,)).matchers
+        calls = False
         for name in matcher:
-            held.update({atom for clause in matcher[name].clauses for atom in clause if not is_expensive(atom)})
+            atoms = {atom for clause in matcher[name].clauses for atom in clause}
+            cheap = {atom for atom in atoms if not is_expensive(atom)}
+            calls = calls or len(cheap) < len(atoms)
+            held.update(cheap)
+        asking += [shard] if calls else []
     expressions = (
         Not(atom.predicate) if atom.negated else atom.predicate for atom, _ in held.most_common(MOST_PREDICATES)
     )
-    return [(to_text(each), to_tree(each)) for each in expressions]
+    return [(to_text(each), to_tree(each)) for each in expressions], asking
 
 
-def _learn(split: Split, *, snapshot: Snapshot, predicates: list[dict[str, Any]], read: ReadOptions) -> Learned:
+def _learn(
+    split: Split, *, snapshot: Snapshot, predicates: list[dict[str, Any]], asking: list[int], read: ReadOptions
+) -> Learned:
     """In a worker: one split."""
     vocabulary = vocabulary_of(snapshot)
     matcher = Matcher(vocabulary)
     for number, tree in enumerate(predicates):
         matcher.restore(str(number), tree)
-    alone = ShardMatcher(matcher, True)
-    asking = _with_operators(snapshot, vocabulary)
+    alone = ShardMatcher((matcher,), True)
+    # Opened anew, so that what they learn is of this task alone.
+    callers = [ShardMatcher((snapshot.matcher(shard, vocabulary),), snapshot.context) for shard in asking]
     learned = Learned()
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):
@@ -145,18 +155,10 @@ def _learn(split: Split, *, snapshot: Snapshot, predicates: list[dict[str, Any]]
         learned.per_day.update(days.tolist())
         _note_predicates(learned, matched.table, days, len(predicates))
         _note_values(learned, vocabulary, matcher, matched.batch, days)
-        for asked in asking:
-            asked.match(matched.batch)
-    learned.records = [record for asked in asking for record in records_of(asked.matcher)]
+        for caller in callers:
+            caller.match(matched.batch)
+    learned.records = [record for caller in callers for each in caller.matchers for record in records_of(each)]
     return learned
-
-
-def _with_operators(snapshot: Snapshot, vocabulary: Vocabulary) -> list[ShardMatcher]:
-    """The shards, opened anew, so that what they learn is of this task alone; none where no operator is installed."""
-    if not operators_for_jobs():
-        return []
-    shards = range(len(snapshot.shards))
-    return [ShardMatcher(snapshot.matcher(shard, vocabulary), snapshot.context) for shard in shards]
 
 
 def _note_predicates(learned: Learned, table: Any, days: Any, count: int) -> None:

@@ -1,7 +1,7 @@
-"""The command `match`: splits × shards as units, and the summary of what came of them.
+"""The command `match`: splits × groups of shards as units, and the summary of what came of them.
 
-one shard       read ─▶ match ─▶ files by day
-several shards  read ─▶ match ─▶ a part for each shard ─▶ joined by place ─▶ files by day
+one group       read ─▶ match ─▶ files by day
+several groups  read ─▶ match ─▶ a part for each group ─▶ joined by place ─▶ files by day
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +22,19 @@ from spark_jobs.event_batch import Rejected
 from spark_jobs.output import Done, Output, UnitWriter
 from spark_jobs.progress import Progress, silent
 from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from spark_jobs.snapshot import Snapshot
+from spark_jobs.repeated import NONE_REPEATED, Repeated, find_repeated, without_repeated
+from spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
 from spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
-from spark_jobs.workers import opened
+from spark_jobs.workers import Matched, ShardMatcher, opened
 
 __all__ = ["match_archive", "match_unit"]
 
 PARTS = "_parts"
 QUARANTINED = "_quarantine"
-READ_TOGETHER = 10_000
+PLACE = "line"
+"""The column of parts that says which event this is."""
+JOINED_MATCHES = 8 << 20
+"""Of the events whose parts are joined at one time: 32 MB for each of a few arrays."""
 
 
 def match_archive(
@@ -43,30 +47,38 @@ def match_archive(
     read: ReadOptions = AS_IT_STANDS,
     split_bytes: int = SPLIT_BYTES,
     split_rows: int = SPLIT_ROWS,
+    distinct: bool = False,
+    together: int = SHARD_SUBSCRIPTIONS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Match an archive into `output`, by day; returns the summary. May be interrupted and run again at any time: what
-    is done is not done again, and readers see whole days only. Raises `JobFailed`."""
+    is done is not done again, and readers see whole days only. `distinct`: of events with the same source and id only
+    the first is taken. `together`: subscriptions that a worker holds at one time. Raises `JobFailed`."""
     target = Output(output)
     with target.locked():
         splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        repeated = [NONE_REPEATED] * len(splits)
+        if distinct:
+            progress("names", 0, None)
+            repeated = find_repeated(session, splits, read, target.own("repeated"))
         options = (asdict(chosen), asdict(read))
-        shards = range(len(snapshot.shards))
-        single = len(shards) == 1 or chosen.explode
+        groups = snapshot.groups(together)
+        single = len(groups) == 1 or chosen.explode
         units: list[tuple[str, Work]] = [
             (
-                unit_name("match" if single else "part", split, shard, snapshot.shards[shard].digest, options),
-                partial(match_unit, split, snapshot, shard, chosen, read, parts=not single),
+                unit_name("match" if single else "part", split, _digests(snapshot, group), number == 0, left, options),
+                partial(match_unit, split, snapshot, group, chosen, read, left, first=number == 0, parts=not single),
             )
-            for shard in shards
-            for split in splits
+            for number, group in enumerate(groups)
+            for split, left in zip(splits, repeated, strict=True)
         ]
         if single:
             done = run_units(session, target, units, "match", progress)
         else:
             done = _joined(session, target, splits, units, snapshot, chosen, options, progress)
         target.commit(done)
-    return _summary(snapshot, splits, done)
+    told = _summary(snapshot, splits, done)
+    return told | {"repeated": sum(each.count for each in repeated)} if distinct else told
 
 
 def _joined(
@@ -96,19 +108,21 @@ def _joined(
 def match_unit(
     split: Split,
     snapshot: Snapshot,
-    shard: int,
+    group: Sequence[int],
     chosen: Chosen,
     read: ReadOptions,
+    repeated: Repeated,
     writer: UnitWriter,
     *,
+    first: bool,
     parts: bool,
 ) -> Mapping[str, float]:
-    """In a worker: one split against one shard."""
-    matcher = opened(snapshot, shard)
+    """In a worker: one split against one group of shards, which may be the `first`, or make `parts` of rows."""
+    matcher = opened(snapshot, group)
     before = matcher.spent()
     events = matches = 0
     rejected: list[Rejected] = []
-    for batch in read_split(split, read):
+    for batch in without_repeated(read_split(split, read), repeated):
         if isinstance(batch, Rejected):
             rejected.append(batch)
             continue
@@ -116,15 +130,27 @@ def match_unit(
         rejected += matched.rejected
         events += len(matched.batch)
         matches += len(matched.table.slots)
-        rows = (exploded_rows if chosen.explode else listed_rows)(matcher, matched, snapshot.vocabulary_version)
         if parts:
-            writer.write(PARTS, rows)
+            writer.write(PARTS, _part(matcher, matched, snapshot, first=first))
         else:
+            rows = (exploded_rows if chosen.explode else listed_rows)(matcher, matched, snapshot.vocabulary_version)
             _write_days(writer, rows, chosen)
-    if rejected and shard == 0:
+    if rejected and first:
         writer.write(QUARANTINED, rejected_rows(rejected))
     counts = {"matches": matches, **matcher.spent_since(before)}
-    return counts | ({"events": events, "quarantined": len(rejected)} if shard == 0 else {})
+    return counts | ({"events": events, "quarantined": len(rejected)} if first else {})
+
+
+def _digests(snapshot: Snapshot, group: Sequence[int]) -> tuple[str, ...]:
+    return tuple(snapshot.shards[shard].digest for shard in group)
+
+
+def _part(matcher: ShardMatcher, matched: Matched, snapshot: Snapshot, *, first: bool) -> pa.Table:
+    """What a group found: the events themselves are in the part of the first one only."""
+    place = pa.array(matched.batch.lines)
+    if first:
+        return listed_rows(matcher, matched, snapshot.vocabulary_version).append_column(PLACE, place)
+    return pa.table({PLACE: place, "subscriptions": matcher.subscriptions(matched.table)})
 
 
 def _write_days(writer: UnitWriter, rows: pa.Table, chosen: Chosen) -> None:
@@ -138,9 +164,10 @@ def _join_unit(folder: Path, parts: Sequence[str], chosen: Chosen, writer: UnitW
     """In a worker: the parts of one split, event by event."""
     staged = Output(folder)
     counts = {"events": 0.0, "matches": 0.0, "quarantined": 0.0}
-    streams = [_batches(staged.staged(part, PARTS)) for part in parts]
-    for tables in zip_longest(*streams):
-        rows = side_by_side(tables)
+    files = [[_opened(path) for path in staged.staged(part, PARTS)] for part in parts]
+    together = _rows_together([file for each in files for file in each])
+    for tables in zip_longest(*(_tables(each, together) for each in files)):
+        rows = side_by_side(tables, PLACE).drop_columns([PLACE])
         counts["events"] += len(rows)
         counts["matches"] += pc.sum(pc.list_value_length(rows["subscriptions"])).as_py() or 0
         _write_days(writer, rows, chosen)
@@ -151,11 +178,37 @@ def _join_unit(folder: Path, parts: Sequence[str], chosen: Chosen, writer: UnitW
     return counts
 
 
-def _batches(files: Sequence[Path]) -> Iterator[pa.Table]:
-    for path in files:
-        file = pq.ParquetFile(path, read_dictionary=["subscriptions.list.element"])
-        for batch in file.iter_batches(READ_TOGETHER, use_threads=False):
-            yield pa.Table.from_batches([batch])
+def _opened(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, read_dictionary=["subscriptions.list.element"])
+
+
+def _rows_together(files: Sequence[pq.ParquetFile]) -> int:
+    """How many events are joined at one time. Not few: what joining costs for each id of a subscription is paid each
+    time."""
+    events = matches = 1
+    for footer in (file.metadata for file in files):
+        events = max(events, footer.num_rows)
+        for group in range(footer.num_row_groups):
+            row_group = footer.row_group(group)
+            columns = (row_group.column(number) for number in range(row_group.num_columns))
+            matches += sum(each.num_values for each in columns if each.path_in_schema.startswith("subscriptions."))
+    return max(1, min(events, events * JOINED_MATCHES // matches))
+
+
+def _tables(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Table]:
+    """Rows of one part, `together` at a time wherever its row groups end, since those of another end elsewhere."""
+    held: list[pa.Table] = []
+    rows = 0
+    for file in files:
+        for batch in file.iter_batches(together, use_threads=False):
+            held.append(pa.Table.from_batches([batch]))
+            rows += len(batch)
+            if rows >= together:
+                table = pa.concat_tables(held)
+                yield table.slice(0, together)
+                held, rows = [table.slice(together)], rows - together
+    if rows:
+        yield pa.concat_tables(held)
 
 
 def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) -> dict[str, Any]:

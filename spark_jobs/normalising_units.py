@@ -26,6 +26,8 @@ __all__ = ["normalise_archive"]
 
 QUARANTINED = "_quarantine"
 TERM_PARTS = "_term_counts"
+TERMS_FILE = "_terms.csv"
+"""Begins with `_`, like all that is no event: who reads the folder, as an archive or as Parquet, passes it by."""
 
 
 def normalise_archive(
@@ -39,7 +41,7 @@ def normalise_archive(
     split_rows: int = SPLIT_ROWS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Normalise an archive into `output`, by day, with `terms.csv` for the ontologist; returns the summary. May be
+    """Normalise an archive into `output`, by day, with `_terms.csv` for the ontologist; returns the summary. May be
     interrupted and run again at any time. Raises `JobFailed`."""
     read = replace(read, bodies=True)
     target = Output(output)
@@ -103,11 +105,11 @@ def _lengths(table: Any) -> Any:
 
 def _write_terms(terms: Any, output: Path) -> None:
     """The work list, for people: a spreadsheet opens it. Whole or not at all."""
-    writing = output / ".terms.csv"
+    writing = output / f".{TERMS_FILE}"
     flat = terms.set_column(
         terms.column_names.index("suggestions"),
         "suggestions",
         pc.binary_join(terms["suggestions"], " | "),
     )
     pyarrow.csv.write_csv(flat, writing)
-    writing.replace(output / "terms.csv")
+    writing.replace(output / TERMS_FILE)

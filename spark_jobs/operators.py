@@ -1,23 +1,26 @@
-"""The expensive operators that jobs know, those that are installed on driver and workers alike; and what asking them
-taught."""
+"""The expensive operators that jobs know, the built-in ones and those that are installed on driver and workers alike;
+and what asking them taught."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from semantic import Matcher, Operator
+from semantic.operators.builtin import builtin_operators
 from semantic.operators.plugins import load_operators
 
 __all__ = ["added_up", "operators_for_jobs", "records_of"]
 
 
 def operators_for_jobs() -> Iterable[Operator]:
-    """The operators of the entry point group `kindcast.operators`."""
-    return tuple(load_operators().values())
+    """The built-in ones, without regions, tables and windows, and those of the entry point group `kindcast.operators`,
+    which come before built-in ones of the same name."""
+    installed = load_operators()
+    return (*(each for each in builtin_operators() if each.name not in installed), *installed.values())
 
 
 def records_of(matcher: Matcher) -> list[dict[str, Any]]:
     """What a matcher has learned of each operator predicate, as the planner keeps it."""
-    return matcher._layer.experience.as_records()
+    return matcher.layer.experience.as_records()
 
 
 def added_up(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -27,14 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.errors import UnusableOutput
+from spark_jobs.parquet_files import parquet_writer, weight
 
-__all__ = ["DICTIONARY_BYTES", "Done", "Output", "UnitWriter", "sync"]
+__all__ = ["Done", "Output", "UnitWriter", "sync"]
 
 OWN = "_kindcast"
-ROW_GROUP = 65_536
-"""Rows that are written together: the dictionary of ids is written once for them."""
-DICTIONARY_BYTES = 64 << 20
-"""Of the ids in one row group; beyond, Parquet would write each id out."""
+ROW_GROUP_BYTES = 64 << 20
+"""Of the rows that are held back and written together: the dictionary of ids is written once for them."""
 OPEN_FILES = 64
 """Days that one unit writes at the same time."""
 
@@ -58,14 +57,15 @@ class UnitWriter:
         self._folder.mkdir(parents=True)
         self._open: dict[str, pq.ParquetWriter] = {}
         self._waiting: dict[str, list[pa.Table]] = {}
+        self._held: dict[str, int] = {}
         self._known: list[str] = []
 
     def write(self, folder: str, table: pa.Table) -> None:
         """Add rows to the file in `folder`. Held back until there are enough for a row group."""
-        waiting = self._waiting.setdefault(folder, [])
-        waiting.append(table)
-        if sum(map(len, waiting)) >= ROW_GROUP:
-            self._flush(folder)
+        self._waiting.setdefault(folder, []).append(table)
+        self._held[folder] = self._held.get(folder, 0) + weight(table)
+        if sum(self._held.values()) >= ROW_GROUP_BYTES:
+            self._flush(max(self._held, key=self._held.__getitem__))
 
     def finish(self, counts: Mapping[str, float]) -> Done:
         """Close the files and let them be seen, all at one time."""
@@ -90,6 +90,7 @@ class UnitWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _flush(self, folder: str) -> None:
+        del self._held[folder]
         table = pa.concat_tables(self._waiting.pop(folder))
         if not len(table):
             return
@@ -100,11 +101,9 @@ class UnitWriter:
             path = self._folder / folder
             path.mkdir(exist_ok=True)
             name = f"part-{self._unit}{f'-{number}' if number else ''}.parquet"
-            self._open[folder] = pq.ParquetWriter(
-                path / name, table.schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES
-            )
+            self._open[folder] = parquet_writer(path / name, table.schema)
             self._known.append(folder)
-        self._open[folder].write_table(table, row_group_size=max(ROW_GROUP, len(table)))
+        self._open[folder].write_table(table, row_group_size=len(table))
 
 
 class Output:
@@ -131,6 +130,10 @@ class Output:
                 raise UnusableOutput(f"another job is writing {self.folder}: wait for it, or name another") from None
             self._carry_on()
             yield
+
+    def own(self, name: str) -> Path:
+        """A folder for what a job keeps for itself."""
+        return self._own / name
 
     def done(self) -> dict[str, Done]:
         """The units that need not be done again: in place, or staged."""

@@ -29,6 +29,8 @@ __all__ = ["AS_IT_STANDS", "ReadOptions", "read_split"]
 
 MOST_LINE_BYTES = 16 << 20
 """Of one line: what a server takes as one request at most."""
+CODED_BYTES = 4
+"""A value, on average, of a column of texts that is read as codes: more is no column of texts that repeat."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -185,7 +187,8 @@ def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reject
     first = split.first
     try:
         with system.open_input_file(split.path) as file:
-            stored = pq.ParquetFile(file)
+            footer = pq.read_metadata(file)
+            stored = pq.ParquetFile(file, metadata=footer, read_dictionary=_repeating(footer, split))
             groups = list(range(split.start, split.stop))
             for batch in stored.iter_batches(options.batch_events, row_groups=groups, use_threads=False):
                 table = pa.Table.from_batches([batch])
@@ -195,10 +198,24 @@ def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reject
         yield Rejected(split.name, first, f"the file cannot be read from here on: {error}")
 
 
+def _repeating(footer: pq.FileMetaData, split: Split) -> list[str]:
+    """The columns of texts that are stored as codes of few distinct ones: they are never read as texts."""
+    names = []
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        if column.path == column.name and str(column.logical_type) == "String":
+            chunks = [footer.row_group(group).column(number) for group in range(split.start, split.stop)]
+            stored = sum(chunk.total_uncompressed_size for chunk in chunks)
+            few = stored <= CODED_BYTES * sum(chunk.num_values for chunk in chunks)
+            if few and all(chunk.has_dictionary_page for chunk in chunks):
+                names.append(column.name)
+    return names
+
+
 def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
     names = set(table.column_names)
     lines = np.arange(first, first + len(table))
-    if {"body", "source", "id", "time"} <= names and pa.types.is_string(table.schema.field("body").type):
+    if {"body", "source", "id", "time"} <= names and _holds_text(table.schema.field("body").type):
         yield from _of_bodies(table, lines, split, options)
         return
     table = _as_json_has_it(table)
@@ -269,10 +286,13 @@ def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: 
 
 
 def _as_json_has_it(table: pa.Table) -> pa.Table:
-    """Times and days as RFC 3339 has them, decimals as numbers, dictionaries as what they stand for."""
+    """Times and days as RFC 3339 has them, decimals as numbers, dictionaries as what they stand for; but texts stay
+    codes of texts where they are."""
     for place, column in enumerate(table.schema):
         kind, cells = column.type, table.column(place)
         if pa.types.is_dictionary(kind):
+            if _holds_text(kind):
+                continue
             cells = pc.cast(cells, kind.value_type)
         elif pa.types.is_timestamp(kind):
             utc = _times(cells)
@@ -287,13 +307,17 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
     return table
 
 
+def _holds_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
+
+
 def _times(column: Any) -> Any:
     """The times in a column: of a type that is one, texts of RFC 3339, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         micros = pc.round(pc.multiply(pc.cast(column, pa.float64()), 1e6))
         return pc.cast(pc.cast(micros, pa.int64(), safe=False), utc)
-    if pa.types.is_string(kind):
+    if _holds_text(kind):
         return pa.array([None if text is None else parse_instant(text) for text in column.to_pylist()], utc)
     if pa.types.is_timestamp(kind) and kind.tz is None:
         column = pc.assume_timezone(column, "UTC")

@@ -21,6 +21,9 @@ ATTEMPTS = 4
 """Of a task. Spark's own default on one machine is 1: a Python worker that is killed would end the job."""
 DRIVER_MEMORY = "2g"
 """Of the Java process, which on one machine is driver and executor in one. Events pass it by or stream through."""
+SHUFFLED_PARTS = "8"
+"""Only names of events are ever shuffled, to find repeated ones: a stream would keep 200 stores of them for each batch,
+Spark's own default. A stream keeps the number that it began with."""
 
 OPTIONS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -52,7 +55,7 @@ def spark_session(
         master = master or "local[*]"
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
-        builder = builder.master(master)
+        builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)
     for key, value in {**OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()

@@ -77,6 +77,18 @@ class Snapshot:
             return Path(SparkFiles.get(Path(self.folder).name))
         return Path(self.folder)
 
+    def groups(self, together: int = SHARD_SUBSCRIPTIONS) -> tuple[tuple[int, ...], ...]:
+        """The shards in groups that a worker holds at one time: so many subscriptions, one shard at least."""
+        found: list[list[int]] = []
+        held = 0
+        for number, shard in enumerate(self.shards):
+            if not found or held + shard.subscriptions > together:
+                found.append([])
+                held = 0
+            found[-1].append(number)
+            held += shard.subscriptions
+        return tuple(map(tuple, found))
+
     @classmethod
     def read(cls, folder: Path) -> "Snapshot":
         """Raises `UnusableSnapshot`."""

@@ -27,7 +27,8 @@ from spark_jobs.bulk_match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
 from spark_jobs.errors import UnusableOutput
 from spark_jobs.event_batch import Rejected
 from spark_jobs.events import quarantined, readable
-from spark_jobs.output import DICTIONARY_BYTES, sync
+from spark_jobs.output import sync
+from spark_jobs.parquet_files import parquet_writer
 from spark_jobs.schemas import QUARANTINE, spark_schema
 from spark_jobs.snapshot import Snapshot
 from spark_jobs.units import by_day, rejected_rows
@@ -131,9 +132,7 @@ def _writer(
                 path = f"{folder}/part-{attempt}.parquet"
                 if path not in files:
                     (building / folder).mkdir(exist_ok=True)
-                    files[path] = pq.ParquetWriter(
-                        building / path, part.schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES
-                    )
+                    files[path] = parquet_writer(building / path, part.schema)
                     counts[path] = [0, 0]
                 files[path].write_table(part)
                 counts[path][0] += len(part)

@@ -20,6 +20,7 @@ from spark_jobs.event_batch import Rejected
 from spark_jobs.output import Done, Output, UnitWriter
 from spark_jobs.progress import Progress
 from spark_jobs.schemas import QUARANTINE
+from spark_jobs.workers import settle
 
 __all__ = ["Work", "by_day", "number_lines", "rejected_rows", "run_tasks", "run_units", "unit_name"]
 
@@ -58,10 +59,11 @@ def run_units(
     def work(unit: tuple[str, Work]) -> Done:
         name, write = unit
         writer = UnitWriter(folder, name)
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         try:
             counts = dict(write(writer))
             counts["seconds"] = time.perf_counter() - began
+            counts["cpu_seconds"] = time.process_time() - cpu
             counts["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             return writer.finish(counts)
         except BaseException:
@@ -99,11 +101,16 @@ def run_tasks(
             infos = [tracker.getStageInfo(number) for info in stages if info for number in info.stageIds]
             progress(stage, before + sum(info.numCompletedTasks for info in infos if info), total)
 
+    def task(item: Any) -> Any:
+        found = function(item)
+        settle()
+        return found
+
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     try:
         context.setJobGroup(group, stage)
-        found: list[Any] = context.parallelize(items, len(items)).map(function).collect()
+        found: list[Any] = context.parallelize(items, len(items)).map(task).collect()
     except Exception as error:
         raise JobFailed(f"the job failed at {stage!r}: {_worst(error)}; run it again to carry on") from error
     finally:

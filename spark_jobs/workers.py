@@ -1,8 +1,11 @@
-"""What a Python worker keeps from task to task: a vocabulary, and the shard that it matches against.
+"""What a Python worker keeps from task to task: a vocabulary, and the shards that it matches against.
 
-A worker serves one task at a time, and tasks come shard by shard, so one shard in memory is enough.
+A worker serves one task at a time, and tasks come group by group: shards that fit into a worker's memory at one time
+are one group, and what is read of an event serves all of them.
 """
 
+import gc
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +17,7 @@ from semantic.results import MatchTable
 from spark_jobs.event_batch import EventBatch, Rejected
 from spark_jobs.snapshot import Snapshot
 
-__all__ = ["Matched", "ShardMatcher", "opened", "vocabulary_of"]
+__all__ = ["Matched", "ShardMatcher", "opened", "settle", "vocabulary_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,40 +31,77 @@ class Matched:
 
 @dataclass(slots=True)
 class ShardMatcher:
-    """A shard, opened. `names` are the ids of its subscriptions by slot, for Arrow."""
+    """Shards, opened. In tables of matches the slots of a shard come after those of the one before."""
 
-    matcher: Matcher
+    matchers: Sequence[Matcher]
     context: bool
     _names: Any = field(default=None, repr=False)
+    _first: list[int] = field(default_factory=list, repr=False)
 
     def match(self, batch: EventBatch) -> Matched:
         """The matches of a batch. An event that cannot be read is set aside; the others do not suffer for it."""
         try:
-            return Matched(batch, self.matcher.match_table(batch.columns(with_context=self.context)), [])
+            return Matched(batch, self._matches(batch), [])
         except InvalidEvent:
             kept, rejected = self._sorted_out(batch)
-            return Matched(kept, self.matcher.match_table(kept.columns(with_context=self.context)), rejected)
+            return Matched(kept, self._matches(kept), rejected)
 
-    def names(self, table: MatchTable) -> Any:
-        """`string[slots]`: the id of each subscription at its slot."""
-        if self._names is None:
+    def _matches(self, batch: EventBatch) -> MatchTable:
+        columns = batch.columns(with_context=self.context)
+        return self._in_one([matcher.match_table(columns) for matcher in self.matchers])
+
+    def _in_one(self, tables: Sequence[MatchTable]) -> MatchTable:
+        self._learn_names(tables)
+        if len(tables) == 1:
+            return tables[0]
+        offsets = sum(table.offsets for table in tables)
+        assert not isinstance(offsets, int)
+        slots = np.zeros(int(offsets[-1]), dtype=np.int32)
+        bindings: list[Any] | None = None
+        if any(table.bindings is not None for table in tables):
+            bindings = [()] * slots.size
+        start = offsets[:-1].copy()
+        for table, first in zip(tables, self._first, strict=True):
+            lengths = np.diff(table.offsets)
+            places = np.arange(table.slots.size) + np.repeat(start - table.offsets[:-1], lengths)
+            slots[places] = table.slots + first
+            if bindings is not None and table.bindings is not None:
+                for place, each in zip(places.tolist(), table.bindings, strict=True):
+                    bindings[place] = each
+            start += lengths
+        return MatchTable(offsets, slots, bindings, {})
+
+    def _learn_names(self, tables: Sequence[MatchTable]) -> None:
+        if self._names is not None:
+            return
+        texts: list[str] = []
+        for table in tables:
             known = table.names
-            texts = [""] * (1 + max(known, default=-1))  # a slot that nobody has is never met
+            self._first.append(len(texts))
+            own = [""] * (1 + max(known, default=-1))  # a slot that nobody has is never met
             for slot in known:
-                texts[slot] = known[slot]
-            self._names = pa.array(texts, pa.string())
+                own[slot] = known[slot]
+            texts += own
+        self._names = pa.array(texts, pa.string())
+
+    @property
+    def names(self) -> Any:
+        """`string[slots]`: the id of each subscription at its slot, once something was matched."""
         return self._names
 
+    def ids(self, table: MatchTable) -> Any:
+        """`dictionary<string>[matches]`: who gets an event, match by match. No text is copied."""
+        return pa.DictionaryArray.from_arrays(pa.array(table.slots), self._names)
+
     def subscriptions(self, table: MatchTable) -> Any:
-        """`list<dictionary<string>>[events]`: who gets each event. No text is copied."""
-        offsets = pa.array(table.offsets.astype(np.int32))
-        slots = pa.DictionaryArray.from_arrays(pa.array(table.slots), self.names(table))
-        return pa.ListArray.from_arrays(offsets, slots)
+        """`list<dictionary<string>>[events]`: who gets each event."""
+        return pa.ListArray.from_arrays(pa.array(table.offsets.astype(np.int32)), self.ids(table))
 
     def spent(self) -> dict[str, float]:
         """What operators have been asked so far, and how many clauses none of them could decide."""
-        statistics = self.matcher.statistics
-        return {"evaluations": sum(statistics.evaluations.values()), "undecided": statistics.undecided}
+        told = [matcher.statistics for matcher in self.matchers]
+        asked = sum(sum(each.evaluations.values()) for each in told)
+        return {"evaluations": asked, "undecided": sum(each.undecided for each in told)}
 
     def spent_since(self, before: dict[str, float]) -> dict[str, float]:
         """The same since then."""
@@ -72,7 +112,7 @@ class ShardMatcher:
         rejected: list[Rejected] = []
         for row, event in enumerate(batch.each()):
             try:
-                self.matcher.canonicalise(event)
+                self.matchers[0].canonicalise(event)
                 kept.append(row)
             except InvalidEvent as error:
                 rejected.append(Rejected(batch.file, int(batch.lines[row]), reason_of(error), shown(event.data)))
@@ -80,7 +120,7 @@ class ShardMatcher:
 
 
 _vocabularies: dict[tuple[str, str], Vocabulary] = {}
-_shards: dict[tuple[str, str], ShardMatcher] = {}
+_shards: dict[tuple[tuple[str, str], ...], ShardMatcher] = {}
 
 
 def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
@@ -89,16 +129,40 @@ def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
     if key not in _vocabularies:
         _vocabularies.clear()
         _vocabularies[key] = snapshot.vocabulary()
+        _collector.restless = True
     return _vocabularies[key]
 
 
-def opened(snapshot: Snapshot, shard: int) -> ShardMatcher:
-    """A shard of a snapshot; the last one is kept. Costs its opening the first time in this worker."""
-    key = (snapshot.folder, snapshot.shards[shard].digest)
+def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:
+    """Shards of a snapshot; the last ones are kept. Costs their opening the first time in this worker."""
+    key = tuple((snapshot.folder, snapshot.shards[shard].digest) for shard in shards)
     if key not in _shards:
-        _shards.clear()  # before the next one is in memory
-        _shards[key] = ShardMatcher(snapshot.matcher(shard, vocabulary_of(snapshot)), snapshot.context)
+        _shards.clear()  # before the next ones are in memory
+        vocabulary = vocabulary_of(snapshot)
+        matchers = [snapshot.matcher(shard, vocabulary) for shard in shards]
+        _shards[key] = ShardMatcher(matchers, snapshot.context)
+        _collector.restless = True
     return _shards[key]
+
+
+@dataclass(slots=True)
+class _Collector:
+    """Whether something was opened since the collector was told of what stays."""
+
+    restless: bool = False
+
+
+_collector = _Collector()
+
+
+def settle() -> None:
+    """Have garbage collections pass by what is open. To be called in a worker when a task ends: Spark's daemon collects
+    after each task, and looking through a vocabulary and the libraries takes as long as a task does."""
+    if _collector.restless:
+        gc.unfreeze()  # what was open before may be garbage now
+        gc.collect()
+        gc.freeze()
+        _collector.restless = False
 
 
 def reason_of(error: InvalidEvent) -> str:

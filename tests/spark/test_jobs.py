@@ -20,6 +20,7 @@ from spark_jobs.backtesting import backtest_archive
 from spark_jobs.bulk_match import match
 from spark_jobs.events import quarantined, read_events, readable
 from spark_jobs.learning_units import learn_archive
+from spark_jobs.matching_units import match_archive
 from spark_jobs.normalise import normalise
 from spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from spark_jobs.snapshot import Snapshot, write_snapshot
@@ -208,3 +209,43 @@ def test_matcher_of_a_snapshot_is_the_matcher(snapshot: Snapshot) -> None:
     assert set(opened) == set(here)
     event = {"target": "Notebook", "price": 5}
     assert sorted(opened.match(event)) == sorted(here.match(event))
+
+
+def test_repeated_events_are_dropped_where_it_is_asked_for(
+    tmp_path: Path, snapshot: Snapshot, spark: SparkSession
+) -> None:
+    """The first in the order of the archive stays, by source and id; plain data is never taken for a repetition."""
+    events = [offer(n) for n in range(6)]
+    other = events[1] | {"source": "/elsewhere"}
+    changed = events[1] | {"data": {"target": "Sofa"}}
+    plain = {"target": "Tablet"}
+    (tmp_path / "raw").mkdir()
+    for name, lines in (
+        ("0.ndjson", [*events[:4], events[0], plain, plain]),
+        ("1.ndjson", [changed, other, *events[3:], events[5]]),
+    ):
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        (tmp_path / "raw" / name).write_text(text, encoding="utf-8")
+    counts = {}
+    for distinct in (False, True):
+        out = tmp_path / str(distinct)
+        summary = match_archive(spark, str(tmp_path / "raw"), out, snapshot, distinct=distinct)
+        counts[distinct] = summary["events"], summary.get("repeated")
+    assert counts == {False: (13, None), True: (9, 4)}
+    rows = pq.read_table(tmp_path / "True").to_pylist()
+    named = [(row["source"], row["id"]) for row in rows]
+    assert len(set(named)) == len(named) == 9
+    assert sorted(id for source, id in named if source == "/shop") == [str(n) for n in range(6)]
+    (first,) = [row for row in rows if (row["source"], row["id"]) == ("/shop", "1")]
+    assert sorted(first["subscriptions"]) == ["all", "cheap", "computers"]  # as it was when it came first
+    # A repetition that goes changes what is done for its file only.
+    text = "".join(json.dumps(each) + "\n" for each in [changed, other, *events[3:]])
+    (tmp_path / "raw" / "1.ndjson").write_text(text, encoding="utf-8")
+    seen: list[int] = []
+    again = match_archive(
+        spark,
+        *(str(tmp_path / "raw"), tmp_path / "True", snapshot),
+        distinct=True,
+        progress=lambda stage, done, total: seen.append(done) if stage == "match" else None,
+    )
+    assert (again["events"], again["repeated"], seen[0]) == (9, 3, 1)

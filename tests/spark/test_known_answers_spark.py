@@ -81,6 +81,7 @@ def by_line(folder: Path) -> dict[int, list[str]]:
     """Line of the archive → who got it."""
     table = pq.read_table(folder, columns=["id", "subscriptions"])
     ids = [int(id.rpartition(":")[2]) for id in table["id"].to_pylist()]
+    assert len(set(ids)) == len(ids)
     return dict(zip(ids, map(sorted, table["subscriptions"].to_pylist()), strict=True))
 
 
@@ -158,7 +159,8 @@ def test_packaged_brick_answers_over_readings_of_our_own(spark: SparkSession, tm
     snapshot = write_snapshot(tmp_path / "snapshot", ontologies, asked.items(), declarations=declared)
     summary = normalise_archive(spark, str(tmp_path / "raw"), tmp_path / "normal", snapshot)
     assert (summary["events"], summary["unknown_terms"], summary["ambiguous_terms"]) == (12, 1, 0)
-    assert "Lufttemperaturfuehler,unknown,1" in (tmp_path / "normal" / "terms.csv").read_text("utf-8").replace('"', "")
-    match_archive(spark, str(tmp_path / "normal"), tmp_path / "out", snapshot)
+    assert "Lufttemperaturfuehler,unknown,1" in (tmp_path / "normal" / "_terms.csv").read_text("utf-8").replace('"', "")
+    summary = match_archive(spark, str(tmp_path / "normal"), tmp_path / "out", snapshot)
+    assert (summary["files"], summary["events"]) == (1, 12)  # what else lies there is no event
     found = Counter(name for names in by_line(tmp_path / "out").values() for name in names)
     assert found == {"temperature": 7, "warm": 2, "humid": 2, "setpoint": 1}

@@ -6,10 +6,12 @@ match for each subscription that it is for, and exactly one webhook-id.
 """
 
 import random
+import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import httpx
 import pytest
 
 from tests.harness.operator_service import running_service
-from tests.harness.receiver import running_receiver
+from tests.harness.receiver import Answer, running_receiver
 from tests.harness.server_process import ServerProcess, running_server
 
 PATIENCE_SECONDS = 60.0
@@ -142,6 +144,107 @@ def test_operators_killed_servers_lose_nothing_and_double_nothing(tmp_path: Path
         assert caller.metric("kindcast_matches_total") == 2 * len(promised) + late
 
 
+YES = Answer(200, body=b'{"holds": true}')
+
+
+@contextmanager
+def nobody_writes(data: Path) -> Iterator[sqlite3.Connection]:
+    """Another process holds the database: what the server would write waits, what it reads it may."""
+    connection = sqlite3.connect(data / "kindcast.db", isolation_level=None, timeout=30.0)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_parking_killed_at_each_of_its_steps_delivers_each_event_once(tmp_path: Path) -> None:
+    """Killed before a candidate is parked; after that, whether its publisher was told or not; while the operator is
+    asked; when it has answered, before the match is written; when that is written, before it is delivered."""
+    with (
+        running_receiver() as service,
+        running_receiver() as hooks,
+        running_server(tmp_path, ENVIRONMENT | {"KINDCAST_BUSY_TIMEOUT_SECONDS": "60"}) as server,
+        calling(server) as caller,
+    ):
+        service.script("/yes", *[YES] * 100)
+        service.script("/held", *[YES] * 100)
+        for path in ("/asked", "/held"):
+            service.swallow(path)
+        hooks.swallow("/hook")
+
+        def answers_at(path: str) -> None:
+            caller.put("/v1/operators/p", {"url": service.url + path, "timeout_seconds": 30.0})
+
+        def arrived(count: int) -> None:
+            until(lambda: len(messages(caller, pulled)) == count, f"{count} messages")
+            assert [each["event"]["data"]["n"] for each in messages(caller, pulled)] == list(range(1, count + 1))
+            assert caller.metric("kindcast_parked_waiting") == 0
+
+        answers_at("/yes")
+        pulled = caller.post("/v1/subscriptions", {"expression": "p()"})["id"]
+
+        with nobody_writes(tmp_path) as database, background(lambda: caller.publish(1, "not parked yet")):
+            time.sleep(0.3)
+            server.kill()
+            assert database.execute("SELECT count(*) FROM events").fetchone() == (0,)
+        server.start()
+        caller.publish(1, "not parked yet")  # it was not accepted, as its publisher can tell
+        arrived(1)
+
+        answers_at("/asked")
+        with background(lambda: caller.publish(2, "parked, and perhaps told so")):
+            service.wait_for("/asked", 1)
+            server.kill()
+        server.start()
+        service.wait_for("/asked", 2)
+        answers_at("/yes")
+        server.kill()  # while the one before is still asked
+        server.start()
+        caller.publish(2, "parked, and perhaps told so")
+        arrived(2)
+
+        answers_at("/held")
+        caller.publish(3, "answered, not written")
+        service.wait_for("/held", 1)
+        with nobody_writes(tmp_path) as database:
+            service.release()
+            until(lambda: caller.get("/v1/operators/p")["running"] == 0, "the answer has come")
+            time.sleep(0.3)
+            server.kill()
+            assert database.execute("SELECT tries FROM parked").fetchall() == [(0,)]
+        server.start()
+        arrived(3)
+
+        pushed = caller.post("/v1/subscriptions", {"expression": "p()", "sink": hooks.url + "/hook"})["id"]
+        caller.publish(4, "written, not delivered")
+        hooks.wait_for("/hook", 1)
+        server.kill()
+        hooks.release()
+        server.start()
+        hooks.wait_until(lambda: any(each.status == 200 for each in hooks.requests("/hook")), "the webhook")
+        assert len({each.headers["webhook-id"] for each in hooks.requests("/hook")}) == 1
+        arrived(4)
+        assert caller.get(f"/v1/subscriptions/{pushed}")["undecided"] == 0
+
+
+@contextmanager
+def background(work: Callable[[], None]) -> Iterator[None]:
+    """`work` beside the block, which may kill the server that it talks to."""
+
+    def run() -> None:
+        with suppress(httpx.HTTPError):
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
 @pytest.mark.slow
 def test_operator_that_hangs_does_not_delay_another_subscription(tmp_path: Path) -> None:
     """Hundreds of events hang on a service that never answers; their other subscribers have them all meanwhile."""
@@ -152,8 +255,10 @@ def test_operator_that_hangs_does_not_delay_another_subscription(tmp_path: Path)
         hangs = caller.post("/v1/subscriptions", {"expression": "hang()"})["id"]
         quick = caller.post("/v1/subscriptions", {"expression": "yes()"})["id"]
         cheap = caller.post("/v1/subscriptions", {"expression": ""})["id"]
-        for number in range(150):
-            caller.publish(number, "a")
+        events = [
+            {"specversion": "1.0", "id": str(n), "source": "s", "type": "t", "data": {"n": n}} for n in range(150)
+        ]
+        caller.post("/v1/events", events, **{"Content-Type": "application/cloudevents-batch+json"})
         assert len(messages(caller, cheap)) == 150
         until(lambda: len(messages(caller, quick)) == 150, "all of the other operator's")
         assert service.asked().get("/hang", 0) <= 8  # they hang, or have just been given to other calls

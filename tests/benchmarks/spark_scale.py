@@ -4,8 +4,8 @@
     spark      the job `match`: start-up apart; memory of a worker
     sql        two plans of Spark SQL for the same question
     batches    the size of Arrow batches
-    growth     10⁵, 10⁶, 10⁷ events
-    shards     the same subscriptions in 1, 2 and 4 shards
+    growth     10⁵ and 10⁶ events; 10⁷ with --full
+    shards     the same subscriptions in 1, 2 and 4 shards, held together or one after the other
 
 Prints JSON, and keeps it in docs/benchmarks/results/spark_scale.json, part by part.
 """
@@ -41,8 +41,8 @@ TREE = "http://example.org/tree#N"
 class Setting:
     """The workload on disk: events as Parquet, subscriptions as a snapshot."""
 
-    def __init__(self, subscriptions: int, events: int) -> None:
-        self.count, self.events = subscriptions, events
+    def __init__(self, subscriptions: int, events: int, *, full: bool = False) -> None:
+        self.count, self.events, self.full = subscriptions, events, full
         self.drawing: Drawing = draw("W3", subscriptions=subscriptions, events=events)
         self.folder = WORK / f"{subscriptions}x{events}"
         self.archive = self.folder / "events.parquet"
@@ -99,6 +99,13 @@ def warm(session: SparkSession, setting: Setting, snapshot: Snapshot) -> float:
     return round(time.perf_counter() - began, 2)
 
 
+def shuffled_bytes(session: SparkSession) -> int:
+    """What the executors of this session have written for shuffles, and read of them, as Spark's status store says."""
+    executors = session.sparkContext._jsc.sc().statusStore().executorList(False)
+    each = [executors.apply(number) for number in range(executors.size())]
+    return int(sum(one.totalShuffleWrite() + one.totalShuffleRead() for one in each))
+
+
 # ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -129,7 +136,7 @@ def spark(setting: Setting) -> dict[str, Any]:
     told: dict[str, Any] = {"session_seconds": round(time.perf_counter() - began, 2)}
     told["first_job_seconds"] = warm(session, setting, snapshot)
     told["runs"] = [job(session, setting, snapshot, setting.archive) for _ in range(3)]
-    told["shuffled_bytes"] = 0
+    told["shuffled_bytes"] = shuffled_bytes(session)
     session.stop()
     return told
 
@@ -198,7 +205,7 @@ def growth(setting: Setting) -> dict[str, Any]:
     snapshot, session = setting.snapshot(), spark_session(master="local[2]")
     warm(session, setting, snapshot)
     told = {}
-    for copies in (0.1, 1, 10):
+    for copies in (0.1, 1, 10) if setting.full else (0.1, 1):
         archive = setting.folder / f"copies-{copies}"
         shutil.rmtree(archive, ignore_errors=True)
         archive.mkdir()
@@ -216,8 +223,12 @@ def shards(setting: Setting) -> dict[str, Any]:
     told = {}
     for count in (1, 2, 4):
         snapshot = setting.snapshot(count)
-        warm(session, setting, snapshot)
-        told[str(count)] = job(session, setting, snapshot, setting.archive)
+        for way, together in (("in one group", setting.count), ("a group each", setting.count // count)):
+            if count == 1 and way == "a group each":
+                continue
+            warm(session, setting, snapshot)
+            runs = [job(session, setting, snapshot, setting.archive, together=together) for _ in range(2)]
+            told[f"{count}, {way}"] = min(runs, key=lambda run: run["seconds"])
     session.stop()
     return told
 
@@ -284,8 +295,9 @@ def main() -> None:
     options.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     options.add_argument("--subscriptions", type=int, default=100_000)
     options.add_argument("--events", type=int, default=1_000_000)
+    options.add_argument("--full", action="store_true", help="growth to ten times the events, too")
     given = options.parse_args()
-    setting = Setting(given.subscriptions, given.events)
+    setting = Setting(given.subscriptions, given.events, full=given.full)
     key = f"{given.subscriptions:,} subscriptions, {given.events:,} events"
     for part in given.parts or list(PARTS):
         found = PARTS[part](setting)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.benchmarks.harness.catalogue import names
 from tests.benchmarks.harness.figures import figures
+from tests.benchmarks.harness.records import MARKED as RECORDS
+from tests.benchmarks.harness.records import SLOPES, records, slope
 from tests.benchmarks.harness.results import Results
 from tests.benchmarks.harness.tables import MARKED, cell_of, refreshed
 
@@ -67,3 +69,17 @@ def test_quick_run_leaves_results_and_a_figure(tmp_path: Path) -> None:
     assert kept["points"]
     assert kept["about"]["machine"].keys() >= {"cores", "memory_gib"}
     assert (tmp_path / "aguilera_bound.svg").stat().st_size > 1000
+
+
+def test_every_number_of_records_and_slopes_follows_from_the_results(page: Path) -> None:
+    """A row is one point, or the slope of one curve; rows that came later may be missing."""
+    text = page.read_text(encoding="utf-8")
+    anew = {line for line in records(text, page.with_suffix("") / "results").splitlines() if line.startswith("|")}
+    shown = [found[0] for marked in (RECORDS, SLOPES) for found in marked.finditer(text)]
+    assert [line for table in shown for line in table.splitlines() if line.startswith("|") and line not in anew] == []
+
+
+def test_slope_of_a_power_is_its_exponent() -> None:
+    """The line is through the logarithms."""
+    assert slope([(10.0, 3.0), (100.0, 30.0), (1_000.0, 300.0)]) == pytest.approx(1.0)
+    assert slope([(10.0, 5.0), (1_000.0, 50.0)]) == pytest.approx(0.5)

@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.int64]
 
 CONTESTANTS = ("fused", "dexin", "ctps", "counting", "scan (numpy)", "scan (compiled)", "REIN", "TAMA, refined")
 """In every figure; Figure 2 has all others as well."""
-SIZE: dict[Scale, int] = {"quick": 3_000, "default": 50_000, "full": 1_000_000}
+SIZE: dict[Scale, int] = {"quick": 3_000, "default": 20_000, "full": 1_000_000}
 """Subscriptions where a figure varies something else."""
 
 

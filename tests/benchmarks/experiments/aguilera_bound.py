@@ -25,7 +25,7 @@ SHARE = 0.5
 """Chance that a subscription asks for an attribute."""
 SIZES: dict[Scale, tuple[int, ...]] = {
     "quick": (100, 1_000),
-    "default": (100, 1_000, 10_000, 100_000),
+    "default": (100, 1_000, 10_000),
     "full": (100, 1_000, 10_000, 100_000, 1_000_000),
 }
 EVENTS = 300

@@ -38,7 +38,7 @@ EVENTS = 30
 
 def tasks(scale: Scale) -> Sequence[Task]:
     """Curve by curve. The cost of an order does not depend on whether finding it is counted."""
-    points = ATTRIBUTES if scale != "quick" else ATTRIBUTES[:3]
+    points = {"quick": ATTRIBUTES[:3], "default": ATTRIBUTES[:5], "full": ATTRIBUTES}[scale]
     panels = {NEAR: FIFTEEN, BEST: FIFTEEN, FOUND: SIXTEEN}
     return [Task(who, m, {"who": who, "m": m, "n": SIZE[scale]}, panels[who]) for who in panels for m in points]
 

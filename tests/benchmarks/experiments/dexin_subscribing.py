@@ -33,7 +33,7 @@ TOTAL, ONE, REMOVED = (
 )
 SIZES: dict[Scale, tuple[int, ...]] = {
     "quick": (1_000, 3_000),
-    "default": (10_000, 30_000, 100_000),
+    "default": (10_000, 30_000),
     "full": (250_000, 500_000, 1_000_000, 1_750_000),
 }
 CHUNK = 10_000

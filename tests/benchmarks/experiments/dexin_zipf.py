@@ -21,7 +21,7 @@ CONTESTANTS = ("fused", "dexin", "ctps", "scan (numpy)", "REIN", "TAMA, refined"
 SEVEN, EIGHT, NINE = "Figure 7: subscriptions", "Figure 8: attributes", "Figure 9: width of ranges"
 SIZES: dict[Scale, tuple[int, ...]] = {
     "quick": (1_000, 3_000),
-    "default": (25_000, 50_000, 100_000),
+    "default": (10_000, 20_000, 40_000),
     "full": (250_000, 500_000, 1_000_000, 1_750_000),
 }
 ATTRIBUTES, WIDTHS = (2, 10, 22), (0.1, 0.5, 0.9)

@@ -30,20 +30,27 @@ NINE, TEN, ELEVEN = (
 )
 SIZES: dict[Scale, tuple[int, ...]] = {
     "quick": (1_000, 3_000),
-    "default": (10_000, 50_000, 100_000),
+    "default": (10_000, 30_000, 100_000),
     "full": (10_000, 100_000, 200_000, 400_000, 800_000),
 }
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+LARGEST = {"naive": 10_000, "matching_tree": 30_000}
+"""Where slow curves end by default."""
+SHARES: dict[Scale, tuple[float, ...]] = {
+    "quick": (0.0, 1.0),
+    "default": (0.0, 0.5, 1.0),
+    "full": (0.0, 0.25, 0.5, 0.75, 1.0),
+}
 EVENTS = 1_000
 
 
 def tasks(scale: Scale) -> Sequence[Task]:
     """Figure by figure, curve by curve."""
-    sizes = SIZES[scale]
     found = []
     for who in ENGINES:
+        sizes = [n for n in SIZES[scale] if scale != "default" or n <= LARGEST.get(who, n)]
         found += [Task(who, n, {"who": who, "n": n, "equalities": 0.5}, NINE) for n in sizes]
-        found += [Task(who, p, {"who": who, "n": sizes[-1], "equalities": p}, TEN) for p in reversed(SHARES)]
+        if sizes[-1] == SIZES[scale][-1]:
+            found += [Task(who, p, {"who": who, "n": sizes[-1], "equalities": p}, TEN) for p in reversed(SHARES[scale])]
         found += [Task(who, n, {"who": who, "n": n, "equalities": 1.0}, ELEVEN) for n in sizes]
     return found
 

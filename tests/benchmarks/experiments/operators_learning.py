@@ -20,7 +20,7 @@ AXES = Axes("events seen", "simulated operator seconds an event", log_x=True)
 SEED = 1
 
 SIZES: dict[Scale, int] = {"quick": 300, "default": 2_000, "full": 5_000}
-SEEN = (10, 30, 100, 200, 400, 800)
+SEEN = (10, 30, 100, 400, 800)
 OPERATORS = 20
 """Predicates are calls of so many operators; calls of one are alike."""
 PRIOR = (0.5, 0.001)
@@ -34,7 +34,7 @@ def tasks(scale: Scale) -> Sequence[Task]:
     return [
         Task(who, seen, {"who": who, "seen": seen, "n": SIZES[scale]})
         for who in ("declared", "learned", "known")
-        for seen in (SEEN[:3] if scale == "quick" else SEEN)
+        for seen in (SEEN[:3] if scale == "quick" else SEEN if scale == "full" else SEEN[:4])
     ]
 
 

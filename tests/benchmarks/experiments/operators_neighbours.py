@@ -28,7 +28,7 @@ def tasks(scale: Scale) -> Sequence[Task]:
     n = SIZES[scale]
     found = []
     for kind in ("equal", "mixed"):
-        for zipf in (None, 1.0) if scale == "quick" else (None, 0.8, 1.0, 1.2):
+        for zipf in (None, 0.8, 1.0, 1.2) if scale == "full" else (None, 1.0):
             name = f"{'uniform' if zipf is None else f'Zipf {zipf}'}, {kind}"
             found += [Task(way, name, {"way": way, "zipf": zipf, "kind": kind, "n": n}) for way in WAYS]
     return found

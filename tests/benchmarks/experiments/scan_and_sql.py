@@ -37,7 +37,7 @@ BATCH = 100
 TABLE = 1_000
 """Events of one call of `match_table`."""
 EVENTS = 4_100
-ENOUGH = 5.0
+ENOUGH = 2.0
 """Seconds after which no further batch is begun; those who are asked one event at a time stop within one."""
 
 

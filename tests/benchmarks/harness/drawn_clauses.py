@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from index.clause import (
     AttributeId,
@@ -23,7 +24,10 @@ from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing
 
-__all__ = ["DrawnClauses", "drawn_clauses"]
+__all__ = ["DrawnClauses", "drawn_clauses", "ends"]
+
+ONE_SIDED = ("W2", "sparse")
+"""Drawings whose intervals are bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,23 @@ def _test(drawing: Drawing, number: int, j: int) -> ClauseTest:
         return ConceptTest(within=frozenset([ConceptId(int(drawing.nodes[number, j]))]))
     if drawing.kinds[j] != NUMBER:
         return KeyTest(frozenset([f"v{low}"]))
-    return KeyTest(frozenset([float(low)])) if low == high else IntervalTest(float(low), float(high))
+    if low == high:
+        return KeyTest(frozenset([float(low)]))
+    least, most = ends(drawing, drawing.low[number, j : j + 1], drawing.high[number, j : j + 1])
+    return IntervalTest(float(least[0]), float(most[0]))
+
+
+def ends(
+    drawing: Drawing, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The ends of intervals as clauses have them. In the works of Le Subscribe they are `<=` and `>=`, which have one
+    end; a drawing writes the other as the least or the greatest value."""
+    least, most = low.astype(np.float64), high.astype(np.float64)
+    if drawing.name in ONE_SIDED:
+        bound = low < high
+        upper = bound & (low <= 0)
+        least[upper], most[bound & ~upper] = -np.inf, np.inf
+    return least, most
 
 
 def _texts(drawing: Drawing, j: int) -> list[str | int | float | bool | None]:

@@ -31,19 +31,22 @@ def measured_apart(
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     ends, why = time.monotonic() + seconds, ""
-    while process.poll() is None:
-        if time.monotonic() > ends:
-            why = f"{seconds:.0f} s"
-        elif _resident(process.pid) > memory:
-            why = f"{memory >> 30} GB"
-        if why:
+    try:
+        while process.poll() is None:
+            if time.monotonic() > ends:
+                why = f"{seconds:.0f} s"
+            elif _resident(process.pid) > memory:
+                why = f"{memory >> 30} GB"
+            if why:
+                raise BeyondLimit(why)
+            try:
+                process.wait(POLL)
+            except subprocess.TimeoutExpired:
+                continue
+    finally:  # also where this process is told to end
+        if process.returncode is None:
             process.kill()
             process.communicate()
-            raise BeyondLimit(why)
-        try:
-            process.wait(POLL)
-        except subprocess.TimeoutExpired:
-            continue
     answer, trouble = process.communicate()
     if process.returncode == -9:  # the system took its memory away
         raise BeyondLimit("memory of the machine")

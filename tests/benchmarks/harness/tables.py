@@ -10,8 +10,10 @@ import re
 import sys
 from pathlib import Path
 
+from tests.benchmarks.harness.factors import factors
 from tests.benchmarks.harness.fastest import fastest
 from tests.benchmarks.harness.figures import figures
+from tests.benchmarks.harness.records import records
 from tests.benchmarks.harness.results import Results
 
 __all__ = ["cell_of", "refreshed", "rewrite", "table"]
@@ -29,7 +31,7 @@ def refreshed(text: str, results: Path) -> str:
             return f"{found[1]}{found[4]}"
         return f"{found[1]}{table(Results.read(path), found[3] or '')}{found[4]}"
 
-    return fastest(figures(MARKED.sub(written, text), results.parent), results)
+    return factors(records(fastest(figures(MARKED.sub(written, text), results.parent), results), results), results)
 
 
 def table(results: Results, begins: str) -> str:

@@ -12,7 +12,8 @@ from semantic.compilation import compile_expression
 from semantic.declarations import Declarations
 from server.broker import changes
 from server.broker.group import Group
-from server.broker.state import Live, State
+from server.broker.roll import Live, Roll
+from server.broker.state import State
 from server.errors import StoreUnavailable
 from server.settings import Settings
 from server.store import ledger
@@ -34,15 +35,13 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 @pytest.fixture
 def state() -> State:
-    return State(Matcher(EMPTY), Matcher)
+    return State(Roll(Matcher(EMPTY)), Matcher)
 
 
 def live(state: State, group: Group, name: str, expression: str) -> Live:
     """A new subscription that matches."""
-    one = Live(len(state.live) + 1, name, "active", time.time() + 60, matching=False)
-    changes.introduce(group, one)
-    changes.admit(group, one, compile_expression(expression, EMPTY))
-    return one
+    one = Live(len(state.roll) + 1, name, "active", time.time() + 60, matching=False)
+    return changes.admit(group, changes.introduce(group, one), compile_expression(expression, EMPTY))
 
 
 def store(group: Group, subscription: int, sequence: int) -> None:
@@ -73,7 +72,7 @@ def test_group_failing_command_leaves_the_others(connection: Connection, state: 
     group.run(lambda _: good(3))
     group.commit()
     assert stored(connection) == {(1, 1), (3, 1)}
-    assert set(state.matcher) == set(state.live) == {"s1", "s3"}
+    assert set(state.matcher) == set(state.roll) == {"s1", "s3"}
     assert [match.subscription for match in state.matcher.match({"a": 1})] == ["s1", "s3"]
     assert group.totals["accepted"] == 2
     assert group.touched == {1, 2}, "numbers of s1 and s3: s2 was undone before s3 came"
@@ -107,18 +106,19 @@ def test_group_undo_takes_back_every_kind_of_change(connection: Connection, stat
     before, declared = state.matcher, state.declarations
     end = one.expires_at
     second = Group(connection, state)
-    changes.set_status(second, one, "paused")
-    changes.set_expiry(second, one, end + 5)
+    changes.set_expiry(second, changes.set_status(second, one, "paused"), end + 5)
     changes.forget(second, two)
     live(state, second, "three", "a = 1")
     changes.swap_matcher(second, Matcher(EMPTY), Declarations(synonyms={"PC": "computer"}))
-    assert not one.matching
-    assert "two" not in state.live
+    assert (state.roll["one"].status, state.roll["one"].expires_at) == ("paused", end + 5)
+    assert not state.roll["three"].matching
+    assert "two" not in state.roll
     second.undo()
     assert state.matcher is before
     assert state.declarations is declared
-    assert set(state.live) == set(state.matcher) == {"one", "two"}
-    assert (one.status, one.expires_at, one.matching, two.matching) == ("active", end, True, True)
+    assert set(state.roll) == set(state.matcher) == {"one", "two"}
+    assert (state.roll["one"], state.roll["two"]) == (one, two)
+    assert not state.roll.aside
     assert {match.subscription for match in state.matcher.match({"a": 1})} == {"one", "two"}
 
 

@@ -53,3 +53,11 @@ def test_host_beyond_loopback_is_refused(host: str) -> None:
 def test_host_of_loopback_is_taken(host: str) -> None:
     """Every way to say this machine is fine."""
     assert Settings(host=host).host == host
+
+
+def test_index_bytes_are_for_the_engine_that_keeps_them() -> None:
+    """A limit that nobody keeps is refused, not taken in silence."""
+    assert Settings(index_bytes=1_000_000).index_bytes == 1_000_000
+    for wrong in ({"index_bytes": 1_000_000, "engine": "naive"}, {"index_bytes": 0}):
+        with pytest.raises(ValidationError, match="index_bytes"):
+            Settings(**wrong)

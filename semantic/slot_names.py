@@ -15,9 +15,9 @@ from semantic.model import Match
 
 __all__ = ["NamesView", "SlotNames"]
 
-KEPT = 1 << 17
+KEPT = 1 << 20
 """The first so many slots have their `Match` ready: events may match hundreds, and looking one up costs a tenth of
-making it. 40 bytes each, 5 MB in all."""
+making it. 48 bytes each, 50 MB at most."""
 
 
 class NamesView(Mapping[int, str]):

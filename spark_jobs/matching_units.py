@@ -27,7 +27,7 @@ from spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
 from spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
 from spark_jobs.workers import Matched, ShardMatcher, opened
 
-__all__ = ["match_archive", "match_unit"]
+__all__ = ["PLACE", "in_pieces", "match_archive", "match_unit"]
 
 PARTS = "_parts"
 QUARANTINED = "_quarantine"
@@ -166,7 +166,7 @@ def _join_unit(folder: Path, parts: Sequence[str], chosen: Chosen, writer: UnitW
     counts = {"events": 0.0, "matches": 0.0, "quarantined": 0.0}
     files = [[_opened(path) for path in staged.staged(part, PARTS)] for part in parts]
     together = _rows_together([file for each in files for file in each])
-    for tables in zip_longest(*(_tables(each, together) for each in files)):
+    for tables in zip_longest(*(in_pieces(each, together) for each in files)):
         rows = side_by_side(tables, PLACE).drop_columns([PLACE])
         counts["events"] += len(rows)
         counts["matches"] += pc.sum(pc.list_value_length(rows["subscriptions"])).as_py() or 0
@@ -195,15 +195,17 @@ def _rows_together(files: Sequence[pq.ParquetFile]) -> int:
     return max(1, min(events, events * JOINED_MATCHES // matches))
 
 
-def _tables(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Table]:
-    """Rows of one part, `together` at a time wherever its row groups end, since those of another end elsewhere."""
+def in_pieces(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Table]:
+    """Rows of one part, `together` at a time wherever its row groups end, since those of another end elsewhere. Read
+    by row groups: each has a dictionary of its own."""
     held: list[pa.Table] = []
     rows = 0
     for file in files:
-        for batch in file.iter_batches(together, use_threads=False):
-            held.append(pa.Table.from_batches([batch]))
-            rows += len(batch)
-            if rows >= together:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, use_threads=False)
+            held.append(table)
+            rows += len(table)
+            while rows >= together:
                 table = pa.concat_tables(held)
                 yield table.slice(0, together)
                 held, rows = [table.slice(together)], rows - together
@@ -225,6 +227,7 @@ def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) 
         "refused": [asdict(each) for each in snapshot.refused],
         "shards": len(snapshot.shards),
         "vocabulary_version": snapshot.vocabulary_version,
+        "cpu_seconds": round(sum(each.counts.get("cpu_seconds", 0.0) for each in done), 2),
         "worker_peak_mb": round(max((each.counts.get("peak_mb", 0.0) for each in done), default=0.0)),
     }
     if total("evaluations"):

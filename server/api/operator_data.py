@@ -11,7 +11,7 @@ from server.api.requests import AppBroker, answer
 from server.broker import Broker
 from server.broker.registering import forget_data, keep_data
 from server.error_responses import Problem
-from server.operators.data import KINDS, Key, Kind, OwnData, piece_size, read_piece
+from server.operators.data import Key, Kind, OwnData, piece_size, read_piece
 
 __all__ = ["router"]
 
@@ -56,10 +56,16 @@ async def put_table(request: Request, name: Name, broker: AppBroker) -> Response
     return await _put(request, broker, ("tables", name))
 
 
-@router.delete("/{kind}", summary="Delete uploaded regions or windows")
-async def delete_one(kind: Kind, broker: AppBroker) -> Response:
+@router.delete("/regions", summary="Delete uploaded regions")
+async def delete_regions(broker: AppBroker) -> Response:
     """Refused (409) while subscriptions call an operator that reads them."""
-    return await _delete(broker, (kind, ""))
+    return await _delete(broker, ("regions", ""))
+
+
+@router.delete("/windows", summary="Delete uploaded calendar windows")
+async def delete_windows(broker: AppBroker) -> Response:
+    """Refused (409) while subscriptions call an operator that reads them."""
+    return await _delete(broker, ("windows", ""))
 
 
 @router.delete("/tables/{name}", summary="Delete an uploaded table")
@@ -87,5 +93,4 @@ async def _delete(broker: Broker, key: Key) -> Response:
 def _described(data: OwnData, key: Key) -> dict[str, Any]:
     kind, name = key
     named = {"name": name} if name else {}
-    assert kind in KINDS
     return {"kind": kind, **named, "entries": piece_size(data.pieces[key]), "uploaded": key in data.uploaded}

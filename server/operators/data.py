@@ -15,10 +15,9 @@ from semantic.errors import InvalidDeclaration
 from semantic.operators.builtin import Regions, Table, builtin_operators
 from semantic.operators.declaration import Operator
 
-__all__ = ["CALLED", "KINDS", "MOST_TABLES", "Key", "Kind", "OwnData", "Piece", "piece_size", "read_piece"]
+__all__ = ["CALLED", "MOST_TABLES", "Key", "Kind", "OwnData", "Piece", "piece_size", "read_piece"]
 
 Kind = Literal["regions", "tables", "windows"]
-KINDS: tuple[Kind, ...] = ("regions", "tables", "windows")
 Key = tuple[Kind, str]
 """A table has a name; of regions and windows there is one document each, named ""."""
 Piece = Regions | Table | Mapping[str, list[str]]

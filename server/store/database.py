@@ -7,6 +7,7 @@ PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `sy
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of our lock on PostgreSQL
+LOCK_SECONDS = 2.0  # for which a start waits for that lock
 POSTGRESQL_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 JOURNAL_BYTES = 64 << 20  # what is left of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # pages of the indexes that every event touches
@@ -71,12 +73,9 @@ class Database:
     def connect(self) -> Connection:
         """Another connection that writes, after the one before broke. Raises `StoreInUse`, `DBAPIError`."""
         connection = self._writer.connect()
-        if not self.is_sqlite:
-            locked = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK}).scalar_one()
-            connection.rollback()
-            if not locked:
-                connection.close()
-                raise StoreInUse(f"another server uses the database {self.url}")
+        if not self.is_sqlite and not _takes_advisory_lock(connection):
+            connection.close()
+            raise StoreInUse(f"another server uses the database {self.url}")
         return connection
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -146,6 +145,17 @@ class Database:
         connection.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
         for name, value in pragmas.items():
             connection.execute(f"PRAGMA {name}={value}")
+
+
+def _takes_advisory_lock(connection: Connection) -> bool:
+    """PostgreSQL gives the lock back when it notices that the server before has gone, a moment after that ended."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK}).scalar_one()
+        connection.rollback()
+        if taken or time.monotonic() > deadline:
+            return bool(taken)
+        time.sleep(LOCK_SECONDS / 20)
 
 
 def _prepare_postgresql_writer(connection: Any, _: Any) -> None:

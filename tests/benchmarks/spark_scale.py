@@ -80,6 +80,7 @@ def job(session: SparkSession, setting: Setting, snapshot: Snapshot, archive: Pa
         "events": summary["events"],
         "matches": summary["matches"],
         "events_per_second": round(summary["events"] / seconds),
+        "events_per_cpu_second": round(summary["events"] / summary["cpu_seconds"]),
         "pairs_per_second": round(summary["matches"] / seconds),
         "worker_peak_mb": summary["worker_peak_mb"],
         "output_mb": round(sum(path.stat().st_size for path in out.rglob("*.parquet")) / 1e6, 1),
@@ -118,14 +119,19 @@ def threads(setting: Setting) -> dict[str, Any]:
     matcher.match_table(table.slice(0, ROW_GROUP), threads=2)
     told: dict[str, Any] = {"open_seconds": round(opened, 2)}
     for count in (1, 2):
-        seconds, matches = 0.0, 0
+        seconds, cpu_seconds, matches = 0.0, 0.0, 0
         some = min(len(table), 400_000 * count)
         for start in range(0, some, ROW_GROUP):
             part = table.slice(start, ROW_GROUP)
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             matches += len(matcher.match_table(part, threads=count).slots)
             seconds += time.perf_counter() - began
-        told[f"{count}_threads"] = {"events_per_second": round(some / seconds), "matches_an_event": matches / some}
+            cpu_seconds += time.process_time() - cpu
+        told[f"{count}_threads"] = {
+            "events_per_second": round(some / seconds),
+            "events_per_cpu_second": round(some / cpu_seconds),
+            "matches_an_event": matches / some,
+        }
     return told
 
 
@@ -135,6 +141,7 @@ def spark(setting: Setting) -> dict[str, Any]:
     session = spark_session(master="local[2]")
     told: dict[str, Any] = {"session_seconds": round(time.perf_counter() - began, 2)}
     told["first_job_seconds"] = warm(session, setting, snapshot)
+    told["load"] = round(os.getloadavg()[0], 1)
     told["runs"] = [job(session, setting, snapshot, setting.archive) for _ in range(3)]
     told["shuffled_bytes"] = shuffled_bytes(session)
     session.stop()

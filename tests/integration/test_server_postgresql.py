@@ -1,6 +1,8 @@
 """The same server on PostgreSQL, one setting away. Skips where no PostgreSQL is installed."""
 
 import asyncio
+import json
+import logging
 import time
 from pathlib import Path
 
@@ -146,3 +148,29 @@ def until_given_up(client: httpx.Client, sequence: int) -> None:
     while client.get(f"/v1/events/{sequence}/trace").json()["undecided"][0]["state"] != "given_up":
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_postgresql_snapshot_is_named_and_what_changed_since_is_noted(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Imported, saved at the stop; then one goes, one comes, and the next start takes both in, without compiling."""
+    lines = "\n".join(json.dumps({"expression": f"n = {n}"}) for n in range(4))
+    caplog.set_level(logging.INFO, "kindcast.broker")
+    with running_application(tmp_path, database=database) as client:
+        made = client.post("/v1/subscriptions/import", content=lines).json()["created"]
+        assert [each["line"] for each in made] == [1, 2, 3, 4]
+    for _ in range(2):  # the first of these stops writes a snapshot again
+        caplog.clear()
+        with running_application(tmp_path, database=database) as client:
+            assert "(with a snapshot of 4)" in caplog.text
+            found = client.post("/v1/match", json={"event": {"n": 1}}).json()["matches"]
+            assert [each["subscription"] for each in found] == [made[1]["id"]]
+            gone = made.pop()
+            headers = {"Kindcast-Ticket": gone["ticket"]}
+            assert client.delete(f"/v1/subscriptions/{gone['id']}", headers=headers).status_code == 200
+            client.post("/v1/subscriptions", json={"expression": "n = 9"})
+            publish(client, {"id": str(len(made)), "type": "a", "data": {"n": 9}})
+    with running_application(tmp_path, database=database) as client:
+        told = [each["event"]["id"] for each in client.get("/v1/events?type=a").json()["events"]]
+        assert told == ["3", "2"]
+        assert client.get("/v1/dead-letters").json()["dead_letters"] == []

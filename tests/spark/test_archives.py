@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
 from spark_jobs.archive import lines_in, numbered, splits_of
+from spark_jobs.bulk_match import side_by_side
 from spark_jobs.errors import NoArchive
 from spark_jobs.event_batch import EventBatch, Rejected
+from spark_jobs.matching_units import PLACE, in_pieces
 from spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
@@ -162,3 +164,23 @@ def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
     with pytest.raises(NoArchive, match=r"\.parquet"):
         splits_of(str(tmp_path))
+
+
+def test_parts_that_several_groups_of_shards_made_are_joined_wherever_their_row_groups_end(tmp_path: Path) -> None:
+    """Each part was written in pieces of its own; an event is one row again, in its order."""
+    count = 23
+    held = [[[f"{part}-{n}"] * (n * part % 3) for n in range(count)] for part in (1, 2)]
+    files = []
+    for part, size in ((0, 4), (1, 7)):
+        texts = pa.array(held[part], pa.list_(pa.string()))
+        ids = pa.ListArray.from_arrays(texts.offsets, texts.values.dictionary_encode())
+        table = pa.table({PLACE: pa.array(range(count)), "subscriptions": ids})
+        pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=size)
+        files.append(pq.ParquetFile(tmp_path / f"{part}.parquet", read_dictionary=["subscriptions.list.element"]))
+    for together in (1, 5, 30):
+        joined = [
+            side_by_side(pair, PLACE) for pair in zip(*(in_pieces([file], together) for file in files), strict=True)
+        ]
+        assert pa.concat_tables(joined)["subscriptions"].to_pylist() == [
+            one + other for one, other in zip(*held, strict=True)
+        ]

@@ -3,7 +3,7 @@
     <!-- records full_scan: scan_us = the scan, µs; y = times -->  …  <!-- end -->    a row a point
     <!-- slopes growth -->  …  <!-- end -->    a row a curve: how y grows with x, as a power
 
-A row of records is named by its panel, its series and its x.
+A row of records is named by its panel, if there are several, its series and its x.
 """
 
 import re
@@ -46,11 +46,12 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 def _records(results: Results, columns: str) -> str:
     names, heads = zip(*(column.strip().split(" = ") for column in columns.split(";")), strict=True)
+    points = [point for point in results.points if any(name in point for name in names if name != "y")]
+    several = len({point["panel"] for point in points}) > 1
     rows = []
-    for point in results.points:
-        if any(name in point for name in names if name != "y"):
-            cells = " | ".join(_cell(point.get(name)) for name in names)
-            rows.append(f"| {_name(point)} | {cells} |\n")
+    for point in points:
+        cells = " | ".join(_cell(point.get(name)) for name in names)
+        rows.append(f"| {_name(point, several)} | {cells} |\n")
     return f"| | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}\n{''.join(rows)}{_told(results)}"
 
 
@@ -65,9 +66,9 @@ def _slopes(results: Results) -> str:
     return f"| | from, to | slope |\n|---|---:|---:|\n{''.join(rows)}{_told(results)}"
 
 
-def _name(point: dict[str, Any]) -> str:
+def _name(point: dict[str, Any], with_panel: bool) -> str:
     x = f"{point['x']:,}" if isinstance(point["x"], int) else str(point["x"])
-    return ", ".join(filter(None, (point["panel"], point["series"], x)))
+    return ", ".join(filter(None, (point["panel"] if with_panel else "", point["series"], x)))
 
 
 def _cell(value: float | None) -> str:

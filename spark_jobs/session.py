@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from spark_jobs.java import find_java
@@ -56,7 +57,12 @@ def spark_session(
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
         builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)
+        given = None
+    else:
+        SparkContext._ensure_initialized()  # else SparkConf knows nothing of what spark-submit was given
+        given = SparkConf()
     for key, value in {**OPTIONS, **(options or {})}.items():
-        builder = builder.config(key, value)
+        if given is None or not given.contains(key):
+            builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session

@@ -1,6 +1,6 @@
 """What an archive taught of operators, as the job `learn` writes it: where a process begins that has asked nobody yet.
 
-    priors.json    {"operators": [a record of `Experience.as_records`, …], and what else was learned}
+priors.json    {"operators": [a record of `Experience.as_records`, …], and what else was learned}
 """
 
 from collections.abc import Mapping

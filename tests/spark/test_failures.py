@@ -230,16 +230,16 @@ def test_job_run_again_after_a_change_does_only_what_changed(
 def test_subscriptions_in_several_shards_give_the_same_rows(
     tmp_path: Path, inputs: Inputs, spark: SparkSession
 ) -> None:
-    """Parts of an event that were matched apart are one row again."""
+    """Held together, or one after the other: parts of an event that were matched apart are one row again."""
     ontology = read(SHOP.encode(), format="turtle")
     many = [(f"s{n}", f"price between [{n}, {n + 100}]") for n in range(0, EVENTS, 50)] + list(ASKED.items())
     found = []
-    for shards in (1, 3):
+    for shards, together in ((1, 1_000), (3, 1_000), (3, 1)):
         snapshot: Snapshot = write_snapshot(tmp_path / f"snap{shards}", [ontology], many, shards=shards)
-        out = tmp_path / f"out{shards}"
-        summary = match_archive(spark, str(tmp_path / "in" / "07.ndjson"), out, snapshot)
+        out = tmp_path / f"out{shards}-{together}"
+        summary = match_archive(spark, str(tmp_path / "in" / "07.ndjson"), out, snapshot, together=together)
         assert (summary["events"], summary["quarantined"], summary["shards"]) == (EVENTS, 1, shards)
         rows = pq.read_table(out).to_pylist()
         found.append({row["id"]: sorted(row["subscriptions"]) for row in rows})
         assert len(rows) == EVENTS
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]

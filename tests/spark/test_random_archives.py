@@ -20,6 +20,7 @@ from spark_jobs.matching_units import match_unit
 from spark_jobs.output import Output
 from spark_jobs.progress import silent
 from spark_jobs.reading import ReadOptions
+from spark_jobs.repeated import NONE_REPEATED
 from spark_jobs.snapshot import write_snapshot
 from spark_jobs.units import run_units
 from tests.harness.vocabularies import declared_in
@@ -40,7 +41,8 @@ examples = st.tuples(
 @given(drawn=st.lists(examples, min_size=EXAMPLES_OF_ONE_JOB, max_size=EXAMPLES_OF_ONE_JOB))
 @settings(max_examples=5)
 def test_spark_over_random_archives_decides_as_the_matcher(drawn: list[Example], spark: SparkSession) -> None:
-    """Each event of each archive goes to the same subscriptions, whichever shard they are in."""
+    """Each event of each archive goes to the same subscriptions, whichever shard they are in, asked together or one
+    after the other."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         expected: dict[str, set[str]] = {}
@@ -50,10 +52,10 @@ def test_spark_over_random_archives_decides_as_the_matcher(drawn: list[Example],
             expected |= wanted
             snapshot = snapshot_of(example, folder / str(number))
             (split,) = splits_of(str(archive))
-            units += [
-                (f"{number}x{shard}", partial(match_unit, split, snapshot, shard, Chosen(), ReadOptions(), parts=False))
-                for shard in range(SHARDS)
-            ]
+            groups = ((0, 1),) if number % 2 else ((0,), (1,))
+            for group in groups:
+                work = partial(match_unit, split, snapshot, group, Chosen(), ReadOptions(), NONE_REPEATED)
+                units.append((f"{number}x{group[0]}", partial(work, first=group[0] == 0, parts=False)))
         output = Output(folder / "out")
         with output.locked():
             output.commit(run_units(spark, output, units, "match", silent))

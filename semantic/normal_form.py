@@ -117,8 +117,12 @@ def _disjunction(node: All | AnyOf | Atom, order: dict[Atom, int]) -> list[_Clau
     parts: list[list[_Clause]] = [_disjunction(item, order) for item in node.items]  # type: ignore[arg-type]
     if isinstance(node, AnyOf):
         return _simplified([clause for part in parts for clause in part])
-    clauses: list[_Clause] = [frozenset()]
+    # What is one clause whatever happens goes together at once: most expressions are nothing else.
+    together = frozenset[Atom]().union(*(part[0] for part in parts if len(part) == 1))
+    clauses = _simplified([together])
     for part in parts:
+        if len(part) == 1:
+            continue
         if len(clauses) * len(part) > MOST_PRODUCTS:
             raise _too_many(f"more than {MOST_PRODUCTS}, before implied ones are dropped,")
         clauses = _simplified([left | right for left in clauses for right in part])

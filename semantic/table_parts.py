@@ -3,8 +3,9 @@
 Table ─batch─▶ engine.match_columns (several threads) ─▶ RowTable ─▶ TablePart (the caller's thread)
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,18 @@ def parts_by_column(
     spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
     if threads <= 1:
         return [part(engine.match_columns(table.batch(*span)), table, span[0]) for span in spans]
+    parts: list[TablePart] = []
+    waiting: deque[tuple[Future[RowTable], int]] = deque()
     with ThreadPoolExecutor(threads, "kindcast-match") as pool:
-        waiting = [(pool.submit(engine.match_columns, table.batch(*span)), span[0]) for span in spans]
-        return [part(found.result(), table, start) for found, start in waiting]
+        for span in spans:
+            waiting.append((pool.submit(engine.match_columns, table.batch(*span)), span[0]))
+            # One part is read ahead, no more: who reads holds the interpreter, and the searches that end meanwhile
+            # wait for it before they can begin the next.
+            if len(waiting) > threads:
+                found, start = waiting.popleft()
+                parts.append(part(found.result(), table, start))
+        parts += [part(found.result(), table, start) for found, start in waiting]
+    return parts
 
 
 def part_of(found: Sequence[Found], units: Units) -> TablePart:

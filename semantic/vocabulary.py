@@ -31,6 +31,7 @@ from semantic.units import Units
 
 __all__ = ["Vocabulary"]
 
+KEPT_TEXT = 1_000  # characters of a text whose meaning is kept: what publishers send must not fill the memory
 READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
 
 
@@ -241,6 +242,8 @@ class Vocabulary:
         found = self._readings.get(text)
         if found is None:
             found = self.resolve(text).candidates
+            if len(text) > KEPT_TEXT:
+                return found
             if len(self._readings) >= READINGS:
                 self._readings.clear()
             self._readings[text] = found

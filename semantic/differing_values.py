@@ -38,6 +38,8 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
         if forwarding:
             # Replacements may be chains, so that another end of one is another reading of all its names.
             touched |= {record.iri for each in vocabulary.ontologies for record in _records(each) if record.deprecated}
+        else:
+            touched |= _led_to(vocabulary, touched)
     for vocabulary in (before, after):
         # A name, its labels and its local name may each be read in another way: a replacement, or a name shared.
         for ontology in vocabulary.ontologies:
@@ -99,6 +101,22 @@ def _records(ontology: Ontology) -> Iterator[ConceptRecord]:
 
 def _forwards(record: ConceptRecord) -> tuple[str, ...] | None:
     return record.replaced_by if record.deprecated else None
+
+
+def _led_to(vocabulary: Vocabulary, touched: set[str]) -> set[str]:
+    """The deprecated names whose replacements lead to `touched`: where these are read otherwise, so are those."""
+    leading: defaultdict[str, list[str]] = defaultdict(list)
+    for ontology in vocabulary.ontologies:
+        for record in _records(ontology):
+            for target in _forwards(record) or ():
+                leading[target].append(record.iri)
+    found: set[str] = set()
+    waiting = list(touched)
+    while waiting:
+        new = [iri for iri in leading.get(waiting.pop(), ()) if iri not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 def _words(record: ConceptRecord) -> set[str]:

@@ -120,10 +120,16 @@ A_REPLACEMENT_IS_MERGED_WITH_WHAT_IT_REPLACES = (
         equivalences=(NAMES[:2],),
     ),
 )
+WITHDRAWN = tuple(ConceptRecord(iri=iri, deprecated=True) for iri in NAMES[:2])
+WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED = (
+    found(*WITHDRAWN, ConceptRecord(iri=NAMES[2], deprecated=True, replaced_by=NAMES[:1]), equivalences=(NAMES[:2],)),
+    found(*WITHDRAWN, ConceptRecord(iri=NAMES[2], deprecated=True, replaced_by=NAMES[:1])),
+)
 
 
 @settings(max_examples=100)
 @given(vocabularies())
+@example(WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED)
 @example(A_LABEL_COMES_WITH_A_MERGE)
 @example(A_LABEL_BECOMES_A_SYNONYM)
 @example(A_REPLACEMENT_IS_MERGED_WITH_WHAT_IT_REPLACES)

@@ -45,6 +45,9 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
         for ontology in vocabulary.ontologies:
             words |= {word for each in _records(ontology) if each.iri in touched for word in _words(each)}
         words |= vocabulary.synonyms.keys()  # whose root may be written in any way that resolves
+        # Who becomes known brings along the names it is merged with.
+        known = {vocabulary.concept(iri) for iri in above}
+        above |= _names(vocabulary, (each for each in known if each is not None))
     words |= {local_name(iri) for iri in touched | above} - {""}
     return frozenset(touched | above | words)
 

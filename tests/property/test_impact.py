@@ -70,7 +70,8 @@ def vocabularies(draw: st.DrawFn) -> tuple[Vocabulary, Vocabulary]:
 def published(*known: Vocabulary) -> list[str]:
     """Every value that could be read as a concept or a word by one of them."""
     iris = {iri for each in known for number in range(len(each)) for iri in each.iris(number)}  # type: ignore[arg-type]
-    return sorted({*iris, *map(local_name, iris), *LABELS, *ROOTS, "one", "two"} - {""})
+    own = {word for each in known for word in each.synonyms}
+    return sorted({*iris, *map(local_name, iris), *LABELS, *ROOTS, *own} - {""})
 
 
 def reaching(vocabulary: Vocabulary, trees: dict[str, Any], values: list[str]) -> dict[str, set[str]]:
@@ -125,10 +126,16 @@ WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED = (
     found(*WITHDRAWN, ConceptRecord(iri=NAMES[2], deprecated=True, replaced_by=NAMES[:1]), equivalences=(NAMES[:2],)),
     found(*WITHDRAWN, ConceptRecord(iri=NAMES[2], deprecated=True, replaced_by=NAMES[:1])),
 )
+MERGED = Ontology(name="shared", equivalences=((NAMES[0], NAMES[2]),))
+A_MERGED_NAME_BECOMES_KNOWN = (
+    Vocabulary([MERGED]),
+    Vocabulary([MERGED, Ontology(name="x", types=((NAMES[1], NAMES[0]),))]),
+)
 
 
 @settings(max_examples=100)
 @given(vocabularies())
+@example(A_MERGED_NAME_BECOMES_KNOWN)
 @example(WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED)
 @example(A_LABEL_COMES_WITH_A_MERGE)
 @example(A_LABEL_BECOMES_A_SYNONYM)

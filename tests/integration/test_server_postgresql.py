@@ -18,7 +18,7 @@ from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def database(postgresql: PostgreSQL) -> str:
     """The URL of a database of our own."""
     return postgresql.new_database()
@@ -169,7 +169,7 @@ def test_postgresql_snapshot_is_named_and_what_changed_since_is_noted(
             headers = {"Kindcast-Ticket": gone["ticket"]}
             assert client.delete(f"/v1/subscriptions/{gone['id']}", headers=headers).status_code == 200
             client.post("/v1/subscriptions", json={"expression": "n = 9"})
-            publish(client, {"id": str(len(made)), "type": "a", "data": {"n": 9}})
+            publish(client, {"id": str(len(made)), "source": "snapshots", "type": "a", "data": {"n": 9}})
     with running_application(tmp_path, database=database) as client:
         told = [each["event"]["id"] for each in client.get("/v1/events?type=a").json()["events"]]
         assert told == ["3", "2"]

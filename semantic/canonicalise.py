@@ -13,7 +13,7 @@ from typing import Any
 from index.clause import ConceptId
 from semantic.attributes import AttributeDeclaration
 from semantic.errors import InvalidEvent, SemanticError
-from semantic.flatten import EventLimits, Found, QuantityObject, flatten, problem_at
+from semantic.flatten import EventLimits, Found, QuantityObject, as_json, flatten, problem_at
 from semantic.instants import parse_instant
 from semantic.model import CanonicalEvent, Event, Note, Value
 from semantic.typed_events import JSON_NUMBER, TypedEvents
@@ -50,12 +50,13 @@ class Canonicaliser:
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
         """The canonical form of `event`, a bare mapping being its data.
 
-        Raises `InvalidEvent` with a JSON pointer for each problem: a top-level key `ce`, what `flatten` refuses, and
-        what does not fit the declared types of the event.
+        Raises `InvalidEvent` with a JSON pointer for each problem: what is no mapping, a top-level key `ce`, what
+        `flatten` refuses, and what does not fit the declared types of the event.
         """
-        event = event if isinstance(event, Event) else Event(event)
+        event = event if isinstance(event, Event) else Event(_mapping(event))
         notes: list[Note] = []
-        scalars = {f"ce.{name}": [Found(value)] for name, value in event.context.items()}
+        data = event.data
+        scalars = {f"ce.{name}": [Found(as_json(value))] for name, value in event.context.items()}
         elements: dict[str, list[Mapping[str, Any]]] = {}
         if isinstance(event.data, Mapping):
             _refuse_context_names(event.data)
@@ -64,14 +65,14 @@ class Canonicaliser:
             if types:
                 scalars["ce.type"] = [*scalars.get("ce.type", []), *types]
             scalars |= flat.scalars
-            elements = flat.elements
+            elements, data = flat.elements, flat.data
         elif event.data is not None:
             notes.append(Note("no-attributes", "", "data is not a JSON object: only context attributes can match"))
         declared: frozenset[str] = frozenset()
         if self._typed:
             said = (found.scalar for found in scalars.get("ce.type", ()))
             declared = self._typed.types_of(each for each in said if isinstance(each, str))
-            self._typed.check(declared, event.data, notes)
+            self._typed.check(declared, data, notes)
         attributes = self._read(scalars, notes)
         if self._typed:
             attributes = self._typed.complete(attributes, declared, notes)
@@ -264,6 +265,13 @@ def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -
         return ()
     found = (vocabulary.concept(iri) for iri in declaration.range)
     return tuple(concept for concept in found if concept is not None)
+
+
+def _mapping(data: object) -> Mapping[Any, Any]:
+    if not isinstance(data, Mapping):
+        detail = f"an event is an object: a mapping or an Event, not {type(data).__name__}"
+        raise InvalidEvent([problem_at((), "no-object", detail)])
+    return data
 
 
 def _refuse_context_names(data: Mapping[Any, Any]) -> None:

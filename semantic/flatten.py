@@ -7,18 +7,40 @@ docs/matching-semantics.md, rules 1, 3, 4 and 15:
     {"price": {"value": 5, "currency": "USD"}}               price: the quantity   price.value: 5   price.currency: USD
 """
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from semantic.errors import InvalidEvent, Problem
 from semantic.model import Position
 
-__all__ = ["EventLimits", "Flat", "Found", "QuantityObject", "Scalar", "as_quantity", "flatten", "problem_at"]
+__all__ = [
+    "EventLimits",
+    "Flat",
+    "Found",
+    "QuantityObject",
+    "Scalar",
+    "as_json",
+    "as_quantity",
+    "flatten",
+    "problem_at",
+]
 
 UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 """What may stand beside `value` in an object that is a quantity (rule 15)."""
+
+
+JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
+"""The types of scalars that JSON has; a subclass counts as what it is made of."""
+_CONVERTED = (np.generic, np.ndarray, date, Decimal)  # a datetime is a date
+LARGEST_POWER = 308
+"""Of ten, in a double: a decimal of a million digits is not written out to be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +76,34 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """What was found in some data: raw dotted name → scalars, and → the objects of arrays (at any depth)."""
+    """What was found in `data`, of the types of JSON: raw dotted name → scalars, and → the objects of arrays (at any
+    depth)."""
 
+    data: Mapping[str, Any]
     scalars: dict[str, list[Found]] = field(default_factory=dict)
     elements: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
-    """Everything in `data` by dotted name, in the order of the data.
+    """Everything in `data` by dotted name, in the order of the data; types of Python and numpy are read by `as_json`.
 
     Walks with a stack of its own, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`.
     Raises `InvalidEvent` with a JSON pointer for each key that is no string, number that is not finite or that no
     double holds exactly, value that is no JSON, and at once for nesting or size beyond the limits.
     """
-    flat = Flat()
+    flat, problems, is_json = _walked(data, limits)
+    if not is_json:
+        flat, problems, _ = _walked(as_json(data), limits)
+    if problems:
+        raise InvalidEvent(problems)
+    return flat
+
+
+def _walked(data: Mapping[str, Any], limits: EventLimits) -> tuple[Flat, list[Problem], bool]:
+    """What is in `data`, what is wrong with it, and whether all of it was of the types of JSON."""
+    flat = Flat(data)
     problems: list[Problem] = []
+    is_json = True
     left = limits.values
     stack: list[tuple[str, Any, tuple[Any, ...], Mapping[str, Any] | None]] = [("", data, (), None)]
     while stack:
@@ -96,14 +131,13 @@ def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
                 flat.elements.setdefault(name, []).extend(objects)
             stack.extend((name, node[index], (*path, index), around) for index in range(len(node) - 1, -1, -1))
         elif node is not None:
+            is_json = is_json and not isinstance(node, _CONVERTED)
             problem = _scalar_problem(node)
             if problem:
                 problems.append(problem_at(path, *problem))
             else:
                 flat.scalars.setdefault(name, []).append(Found(node, None, around))
-    if problems:
-        raise InvalidEvent(problems)
-    return flat
+    return flat, problems, is_json
 
 
 def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
@@ -143,3 +177,59 @@ def problem_at(path: tuple[Any, ...], code: str, detail: str) -> Problem:
     """A problem at the place that `path` leads to, as a JSON pointer (RFC 6901)."""
     pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
     return Problem(code, detail, Position(pointer=pointer))
+
+
+def as_json(value: Any) -> Any:
+    """`value` in the types of JSON, at any depth: what `match` and `match_table` read of a cell is read of this.
+
+    | Python, numpy | JSON |
+    |---|---|
+    | `datetime`, `datetime64` | its RFC 3339 text in UTC, where one without offset is; `NaT`: null |
+    | `date`, `datetime64` of days, months, years | its text: `2026-01-31`, `2026-01`, `2026` |
+    | `Decimal` | a number: an integer where it is whole, else the nearest double |
+    | other scalars of numpy, arrays | Python's own number, text or truth; a list |
+
+    What is JSON already is given back as it is, and so is what has no form in JSON, which `flatten` refuses. Linear in
+    `value`; recursive, so callers bound the depth.
+
+    >>> as_json({"at": datetime(2026, 1, 31, 12, 30), "price": Decimal("9.50"), "n": [np.int64(3)]})
+    {'at': '2026-01-31T12:30:00Z', 'price': 9.5, 'n': [3]}
+    """
+    if type(value) in JSON_SCALARS:
+        return value
+    if isinstance(value, Mapping):
+        return {key: as_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
+        return [as_json(each) for each in value]
+    if isinstance(value, np.datetime64):
+        return _of_datetime64(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.item()
+    if isinstance(value, datetime):
+        return _of_datetime(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return _of_decimal(value) if isinstance(value, Decimal) else value
+
+
+def _of_datetime(value: datetime) -> str | None:
+    if value != value:  # pandas' NaT is a datetime
+        return None
+    value = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    with contextlib.suppress(OverflowError):  # in the years 1 and 9999 UTC may have no name for it
+        value = value.astimezone(UTC)
+    return value.replace(tzinfo=None).isoformat() + "Z" if value.tzinfo is UTC else value.isoformat()
+
+
+def _of_datetime64(value: np.datetime64) -> str | None:
+    if np.isnat(value):
+        return None
+    unit = np.datetime_data(value.dtype)[0]
+    return str(value) if unit in "YMWD" else str(value.astype("datetime64[us]")).removesuffix(".000000") + "Z"
+
+
+def _of_decimal(value: Decimal) -> int | float:
+    if not value.is_finite():
+        return math.nan if value.is_nan() else math.copysign(math.inf, value)
+    whole = value.adjusted() <= LARGEST_POWER and value == value.to_integral_value()
+    return int(value) if whole else float(value)

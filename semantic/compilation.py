@@ -3,8 +3,9 @@
 text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,7 @@ from semantic.resolution import resolve
 from semantic.schemas.subscription_checks import SubscriptionCheck
 from semantic.vocabulary import Vocabulary
 
-__all__ = ["Compiled", "compile_expression", "restore_expression"]
+__all__ = ["Compiled", "Meaning", "compile_expression", "compiled_again", "restore_expression"]
 
 VERIFIED_COST = 10.0
 """What an atom costs that no column decides, in atoms that one does: it is asked of each candidate by itself."""
@@ -27,30 +28,65 @@ SECOND_COST = 1e5
 """What a second of an operator costs in the same measure: a call that takes a millisecond counts as ten of those."""
 
 
-@dataclass(frozen=True, slots=True)
 class Compiled:
-    """A subscription ready to be matched under the vocabulary that compiled it.
+    """A subscription ready to be matched under the vocabulary that compiled it. Immutable.
 
-    `canonical` is the resolved expression as text, `tree` the same as JSON (what to store: it holds IRIs, no labels),
-    `clauses` its disjunctive normal form, `notes` what the subscriber should know, `cost` a relative figure: one per
-    atom that a column of the index decides, ten per atom that must be verified on candidates, and by its declared
-    seconds for a call of an operator.
+    `tree` is the resolved expression as JSON (what to store: it holds IRIs, no labels), `notes` what the subscriber
+    should know. What else there is, is made when it is first read.
     """
 
-    expression: Expression
-    canonical: str
-    tree: dict[str, Any]
-    clauses: tuple[tuple[Atom, ...], ...]
-    notes: tuple[Note, ...]
-    cost: float
+    def __init__(self, tree: dict[str, Any], notes: tuple[Note, ...], meaning: "Callable[[], Meaning]") -> None:
+        self.tree = tree
+        self.notes = notes
+        self._make = meaning
+
+    @cached_property
+    def _meaning(self) -> "Meaning":
+        return self._make()
+
+    @property
+    def expression(self) -> Expression:
+        """The resolved expression."""
+        return self._meaning.expression
+
+    @property
+    def clauses(self) -> tuple[tuple[Atom, ...], ...]:
+        """Its disjunctive normal form."""
+        return self._meaning.clauses
+
+    @cached_property
+    def canonical(self) -> str:
+        """The resolved expression as text."""
+        return to_text(self.expression)
+
+    @cached_property
+    def cost(self) -> float:
+        """A relative figure: one per atom that a column of the index decides, ten per atom that must be verified on
+        candidates, and by its declared seconds for a call of an operator."""
+        of = self._meaning
+        return sum(_cost(atom, of.vocabulary, of.operators) for clause in of.clauses for atom in clause)
 
     @property
     def clause_count(self) -> int:
         """How many clauses the subscription became; none means that it can never match."""
         return len(self.clauses)
 
+    def with_notes(self, notes: tuple[Note, ...]) -> "Compiled":
+        """The same with other notes."""
+        return Compiled(self.tree, notes, lambda: self._meaning)
+
 
 Operators = Mapping[str, Operator]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a subscription means under a vocabulary."""
+
+    expression: Expression
+    clauses: tuple[tuple[Atom, ...], ...]
+    vocabulary: Vocabulary
+    operators: Operators
 
 
 def compile_expression(
@@ -68,6 +104,13 @@ def restore_expression(
     return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
 
 
+def compiled_again(
+    tree: dict[str, Any], notes: tuple[Note, ...], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
+) -> Compiled:
+    """What was compiled once under this vocabulary; `notes` are those that there were then."""
+    return Compiled(tree, notes, lambda: restore_expression(tree, vocabulary, operators)._meaning)
+
+
 def _compiled(expression: Expression, vocabulary: Vocabulary, operators: Operators, *, stored: bool) -> Compiled:
     try:
         resolved = resolve(expression, vocabulary, stored=stored, operators=operators)
@@ -80,9 +123,8 @@ def _compiled(expression: Expression, vocabulary: Vocabulary, operators: Operato
     notes = [*resolved.notes, *_typed(clauses, vocabulary, stored=stored)]
     if not clauses:
         notes.append(Note("never-matches", "", "the expression contradicts itself: no event can match it"))
-    cost = sum(_cost(atom, vocabulary, operators) for clause in clauses for atom in clause)
-    text = to_text(resolved.expression)
-    return Compiled(resolved.expression, text, to_tree(resolved.expression), clauses, tuple(notes), cost)
+    meaning = Meaning(resolved.expression, clauses, vocabulary, operators)
+    return Compiled(to_tree(resolved.expression), tuple(notes), lambda: meaning)
 
 
 def _typed(clauses: tuple[tuple[Atom, ...], ...], vocabulary: Vocabulary, *, stored: bool) -> list[Note]:

@@ -23,9 +23,10 @@ from semantic.books import Books, packed
 from semantic.bulk.bulk import Bulk
 from semantic.bulk.columns import Part
 from semantic.bulk.lowered import ClauseParts, enter_bulk, lower_bulk, lower_one
-from semantic.bulk.results import CompiledTrees, Restored, compiled_again
+from semantic.bulk.repeated import RepeatedShapes
+from semantic.bulk.results import CompiledTrees, Restored
 from semantic.canonicalise import Canonicaliser, EventLimits
-from semantic.compilation import Compiled, compile_expression, restore_expression
+from semantic.compilation import Compiled, compile_expression, compiled_again, restore_expression
 from semantic.errors import DuplicateSubscription
 from semantic.index_steps import index_steps
 from semantic.lowering import Lowering
@@ -92,6 +93,7 @@ class Matcher:
         self.operators: Mapping[str, Operator] = self._operators
         self.planner_name = planner
         self._lowered = functools.partial(lower_one, self._lowering, self.operators, vocabulary)
+        self._repeated = RepeatedShapes(vocabulary, self.operators, self._lowering)
         self._layer = OperatorLayer(self.operators, planner, vocabulary.units, threads=operator_threads)
         self._verification = Verification(self._books, self._layer, vocabulary.units, self._parts_of)
 
@@ -160,7 +162,14 @@ class Matcher:
     def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
         """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
         `DuplicateSubscription` if `name` is taken."""
-        return self.add_compiled(name, self.compile(expression))
+        repeated = (
+            None if isinstance(expression, str) or name in self._books.slots else self._repeated.compiled(expression)
+        )
+        if repeated is None:
+            return self.add_compiled(name, self.compile(expression))
+        compiled, clauses = repeated
+        self._books.enter(name, self._engine.add_many(clauses), packed(compiled.tree), ())
+        return compiled
 
     def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> Sequence[Compiled]:
         """Add each (name, expression) in turn; stops at the first that is invalid, with those before it added. Trees of

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semantic.bulk.columns import Part
-from semantic.bulk.operands import OperandReader, Operands, Use
-from semantic.bulk.shapes import Shape, equalities, shape_of
-from semantic.bulk.templates import Template, template_of, uses_of
+from semantic.bulk.operands import Operands
+from semantic.bulk.templates import TRIES, ShapeKey, Template, Templates
 from semantic.compilation import Compiled, compile_expression, restore_expression
 from semantic.errors import InvalidSubscription
 from semantic.operators.declaration import Operator
@@ -32,12 +31,6 @@ CHUNK = 1 << 16
 """Subscriptions that are read before they are compiled: enough for thousands of shapes to be worth it."""
 LEAST = 4
 """Trees of one shape in a chunk from which a template pays: making one costs about as much as two trees."""
-TRIES = 3
-"""Trees of a shape that are tried as its example; the first may be odd in its constants alone."""
-TYPE = "ce.type"
-"""Where event types are declared, clauses that ask for one are compared with them by their constants."""
-
-_Key = tuple[Shape, tuple[int, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +76,7 @@ class Bulk:
         self._operators = operators
         self._stored = stored
         self._refused = refused
-        self._templates: dict[_Key, Template | None] = {}
-        self._watched: dict[Shape, bool | None] = {}
-        self._readers: dict[Use, OperandReader] = {}
+        self._templates = Templates(vocabulary, operators, stored=stored)
         self._pieces: dict[int, list[Piece]] = {}
 
     def take(self, subscriptions: Iterable[tuple[str, Any]]) -> None:
@@ -117,16 +108,14 @@ class Bulk:
     # ── one chunk ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _compile(self, chunk: list[tuple[str, Any]]) -> None:
-        groups: dict[_Key, _Group] = {}
+        groups: dict[ShapeKey, _Group] = {}
         alone: list[int] = []
         for number, (_, expression) in enumerate(chunk):
             constants: list[Any] = []
-            shape = shape_of(expression, constants)
-            watched = None if shape is None else self._is_watched(shape)
-            if shape is None or watched is None:
+            key = self._templates.key(expression, constants)
+            if key is None:
                 alone.append(number)
                 continue
-            key = (shape, equalities(constants) if watched else None)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = _Group()
@@ -173,35 +162,13 @@ class Bulk:
                 raise
         return len(chunk), None
 
-    def _is_watched(self, shape: Shape) -> bool | None:
-        """Whether two predicates of `shape` ask one attribute, so that it matters which constants are equal; None where
-        it has no template whatever its constants are."""
-        if shape not in self._watched:
-            asked = [self._vocabulary.attributes.resolve(name) for name in _attributes(shape)]
-            judged = bool(self._vocabulary.schemas) and TYPE in asked
-            self._watched[shape] = None if judged else len(set(asked)) < len(asked)
-        return self._watched[shape]
-
-    def _template(self, key: _Key, group: _Group, chunk: list[tuple[str, Any]]) -> Template | None:
+    def _template(self, key: ShapeKey, group: _Group, chunk: list[tuple[str, Any]]) -> Template | None:
         if key in self._templates:
             return self._templates[key]
         if len(group.numbers) < LEAST:
             return None
-        for use in uses_of(key[0]):
-            if use not in self._readers:
-                self._readers[use] = OperandReader(use, self._vocabulary, self._operators, stored=self._stored)
-        compile_one = restore_expression if self._stored else compile_expression
-        found = None
-        for number, constants in list(zip(group.numbers, group.constants, strict=True))[:TRIES]:
-            try:
-                compiled = compile_one(chunk[number][1], self._vocabulary, self._operators)
-            except InvalidSubscription:
-                continue
-            found = template_of(key[0], constants, compiled, self._readers)
-            if found is not None:
-                break
-        self._templates[key] = found
-        return found
+        numbered = zip(group.numbers, group.constants, strict=True)
+        return self._templates.make(key, [(chunk[number][1], own) for number, own in islice(numbered, TRIES)])
 
 
 @contextmanager
@@ -246,11 +213,3 @@ def _together(pieces: list[Piece]) -> Piece:
     numbers = np.concatenate([each.numbers for each in pieces])
     slots = zip(*(each.operands for each in pieces), strict=True)
     return Piece(pieces[0].template, numbers, tuple(Operands.joined(each) for each in slots))
-
-
-def _attributes(shape: Any) -> Iterator[str]:
-    if shape[0] in ("all", "any", "not"):
-        for inner in shape[1:]:
-            yield from _attributes(inner)
-    else:
-        yield shape[1]

@@ -6,6 +6,7 @@ one by one. A constant that is refused, or of which there is something to tell, 
 compiled by itself.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,21 @@ class OperandReader:
         else:
             numbers = np.zeros(0)
         return Operands(good, stored, numbers, self._keys, places)
+
+    def operand(self, constant: Any, sort: Sort) -> tuple[Key, Any] | None:
+        """What one constant compares with, and what stands for it in the stored tree; None if it is not of `sort`."""
+        if self._plain:
+            good = abs(constant) < EXACT if type(constant) is int else math.isfinite(constant)
+            return (float(constant), constant) if good else None
+        place = self._place(constant)
+        if self._sorts[place] != self._numbered[sort]:
+            return None
+        return self._keys[place], self._texts[place] if self._kind in (STRING, IRI, INSTANT) else constant
+
+    @property
+    def remembered(self) -> int:
+        """How many distinct constants it remembers."""
+        return len(self._places)
 
     def _place(self, constant: Any) -> int:
         found = self._places.get(constant)

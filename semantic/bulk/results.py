@@ -1,20 +1,20 @@
 """What adding many gives back: each `Compiled` when it is read, and what was to be told of stored trees."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from semantic.bulk.columns import Part
-from semantic.compilation import Compiled, restore_expression
+from semantic.compilation import Compiled, compiled_again
 from semantic.errors import InvalidSubscription
 from semantic.model import Note
 from semantic.operators.declaration import Operator
 from semantic.vocabulary import Vocabulary
 
-__all__ = ["CompiledTrees", "Restored", "compiled_again"]
+__all__ = ["CompiledTrees", "Restored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,3 @@ class CompiledTrees(Sequence[Compiled]):
             return known
         tree = self._parts[self._part_of[numbers]].tree(int(self._place_of[numbers]))
         return compiled_again(tree, (), self._vocabulary, self._operators)
-
-
-def compiled_again(
-    tree: dict[str, object], notes: tuple[Note, ...], vocabulary: Vocabulary, operators: Mapping[str, Operator]
-) -> Compiled:
-    """What was compiled once under this vocabulary; `notes` are those that there were then."""
-    return replace(restore_expression(tree, vocabulary, operators), notes=notes)

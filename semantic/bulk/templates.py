@@ -7,7 +7,8 @@ The normal form never looks at constants except for equality, so trees whose con
 become the same clauses. A template is made only where an index decides every atom and there is nothing to tell.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -19,7 +20,9 @@ from index.clause import Test as ClauseTest
 from index.clause_columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from semantic.bulk.columns import SLOT
 from semantic.bulk.operands import EQUAL, KIND, ORDERED, OperandReader, Operands, Sort, Use
-from semantic.compilation import Compiled
+from semantic.bulk.shapes import Shape, equalities, shape_of
+from semantic.compilation import Compiled, compile_expression, restore_expression
+from semantic.errors import InvalidSubscription
 from semantic.language import to_tree
 from semantic.lowering import Lowering
 from semantic.model import (
@@ -38,8 +41,18 @@ from semantic.model import (
     Term,
 )
 from semantic.normal_form import Atom
+from semantic.operators.declaration import Operator
+from semantic.vocabulary import Vocabulary
 
-__all__ = ["ClausePlan", "Template", "template_of", "uses_of"]
+__all__ = ["TRIES", "ClausePlan", "ShapeKey", "Template", "Templates"]
+
+TRIES = 3
+"""Trees of a shape that are tried as its example; the first may be odd in its constants alone."""
+TYPE = "ce.type"
+"""Where event types are declared, clauses that ask for one are compared with them by their constants."""
+
+ShapeKey = tuple[Shape, tuple[int, ...] | None]
+"""A shape, and which of its constants are equal where that matters."""
 
 IN_COLUMNS = frozenset({("isa", 1), ("is", 1), ("=", 1), ("<", 1), ("<=", 1), (">", 1), (">=", 1), ("between", 2)})
 """Operators, with so many constants, whose operands an engine takes as columns, unless they are negated."""
@@ -77,10 +90,10 @@ class AtomPlan:
         low, high = self._ends(of[0].numbers, of[-1].numbers)
         return IntervalOperands(attribute, column, low, high, is_key=self.form == "=")
 
-    def predicate(self, lowering: Lowering, operands: Sequence[Operands], number: int) -> Predicate:
-        """The predicate of clause `number` of many."""
-        found = [operands[slot].key(number) for slot in self.slots]
-        tests = tuple((lowering.column(self.attribute, reading), test) for reading, test in self._tests(found))
+    def predicate(self, lowering: Lowering, keys: Sequence[Key]) -> Predicate:
+        """The predicate of one clause. `keys` are what the constants of all slots compare with."""
+        found = [keys[slot] for slot in self.slots]
+        tests = tuple([(lowering.column(self.attribute, reading), test) for reading, test in self._tests(found)])
         return Predicate(lowering.attribute(self.attribute), tests, self.negated)
 
     def _tests(self, keys: Sequence[Key]) -> Iterator[tuple[str, ClauseTest]]:
@@ -101,9 +114,17 @@ class AtomPlan:
             if concepts:
                 yield "concept", ConceptTest(exactly=concepts)
         else:
-            ends = [np.array([key], dtype=np.float64) for key in keys]
-            low, high = self._ends(ends[0], ends[-1])
-            yield self.sorts[0][0], IntervalTest(float(low[0]), float(high[0]))
+            yield self.sorts[0][0], self._interval(cast(float, keys[0]), cast(float, keys[-1]))
+
+    def _interval(self, first: float, last: float) -> IntervalTest:
+        """`_ends` of one clause."""
+        low = -math.inf if self.form in ("<", "<=") else first
+        high = math.inf if self.form in (">", ">=") else last
+        if self.form == ">" or self.closed[0] == "(":
+            low = math.nextafter(low, math.inf)
+        if self.form == "<" or self.closed[1] == ")":
+            high = math.nextafter(high, -math.inf)
+        return IntervalTest(low, high)
 
     def _ends(
         self, first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
@@ -141,10 +162,13 @@ class ClausePlan:
 
     def clauses(self, lowering: Lowering, operands: Sequence[Operands], count: int) -> Iterator[Clause]:
         """The same one by one, whatever their atoms are."""
-        required, forbidden = self._attributes(lowering)
         for number in range(count):
-            predicates = (atom.predicate(lowering, operands, number) for atom in self.atoms)
-            yield Clause(tuple(predicates), required, forbidden)
+            yield self.clause(lowering, [each.key(number) for each in operands])
+
+    def clause(self, lowering: Lowering, keys: Sequence[Key]) -> Clause:
+        """One such clause. `keys` are what the constants of all slots compare with."""
+        predicates = tuple([atom.predicate(lowering, keys) for atom in self.atoms])
+        return Clause(predicates, *self._attributes(lowering))
 
     def _attributes(self, lowering: Lowering) -> tuple[frozenset[AttributeId], frozenset[AttributeId]]:
         of = lowering.attribute
@@ -161,12 +185,81 @@ class Template:
     sorts: tuple[Sort, ...]
 
 
-def uses_of(shape: Any) -> Iterator[Use]:
+class Templates:
+    """The templates that trees of one vocabulary have, each made once."""
+
+    def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
+        """`stored`: the trees were compiled before (rule 14)."""
+        self._vocabulary = vocabulary
+        self._operators = operators
+        self._stored = stored
+        self._watched: dict[Shape, bool | None] = {}
+        self._templates: dict[ShapeKey, Template | None] = {}
+        self._readers: dict[Use, OperandReader] = {}
+
+    @property
+    def remembered(self) -> int:
+        """How many shapes and constants it remembers."""
+        return len(self._templates) + sum(reader.remembered for reader in self._readers.values())
+
+    def key(self, tree: Any, constants: list[Any]) -> ShapeKey | None:
+        """What trees share that have the same template; the constants of `tree` are added to `constants`. None where
+        it has no template whatever its constants are."""
+        shape = shape_of(tree, constants)
+        watched = None if shape is None else self._is_watched(shape)
+        if shape is None or watched is None:
+            return None
+        return shape, equalities(constants) if watched else None
+
+    def __contains__(self, key: ShapeKey) -> bool:
+        return key in self._templates
+
+    def __getitem__(self, key: ShapeKey) -> Template | None:
+        """The template of a key that was made; None if there is none."""
+        return self._templates[key]
+
+    def make(self, key: ShapeKey, examples: Iterable[tuple[Any, Sequence[Any]]]) -> Template | None:
+        """Make the template of `key` from the first of some trees of it, with their constants, that gives one."""
+        for use in _uses_of(key[0]):
+            if use not in self._readers:
+                self._readers[use] = OperandReader(use, self._vocabulary, self._operators, stored=self._stored)
+        compile_one = restore_expression if self._stored else compile_expression
+        found = None
+        for tree, constants in examples:
+            try:
+                compiled = compile_one(tree, self._vocabulary, self._operators)
+            except InvalidSubscription:
+                continue
+            found = _template_of(key[0], constants, compiled, self._readers)
+            if found is not None:
+                break
+        self._templates[key] = found
+        return found
+
+    def _is_watched(self, shape: Shape) -> bool | None:
+        """Whether two predicates of `shape` ask one attribute, so that it matters which constants are equal; None where
+        it has no template whatever its constants are."""
+        if shape not in self._watched:
+            asked = [self._vocabulary.attributes.resolve(name) for name in _attributes(shape)]
+            judged = bool(self._vocabulary.schemas) and TYPE in asked
+            self._watched[shape] = None if judged else len(set(asked)) < len(asked)
+        return self._watched[shape]
+
+
+def _attributes(shape: Any) -> Iterator[str]:
+    if shape[0] in ("all", "any", "not"):
+        for inner in shape[1:]:
+            yield from _attributes(inner)
+    else:
+        yield shape[1]
+
+
+def _uses_of(shape: Any) -> Iterator[Use]:
     """How the constants of a shape are used, in the order of the tree."""
     key = shape[0]
     if key in ("all", "any", "not"):
         for inner in shape[1:]:
-            yield from uses_of(inner)
+            yield from _uses_of(inner)
         return
     how = KIND if key in ("isa", "below", "is") else EQUAL if key in ("=", "!=", "in") else ORDERED
     for kind in shape[2]:
@@ -174,14 +267,14 @@ def uses_of(shape: Any) -> Iterator[Use]:
             yield how, shape[1], kind
 
 
-def template_of(
+def _template_of(
     shape: Any, constants: Sequence[Any], compiled: Compiled, readers: Mapping[Use, OperandReader]
 ) -> Template | None:
     """The template of the shape of one tree with these `constants`, which was compiled the ordinary way; None where
     trees of this shape, or with such constants, must all go that way."""
     if compiled.notes or not compiled.clauses:
         return None
-    own = tuple(readers[use] for use in uses_of(shape))
+    own = tuple(readers[use] for use in _uses_of(shape))
     sorts = tuple(reader.sort(constant) for reader, constant in zip(own, constants, strict=True))
     if None in sorts:
         return None

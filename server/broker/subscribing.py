@@ -87,7 +87,7 @@ def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping
         return compiled[0]
     whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary, operators)
     notes = tuple(dict.fromkeys(note for each in (*compiled, whole) for note in each.notes))
-    return Compiled(whole.expression, whole.canonical, whole.tree, whole.clauses, notes, whole.cost)
+    return whole.with_notes(notes)
 
 
 def create(

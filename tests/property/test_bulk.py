@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from semantic import InvalidSubscription, Matcher
 from semantic.bulk import bulk as bulk_module
+from semantic.bulk import repeated as repeated_module
 from semantic.bulk.results import Restored
 from semantic.errors import DuplicateSubscription
 from semantic.language import to_tree
@@ -110,11 +111,11 @@ def alike(draw: st.DrawFn) -> list[Any]:
     return draw(st.permutations(made))
 
 
-def added_one_by_one(matcher: Matcher, subscriptions: list[tuple[str, Any]]) -> Exception | None:
-    """What ended it."""
+def compiled_one_by_one(matcher: Matcher, subscriptions: list[tuple[str, Any]]) -> Exception | None:
+    """Each compiled by itself; what ended it."""
     for name, tree in subscriptions:
         try:
-            matcher.add(name, tree)
+            matcher.add_compiled(name, matcher.compile(tree))
         except (InvalidSubscription, DuplicateSubscription) as error:
             return error
     return None
@@ -167,8 +168,43 @@ def test_add_many_of_trees_alike_is_adding_each(
             assert [each.canonical for each in found] == [single.compile(tree).canonical for _, tree in named]
     finally:
         bulk_module.CHUNK, bulk_module.LEAST = before
-    assert told(ended) == told(added_one_by_one(single, named))
+    assert told(ended) == told(compiled_one_by_one(single, named))
     assert_same(many, single, published)
+
+
+@given(
+    world=worlds(),
+    subscribed=alike(),
+    published=st.lists(events(), min_size=4, max_size=6),
+    most=st.sampled_from([2, 10, 1_000]),
+)
+def test_adding_trees_alike_is_compiling_each(
+    world: World, subscribed: list[Any], published: list[Event], most: int
+) -> None:
+    """One by one, by what those of their shape became: the same answers, errors, clauses and matches, also when what
+    was remembered is forgotten in between."""
+    vocabulary = vocabulary_of(world)
+    alone, repeated = Matcher(vocabulary), Matcher(vocabulary)
+    named = [(f"s{number}", tree) for number, tree in enumerate(subscribed)]
+    ended = compiled_one_by_one(alone, named)
+    before = repeated_module.LEAST, repeated_module.MOST_REMEMBERED
+    repeated_module.LEAST, repeated_module.MOST_REMEMBERED = 2, most
+    try:
+        for name, tree in named:
+            if name not in alone:
+                with pytest.raises(InvalidSubscription) as refused:
+                    repeated.add(name, tree)
+                assert told(refused.value) == told(ended)
+                break
+            compiled, wanted = repeated.add(name, tree), alone[name]
+            assert repr(compiled.tree) == repr(wanted.tree)
+            assert (compiled.canonical, compiled.clause_count) == (wanted.canonical, wanted.clause_count)
+            assert compiled.cost == wanted.cost
+            with pytest.raises(DuplicateSubscription):
+                repeated.add(name, tree)
+    finally:
+        repeated_module.LEAST, repeated_module.MOST_REMEMBERED = before
+    assert_same(repeated, alone, published)
 
 
 @given(world=worlds(complete=False), subscribed=alike(), published=st.lists(events(), min_size=4, max_size=6))

@@ -93,6 +93,7 @@ def _merged(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
         replaced_by=tuple(sorted({*one.replaced_by, *other.replaced_by})),
         consider=tuple(sorted({*one.consider, *other.consider})),
         definition=one.definition or other.definition,
+        schemes=one.schemes if one.schemes == other.schemes else tuple(sorted({*one.schemes, *other.schemes})),
     )
 
 

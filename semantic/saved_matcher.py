@@ -17,7 +17,7 @@ from semantic.books import Books
 from semantic.errors import UnusableMatcher
 from semantic.operators.declaration import Operator
 from semantic.saved_books import open_books, save_books
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary import MEANING, Vocabulary
 
 __all__ = ["SavedMatcher", "open_saved", "save", "versions"]
 
@@ -47,6 +47,7 @@ def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
     if isinstance(saved.engine, SavedEngine):
         saved.engine.save(folder)
     facts = {
+        "meaning": MEANING,
         "vocabulary": vocabulary.version,
         "engine": saved.engine_name,
         "planner": saved.planner_name,
@@ -61,12 +62,14 @@ def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
 def open_saved(
     folder: Path, vocabulary: Vocabulary, operators: list[list[str]], budget: int | None = None
 ) -> SavedMatcher:
-    """What `save` wrote. Raises `UnusableMatcher` for one that is damaged, not there, of another vocabulary, of other
-    operators (where its subscriptions need some), larger than `budget` or written by another version of this
+    """What `save` wrote. Raises `UnusableMatcher` for one that is damaged, not there, of another vocabulary or meaning,
+    of other operators (where its subscriptions need some), larger than `budget` or written by another version of this
     program."""
     folder = Path(folder)
     try:
         facts, books = open_books(folder)
+        if facts.get("meaning", 1) != MEANING:
+            raise UnusableMatcher(folder, "the rules of matching have changed since it was made")
         if facts["vocabulary"] != vocabulary.version:
             raise UnusableMatcher(folder, "it was made under another vocabulary")
         if facts["operators"] not in ([], operators):

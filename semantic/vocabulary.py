@@ -29,8 +29,12 @@ from semantic.synonyms import root_words
 from semantic.terms import Resolution, TermIndex
 from semantic.units import Units
 
-__all__ = ["Vocabulary"]
+__all__ = ["MEANING", "Vocabulary"]
 
+MEANING = 2
+"""Counts the meanings of docs/matching-semantics.md. Raised whenever the same documents, subscriptions and events mean
+something else than before: versions of vocabularies are others then, and nothing that was compiled, canonicalised or
+counted under the old meaning is taken for the new one."""
 KEPT_TEXT = 1_000  # characters of a text whose meaning is kept: what publishers send must not fill the memory
 READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
 
@@ -69,7 +73,7 @@ class Vocabulary:
             names.records,
             pairs=(pair for each in self._ontologies for pair in each.edges),
             types=(pair for each in self._ontologies for pair in each.types),
-            equivalences=(pair for each in self._ontologies for pair in each.equivalences),
+            equivalences=(pair for each in self._ontologies for pair in (*each.equivalences, *each.matches)),
             preference=names.preference,
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
@@ -133,7 +137,7 @@ class Vocabulary:
 
     @property
     def version(self) -> str:
-        """A digest of the documents and declarations: the same input gives the same version."""
+        """A digest of the documents, the declarations and `MEANING`: the same input gives the same version."""
         return self._version
 
     @property
@@ -383,7 +387,8 @@ def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
 
 
 def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
-    """Sixteen hex digits over names and digests of the documents, how they were read, and the declarations."""
+    """Sixteen hex digits over names and digests of the documents, how they were read, the declarations, and what all
+    that means."""
     documents = sorted(
         (
             each.name,
@@ -393,5 +398,5 @@ def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
         )
         for each in ontologies
     )
-    text = json.dumps([documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
+    text = json.dumps([MEANING, documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

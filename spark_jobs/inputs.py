@@ -18,6 +18,7 @@ from semantic.errors import SemanticError
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import decode, encode
 from semantic.ontology.several import read_several
+from semantic.vocabulary import MEANING
 from spark_jobs.errors import JobFailed
 from spark_jobs.snapshot import Refused, Snapshot, write_snapshot
 
@@ -36,12 +37,12 @@ class Inputs:
     shards: int | None = None
 
     def stamp(self) -> str:
-        """Another text whenever a file changed."""
+        """Another text whenever a file changed, or what files mean (`MEANING`)."""
         files = [*self.ontologies, self.declarations, self.subscriptions]
         if self.folder is not None:
             files += sorted(self.folder.iterdir())
         told = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path is not None]
-        return hashlib.sha256(repr((told, self.relations, self.shards)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((MEANING, told, self.relations, self.shards)).encode()).hexdigest()[:16]
 
     def snapshot(self, below: Path) -> Snapshot:
         """The snapshot of these inputs, in a folder of its own in `below`; written if it is not there yet. Raises

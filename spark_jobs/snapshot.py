@@ -23,6 +23,7 @@ from semantic.canonicalise import Canonicaliser
 from semantic.errors import UnusableMatcher
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import decode, encode
+from semantic.vocabulary import MEANING
 from spark_jobs.errors import UnusableSnapshot
 from spark_jobs.operators import operators_for_jobs
 
@@ -65,6 +66,8 @@ class Snapshot:
     context: bool
     """Whether some subscription, or a declared event type, looks at context attributes."""
     layout: int = LAYOUT
+    meaning: int = 1
+    """`semantic.vocabulary.MEANING` when it was written; those of the first meaning do not say it."""
     carried: bool = False
     refused: tuple[Refused, ...] = field(default=(), compare=False)
 
@@ -96,6 +99,8 @@ class Snapshot:
             said = json.loads((folder / "snapshot.json").read_text(encoding="utf-8"))
             if said["layout"] != LAYOUT:
                 raise UnusableSnapshot(f"{folder} was written by another version of kindcast: write it again")
+            if said.get("meaning", 1) != MEANING:
+                raise UnusableSnapshot(f"the rules of matching have changed since {folder} was written: write it again")
             shards = tuple(Shard(**each) for each in said.pop("shards"))
             refused = tuple(Refused(**each) for each in said.pop("refused"))
             return cls(**said | {"folder": str(folder)}, shards=shards, refused=refused)
@@ -169,6 +174,7 @@ def write_snapshot(
         vocabulary_version=vocabulary.version,
         shards=tuple(written),
         context=context,
+        meaning=MEANING,
         refused=tuple(refused),
     )
     told = {name: value for name, value in asdict(snapshot).items() if name not in ("folder", "carried")}

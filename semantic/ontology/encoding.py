@@ -21,15 +21,17 @@ import numpy as np
 from semantic.errors import OntologyError
 from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Ontology
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "is_readable"]
 
-HEADER: Final = b"kindcast ontology records 2\n"
+HEADER: Final = b"kindcast ontology records 3\n"
 PIECE: Final = 1 << 14
 """Records decoded at once: what they take on the way is a small part of all."""
 LARGEST: Final = 4 << 30
 """Bytes that records may have before they are compressed: above anything that the limits of reading let through."""
 KINDS: Final[tuple[ConceptKind, ...]] = get_args(ConceptKind)
 
+Schemes = dict[tuple[int, ...], tuple[str, ...]]
+"""The schemes that records are in, by their places in `names`."""
 PackedLabels = list[tuple[str, int]]
 """Text and the place of its language tag; -1 for none."""
 
@@ -47,6 +49,7 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
     replaced_by: tuple[str, ...]
     consider: tuple[str, ...]
     definition: str | None
+    schemes: tuple[int, ...]
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
@@ -77,25 +80,39 @@ def encode(ontology: Ontology) -> bytes:
             sorted(ontology.derived),
             ontology.types,
             ontology.equivalences,
+            ontology.matches,
             sorted(ontology.inferred),
         )
     ]
     rest = replace(
-        ontology, concepts=(), edges=(), derived=frozenset(), types=(), equivalences=(), inferred=frozenset()
+        ontology,
+        concepts=(),
+        edges=(),
+        derived=frozenset(),
+        types=(),
+        equivalences=(),
+        matches=(),
+        inferred=frozenset(),
     )
     return HEADER + zlib.compress(_encoder.encode(_Stored(list(places), concepts, pairs, rest)), 1)
 
 
+def is_readable(data: bytes) -> bool:
+    """Whether these are records in the layout that `decode` reads. Whether they are whole, only `decode` finds out."""
+    return data.startswith(HEADER)
+
+
 def decode(data: bytes) -> Ontology:
     """The records again. Raises OntologyError for bytes of another layout, or none of ours."""
-    if not data.startswith(HEADER):
+    if not is_readable(data):
         raise OntologyError("the stored records are of another version of kindcast: read the document again")
     try:
         stored = _decoder.decode(_inflated(data[len(HEADER) :]))
         names = stored.names
         tags: list[str | None] = [*names, None]  # the last one is that of place -1
-        concepts = [_record(each, names, tags) for piece in stored.concepts for each in _records.decode(piece)]
-        edges, derived, types, equivalences, inferred = (_pairs(each, names) for each in stored.pairs)
+        schemes: Schemes = {}
+        concepts = [_record(each, names, tags, schemes) for piece in stored.concepts for each in _records.decode(piece)]
+        edges, derived, types, equivalences, matches, inferred = (_pairs(each, names) for each in stored.pairs)
     except (zlib.error, msgspec.MsgspecError, ValueError, IndexError) as error:
         raise OntologyError(f"the stored records are damaged: {error}") from error
     return replace(
@@ -105,6 +122,7 @@ def decode(data: bytes) -> Ontology:
         derived=frozenset(derived),
         types=types,
         equivalences=equivalences,
+        matches=matches,
         inferred=frozenset(inferred),
     )
 
@@ -129,6 +147,7 @@ def _packed(record: ConceptRecord, places: _Places) -> _Packed:
         record.replaced_by,
         record.consider,
         record.definition,
+        tuple(places[scheme] for scheme in record.schemes),
     )
 
 
@@ -136,9 +155,12 @@ def _packed_labels(labels: Iterable[Label], places: _Places) -> PackedLabels:
     return [(text, -1 if tag is None else places[tag]) for text, tag in labels]
 
 
-def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None]) -> ConceptRecord:
-    if packed.iri < 0 or packed.kind < 0:
+def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None], schemes: Schemes) -> ConceptRecord:
+    """`schemes` has those of the records before: most are in the same ones, and share the tuple."""
+    if packed.iri < 0 or packed.kind < 0 or min(packed.schemes, default=0) < 0:
         raise IndexError("a place below 0")
+    if packed.schemes not in schemes:
+        schemes[packed.schemes] = tuple(names[place] for place in packed.schemes)
     return ConceptRecord(
         iri=names[packed.iri],
         kind=KINDS[packed.kind],
@@ -150,6 +172,7 @@ def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None]) -
         replaced_by=packed.replaced_by,
         consider=packed.consider,
         definition=packed.definition,
+        schemes=schemes[packed.schemes],
     )
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from semantic.errors import OntologyError
 from semantic.ontology import namespaces as ns
 from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Limits, PropertyRecord
-from semantic.ontology.statements import Statements
+from semantic.ontology.statements import NO_TYPES, Statements
 from semantic.ontology.subsumption import Pairs, Subsumptions
 
 __all__ = ["Extracted", "extract", "languages_of", "serves"]
 
 DEFINITION_LENGTH = 4_096  # characters of a definition that are kept: it is shown, never matched
+
+_CONCEPT_TYPES = ns.CLASS_TYPES | {ns.SKOS_CONCEPT}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +26,7 @@ class Extracted:
     derived: frozenset[tuple[str, str]]
     types: tuple[tuple[str, str], ...]
     equivalences: tuple[tuple[str, str], ...]
+    matches: tuple[tuple[str, str], ...]
     properties: tuple[PropertyRecord, ...]
     remarks: tuple[ConceptRecord, ...]
     languages: tuple[tuple[str, int], ...]
@@ -39,14 +42,7 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
     derived |= {(top, scheme) for top, scheme in statements.tops if _name(top) and _name(scheme)} - stated
     edges = stated | derived
     types = _types(statements, found.members, properties)
-    equivalences = sorted(
-        {
-            (min(one, other), max(one, other))
-            for predicate, one, other in statements.same
-            if predicate != ns.EQUIVALENT_PROPERTY and _name(one) and _name(other) and one != other
-            if one not in properties and other not in properties
-        }
-    )
+    equivalences, matches = _same(statements, properties)
     kinds = _kinds(statements, edges, types, properties)
     if len(kinds) > limits.concepts:
         raise OntologyError(f"the document has {len(kinds):,} concepts; at most {limits.concepts:,} are read")
@@ -58,12 +54,28 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
         edges=tuple(sorted(edges)),
         derived=frozenset(derived),
         types=tuple(sorted(types)),
-        equivalences=tuple(equivalences),
+        equivalences=equivalences,
+        matches=matches,
         properties=_properties(statements, properties, labels),
         remarks=remarks,
         languages=languages_of(concepts),
         warnings=_warnings(statements, concepts),
     )
+
+
+def _same(statements: Statements, properties: set[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Pairs of names for one thing, those by `skos:exactMatch` apart. What is a property and nothing else is an
+    attribute, and no concept."""
+    attributes = {each for each in properties if not statements.types.get(each, NO_TYPES) & _CONCEPT_TYPES}
+    equivalences: Pairs = set()
+    matches: Pairs = set()
+    for predicate, one, other in statements.same:
+        of_properties = predicate == ns.EQUIVALENT_PROPERTY or (
+            predicate != ns.EQUIVALENT_CLASS and not attributes.isdisjoint((one, other))
+        )
+        if not of_properties and one != other and _name(one) and _name(other):
+            (matches if predicate == ns.EXACT_MATCH else equivalences).add((min(one, other), max(one, other)))
+    return tuple(sorted(equivalences)), tuple(sorted(matches))
 
 
 def _name(node: str) -> bool:
@@ -139,9 +151,9 @@ def _kinds(
 
 
 def _remarked(statements: Statements, kinds: Mapping[str, object], properties: set[str]) -> set[str]:
-    """Names of which the document only tells labels, definition or deprecation, and not what they are."""
+    """Names of which the document only tells labels, definition, schemes or deprecation, and not what they are."""
     labelled = (statements.preferred, statements.alternative, statements.hidden, statements.definitions)
-    told = statements.deprecated.union(*labelled)
+    told = statements.deprecated.union(*labelled, statements.schemes)
     return {
         node
         for node in told
@@ -157,6 +169,7 @@ class _Labels:
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
+        self._schemes: dict[frozenset[str], tuple[str, ...]] = {}  # sorted once, shared by those in the same ones
         kept = {
             ns.XL_PREFERRED: statements.preferred,
             ns.XL_ALT: statements.alternative,
@@ -179,7 +192,14 @@ class _Labels:
             replaced_by=tuple(sorted(statements.replaced.get(iri, ()))),
             consider=tuple(sorted(statements.consider.get(iri, ()))),
             definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
+            schemes=self._in_schemes(iri),
         )
+
+    def _in_schemes(self, iri: str) -> tuple[str, ...]:
+        found = frozenset(self._statements.schemes.get(iri, ()))
+        if found not in self._schemes:
+            self._schemes[found] = tuple(sorted(found))
+        return self._schemes[found]
 
     def preferred(self, iri: str, kind: ConceptKind | None = None) -> tuple[Label, ...]:
         found = self._statements.preferred.get(iri)

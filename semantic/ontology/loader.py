@@ -112,6 +112,7 @@ def read_with_axioms(
         derived=found.derived,
         types=found.types,
         equivalences=found.equivalences,
+        matches=found.matches,
         properties=found.properties,
         remarks=found.remarks,
         prefixes=tuple(sorted(document.prefixes.items())),

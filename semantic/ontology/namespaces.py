@@ -23,12 +23,14 @@ __all__ = [
     "DOMAIN",
     "EQUIVALENT_CLASS",
     "EQUIVALENT_PROPERTY",
+    "EXACT_MATCH",
     "FIRST",
     "HAS_VALUE",
     "HIDDEN_LABELS",
     "IMPORTS",
     "INDIVIDUAL_EQUIVALENCES",
     "INVERSE_OF",
+    "IN_SCHEME",
     "NARROWER",
     "NIL",
     "NOT_CONCEPT_TYPES",
@@ -75,6 +77,7 @@ DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
 SKOS_CONCEPT: Final = str(SKOS.Concept)
 SKOS_NAMESPACE: Final = str(SKOS)
 SCHEME: Final = str(SKOS.ConceptScheme)
+IN_SCHEME: Final = str(SKOS.inScheme)
 
 # What is beneath what
 SUB_CLASS: Final = str(RDFS.subClassOf)
@@ -92,7 +95,8 @@ NIL: Final = str(RDF.nil)
 # What is the same
 EQUIVALENT_CLASS: Final = str(OWL.equivalentClass)
 EQUIVALENT_PROPERTY: Final = str(OWL.equivalentProperty)
-INDIVIDUAL_EQUIVALENCES: Final = frozenset({str(OWL.sameAs), str(SKOS.exactMatch)})
+EXACT_MATCH: Final = str(SKOS.exactMatch)
+INDIVIDUAL_EQUIVALENCES: Final = frozenset({str(OWL.sameAs), EXACT_MATCH})
 
 # What it is called
 PREFERRED_LABELS: Final = frozenset({str(RDFS.label), str(SKOS.prefLabel)})

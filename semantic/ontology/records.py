@@ -22,7 +22,8 @@ class ConceptRecord:
 
     `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
     suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on,
-    `consider` (OBO: perhaps this one instead) only told.
+    `consider` (OBO: perhaps this one instead) only told. `schemes` are those that it is stated to be in
+    (`skos:inScheme`).
     """
 
     iri: str
@@ -35,6 +36,7 @@ class ConceptRecord:
     replaced_by: tuple[str, ...] = ()
     consider: tuple[str, ...] = ()
     definition: str | None = None
+    schemes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +76,13 @@ class Ontology:
 
     `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
     defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
-    are pairs of names for one thing. `inferred` are the pairs among these three that reasoning added (`reason` says how
-    much of it), `unsatisfiable` the classes that can have no member. `relations` are those that were asked for.
-    `remarks` are labels and the like of names that the document does not use otherwise: they count where another
-    ontology makes such a name a concept or an attribute (a translation, say). `declares` are the document's own names
-    as an ontology, by which others import it. `languages` counts the labels of concepts per language ("" = no tag).
+    are pairs of names for one thing; `matches` are pairs by `skos:exactMatch`, which are names for one thing only where
+    that is one-to-one between schemes, over all documents together. `inferred` are the pairs among these four that
+    reasoning added (`reason` says how much of it), `unsatisfiable` the classes that can have no member. `relations` are
+    those that were asked for. `remarks` are labels, schemes and the like of names that the document does not use
+    otherwise: they count where another ontology makes such a name a concept or an attribute (a translation, say).
+    `declares` are the document's own names as an ontology, by which others import it. `languages` counts the labels of
+    concepts per language ("" = no tag).
     """
 
     name: str
@@ -90,6 +94,7 @@ class Ontology:
     derived: frozenset[tuple[str, str]] = frozenset()
     types: tuple[tuple[str, str], ...] = ()
     equivalences: tuple[tuple[str, str], ...] = ()
+    matches: tuple[tuple[str, str], ...] = ()
     properties: tuple[PropertyRecord, ...] = ()
     remarks: tuple[ConceptRecord, ...] = ()
     prefixes: tuple[tuple[str, str], ...] = ()

@@ -18,14 +18,14 @@ from semantic.ontology import namespaces as ns
 from semantic.ontology.collected import CollectedLabels
 from semantic.ontology.records import Label, Limits
 
-__all__ = ["Statements"]
+__all__ = ["NO_TYPES", "Statements"]
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 Handler = Callable[[str, Term, str], None]
 
 NO_TYPES: Final = frozenset[str]()
 SHARED_TYPES: Final = 8
-"""A node with more types has a set of its own."""
+"""A node with more types, or in more schemes, has a set of its own."""
 
 _TRUE: Final = frozenset({"true", "1"})
 
@@ -61,6 +61,7 @@ class Statements:
         self.replaced: defaultdict[str, set[str]] = defaultdict(set)
         self.consider: defaultdict[str, set[str]] = defaultdict(set)
         self.properties: set[str] = set()
+        self.schemes: dict[str, AbstractSet[str]] = {}  # concept -> those that it is in
         self.sub_properties: set[tuple[str, str]] = set()
         self.ranges: defaultdict[str, set[str]] = defaultdict(set)
         self.domains: defaultdict[str, set[str]] = defaultdict(set)
@@ -116,6 +117,7 @@ class Statements:
             ns.RANGE: self._range,
             ns.DOMAIN: self._domain,
             ns.IMPORTS: self._import,
+            ns.IN_SCHEME: self._in_scheme,
             ns.TOP_CONCEPT_OF: self._top,
             ns.TOP_CONCEPT_TO: self._top,
         }
@@ -138,12 +140,12 @@ class Statements:
 
     def _type(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
-            self.types[subject] = self._typed(self.types.get(subject, NO_TYPES), obj.value)
+            self.types[subject] = self._and_one(self.types.get(subject, NO_TYPES), obj.value)
         elif isinstance(obj, ox.BlankNode):
             self.expressed.add((subject, self._node(obj)))
 
-    def _typed(self, known: AbstractSet[str], kind: str) -> AbstractSet[str]:
-        """`known` types and one more. Most nodes have the same few, so that they share their sets."""
+    def _and_one(self, known: AbstractSet[str], kind: str) -> AbstractSet[str]:
+        """`known` types, or schemes, and one more. Most nodes have the same few, so that they share their sets."""
         if kind in known:
             return known
         if isinstance(known, set):
@@ -167,6 +169,10 @@ class Statements:
         if isinstance(obj, ox.NamedNode):
             pair = (subject, obj.value) if predicate == ns.TOP_CONCEPT_OF else (obj.value, subject)
             self.tops.add(pair)
+
+    def _in_scheme(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode):
+            self.schemes[subject] = self._and_one(self.schemes.get(subject, NO_TYPES), obj.value)
 
     def _same(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from semantic.ontology.encoding import is_readable
 from server.cli.problems import CommandFailed
 from server.client import Client, ProblemError
 from server.client.call import path_of
@@ -51,7 +52,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     try:
         with engine.connect() as connection:
             for number, row in enumerate(ontologies.active_records(connection)):
-                if row.records is None:
+                if row.records is None or not is_readable(row.records):
                     raise CommandFailed(f"{data} was written by an older version.", "Start the server on it once.")
                 _write(folder / f"{number:03}.records", row.records)
             declared = active_declarations(connection).arguments()

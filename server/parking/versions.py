@@ -31,18 +31,18 @@ class Versions:
 
     async def get(self, version: str) -> Vocabulary:
         """The vocabulary of this version. One whose parts are gone from the store (which refuses to let them go) is
-        replaced by the one in force, and the log says so."""
-        self._keep(self._broker.vocabulary)
+        replaced by the one in force, and the log says so. One from before the rules of matching changed
+        (`semantic.vocabulary.MEANING`) has the same parts, and the present meaning."""
+        self._keep(self._broker.vocabulary.version, self._broker.vocabulary)
         if version not in self._kept:
             async with self._one_at_a_time:
                 if version not in self._kept:
-                    self._keep(await self._made_again(version))
-        found = self._kept.get(version)
-        return self._broker.vocabulary if found is None else found
+                    self._keep(version, await self._made_again(version))
+        return self._kept[version]
 
-    def _keep(self, vocabulary: Vocabulary) -> None:
-        self._kept[vocabulary.version] = vocabulary
-        self._kept.move_to_end(vocabulary.version)
+    def _keep(self, version: str, vocabulary: Vocabulary) -> None:
+        self._kept[version] = vocabulary
+        self._kept.move_to_end(version)
         while len(self._kept) > 1 + KEPT:
             self._kept.popitem(last=False)
 

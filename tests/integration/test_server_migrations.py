@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, select, text, update
 
+from semantic.ontology.encoding import is_readable
 from server.store.migrations import LAYOUT
 from server.store.tables import ledger, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
@@ -85,7 +86,28 @@ def test_start_of_records_in_another_form_reads_the_document_again(tmp_path: Pat
     with running_application(tmp_path) as client:
         assert publish(client, target="Notebook") == 1
     with engine.connect() as connection:
-        assert connection.execute(select(ontologies.c.records)).scalar_one() != b"another time"
+        assert is_readable(connection.execute(select(ontologies.c.records)).scalar_one())
+
+
+def test_start_after_the_rules_changed_uses_nothing_that_was_compiled_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot of the subscriptions is of another meaning, and so is the version of the vocabulary."""
+    caplog.set_level("INFO", "kindcast.broker")
+    with monkeypatch.context() as older:
+        older.setattr("semantic.vocabulary.MEANING", 1)
+        older.setattr("semantic.saved_matcher.MEANING", 1)
+        with running_application(tmp_path) as client:
+            client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
+            subscribe(client, "target isa Computer")
+            before = client.get("/v1/concepts?q=laptop").json()["vocabulary_version"]
+    with running_application(tmp_path) as client:
+        assert "the rules of matching have changed" in caplog.text
+        assert publish(client, target="Notebook") == 1
+        assert client.get("/v1/concepts?q=laptop").json()["vocabulary_version"] != before
+    caplog.clear()
+    with running_application(tmp_path) as client:
+        assert "(with a snapshot of 1)" in caplog.text
 
 
 def test_migration_that_is_interrupted_leaves_the_older_layout(

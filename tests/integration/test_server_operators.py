@@ -263,6 +263,23 @@ def test_parked_candidate_is_decided_under_the_vocabulary_of_its_event(
         until(lambda: waiting(client, created) == [{"target": "PC"}])
 
 
+def test_parked_candidate_from_before_the_rules_changed_keeps_the_parts_of_its_vocabulary(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version has another digest today; the documents and declarations that it names are the same ones."""
+    slow: dict[str, Any] = {**QUICK, "data": tmp_path, "operator_delays_seconds": (0.3,) * 100}
+    with monkeypatch.context() as older, running_application(**slow) as client:
+        older.setattr("semantic.vocabulary.MEANING", 1)
+        assert client.put("/v1/synonyms/words", json={"PC": "computer"}).status_code in (200, 201)
+        client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
+        created = subscribe(client, 'target = "computer" and yes()')
+        assert publish(client, target="PC")["undecided"] == 1
+        assert client.delete("/v1/synonyms/words").status_code == 200
+    with running_application(**slow) as client:
+        register(client, service, "yes")
+        until(lambda: waiting(client, created) == [{"target": "PC"}])
+
+
 def test_operator_that_is_gone_after_a_restart_loses_no_event(store: dict[str, Any], service: OperatorService) -> None:
     """A plug-in that is not installed any more: it is listed as missing, and events wait for it."""
     with running_application(**store | QUICK) as client:

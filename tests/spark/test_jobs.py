@@ -18,7 +18,9 @@ from semantic.ontology import read
 from server.cli import main
 from spark_jobs.backtesting import backtest_archive
 from spark_jobs.bulk_match import match
+from spark_jobs.errors import UnusableSnapshot
 from spark_jobs.events import quarantined, read_events, readable
+from spark_jobs.inputs import Inputs
 from spark_jobs.learning_units import learn_archive
 from spark_jobs.matching_units import match_archive
 from spark_jobs.normalise import normalise
@@ -209,6 +211,25 @@ def test_matcher_of_a_snapshot_is_the_matcher(snapshot: Snapshot) -> None:
     assert set(opened) == set(here)
     event = {"target": "Notebook", "price": 5}
     assert sorted(opened.match(event)) == sorted(here.match(event))
+
+
+def test_snapshot_written_under_other_rules_is_refused_and_jobs_write_another(
+    tmp_path: Path, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself it says to write it again; a job that goes on in its old output does so."""
+    told = json.loads((tmp_path / "snapshot" / "snapshot.json").read_text())
+    (tmp_path / "snapshot" / "snapshot.json").write_text(json.dumps({k: v for k, v in told.items() if k != "meaning"}))
+    with pytest.raises(UnusableSnapshot, match="the rules of matching have changed"):
+        Snapshot.read(tmp_path / "snapshot")
+    (tmp_path / "shop.ttl").write_text(SHOP)
+    inputs = Inputs(ontologies=(tmp_path / "shop.ttl",))
+    with monkeypatch.context() as older:
+        for module in ("semantic.vocabulary", "spark_jobs.inputs", "spark_jobs.snapshot", "semantic.saved_matcher"):
+            older.setattr(f"{module}.MEANING", 1)
+        before = inputs.snapshot(tmp_path / "out")
+    after = inputs.snapshot(tmp_path / "out")
+    assert before.vocabulary_version != after.vocabulary_version
+    assert Snapshot.read(Path(after.folder)) == after
 
 
 def test_repeated_events_are_dropped_where_it_is_asked_for(

@@ -49,6 +49,7 @@ def entailed(found: Extracted, triples: Triples, statements: Statements, limits:
         return found
     result = extract(closed, limits)
     beneath, same = set(result.edges) - set(found.edges), set(result.equivalences) - set(found.equivalences)
+    same |= set(result.matches) - set(found.matches)
     members = Known(result.edges, result.equivalences).memberships(found.types, set(result.types) - set(found.types))
     result.types = tuple(sorted({*found.types, *members}))
     result.inferred = frozenset(beneath | same | members)

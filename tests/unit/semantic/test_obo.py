@@ -78,7 +78,7 @@ def test_bare_relation_with_an_address_means_it_only_by_its_name() -> None:
         "[Typedef]\nid: exactMatch\nxref: http://www.w3.org/2004/02/skos/core#exactMatch\nis_metadata_tag: true\n"
         "[Typedef]\nid: near\nxref: http://e.org/wiki\n"
     )
-    assert short(ontology.equivalences) == {"CL_1 < CL_2"}
+    assert short(ontology.matches) == {"CL_1 < CL_2"}
     assert [each.iri for each in ontology.properties] == [OBO + "cl#near"]
 
 
@@ -282,7 +282,7 @@ def test_property_values_count_where_their_property_means_something() -> None:
     )
     assert ontology.concepts[0].preferred == (("Thing", None),)
     assert ontology.concepts[0].synonyms == (("thing", None),)
-    assert short(ontology.equivalences) == {"CL_1 < CL_2"}
+    assert short(ontology.matches) == {"CL_1 < CL_2"}
     assert ontology.warnings == ()
 
 

@@ -192,15 +192,28 @@ def test_names_that_are_merely_referred_to_are_concepts_and_warned_about() -> No
     [
         (":A owl:equivalentClass :B .", {("A", "B")}),
         (":B owl:sameAs :A .", {("A", "B")}),
-        (":A skos:exactMatch :B . :B skos:exactMatch :A .", {("A", "B")}),
+        (":A skos:exactMatch :B .", set()),
+        (":A a rdfs:Class, rdf:Property ; owl:equivalentClass :B .", {("A", "B")}),
+        (":A a owl:Class, rdf:Property ; owl:sameAs :B . :B a rdf:Property, rdfs:Class .", {("A", "B")}),
         (":A skos:closeMatch :B ; rdfs:seeAlso :C .", set()),
         (":A owl:equivalentClass :A, owl:Thing, [ owl:unionOf ( :C ) ] .", set()),
         (":p owl:equivalentProperty :q . :p a owl:ObjectProperty ; owl:sameAs :q . :q a owl:ObjectProperty .", set()),
     ],
 )
 def test_equivalences_of_names_are_pairs(turtle: str, expected: set[tuple[str, str]]) -> None:
-    """Equivalent classes, the same individuals, exact matches; close ones are not the same."""
+    """Equivalent classes, the same individuals; close ones are not the same, and exact matches are kept apart."""
     assert {(short(one), short(other)) for one, other in loaded(turtle).equivalences} == expected
+
+
+def test_exact_matches_are_pairs_and_schemes_are_kept() -> None:
+    """Each pair once, whichever way it is stated; of concepts, and of names that are only said to be in a scheme."""
+    ontology = loaded(
+        ":A a skos:Concept ; skos:inScheme :T, :S, [] , 'x' ; skos:exactMatch :B, :A, [] . :B skos:exactMatch :A ."
+        ":C a skos:Concept ; skos:inScheme :S . :D skos:inScheme :S ."
+    )
+    assert ontology.matches == (("http://e/A", "http://e/B"),)
+    schemes = {short(each.iri): tuple(map(short, each.schemes)) for each in (*ontology.concepts, *ontology.remarks)}
+    assert schemes == {"A": ("S", "T"), "C": ("S",), "D": ("S",)}
 
 
 # ── what it is called ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,17 +4,19 @@ import pytest
 
 from semantic.errors import OntologyError
 from semantic.ontology import read
-from semantic.ontology.encoding import HEADER, decode, encode
+from semantic.ontology.encoding import HEADER, decode, encode, is_readable
 from semantic.shipped_vocabularies import shipped, shipped_names
 
 TURTLE = b"""
 @prefix : <http://e/> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 :A rdfs:subClassOf :B ; rdfs:label "\xc3\xa4 \xf0\x90\x90\x80"@de-AT, "a" .
 :A owl:equivalentClass [ owl:intersectionOf ( :C :D ) ] .
 :p rdfs:domain :A ; rdfs:range :B . :x :p :y ; owl:sameAs :z ; :part :y . :part a owl:TransitiveProperty .
 :old a owl:Class ; owl:deprecated true .
+:c1 a skos:Concept ; skos:inScheme :s1, :s2 ; skos:exactMatch :c2 . :c2 a skos:Concept ; skos:inScheme :s1, :s2 .
 """
 
 
@@ -28,17 +30,19 @@ def test_records_of_shipped_vocabularies_come_back_as_they_went(name: str) -> No
 
 
 def test_records_of_every_kind_come_back_as_they_went() -> None:
-    """Labels of all scripts, inferred pairs, relations, properties with domains."""
+    """Labels of all scripts, inferred pairs, relations, properties with domains, schemes and exact matches."""
     ontology = read(TURTLE, format="turtle", reason="rdfs", relations=("part",))
     assert ontology.inferred
     assert ontology.relations
+    assert ontology.matches
     assert decode(encode(ontology)) == ontology
 
 
 def test_bytes_that_are_no_records_are_refused() -> None:
     """Of another layout, cut off, or changed: an error that says to read the document again, never half of it."""
     data = encode(read(TURTLE, format="turtle"))
-    for wrong in (b"", b"x" + data, data.replace(HEADER, b"kindcast ontology records 0\n")):
+    for wrong in (b"", b"x" + data, data.replace(HEADER, b"kindcast ontology records 2\n")):
+        assert not is_readable(wrong)
         with pytest.raises(OntologyError, match="read the document again"):
             decode(wrong)
     for wrong in (data[:-10], data[: len(HEADER)], data[:-1] + b"\0", HEADER + b"\0" * 20):

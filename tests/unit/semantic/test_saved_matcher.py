@@ -121,6 +121,17 @@ def test_matcher_saved_under_another_vocabulary_is_refused(vocabulary: Vocabular
         Matcher.open(tmp_path, Vocabulary.from_bytes(TURTLE.replace(b"Tablet", b"Phone")))
 
 
+def test_matcher_saved_under_other_rules_is_refused(
+    vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows were compiled under the older meaning, whatever the digest of the vocabulary says."""
+    with monkeypatch.context() as older:
+        older.setattr("semantic.saved_matcher.MEANING", 1)
+        Matcher(vocabulary).save(tmp_path)
+    with pytest.raises(UnusableMatcher, match="the rules of matching have changed"):
+        Matcher.open(tmp_path, vocabulary)
+
+
 def test_matcher_without_a_folder_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:
     """Nothing there, or half of it."""
     with pytest.raises(UnusableMatcher, match="No such file"):

@@ -1,14 +1,17 @@
 """A batch of events in columns, for engines that need no object an event.
 
     ColumnBatch ─┬─ kinds, presents       which attributes each event has: an index into a few distinct sets
-                 ├─ columns               the values: numbers as they are, or places in a table of distinct keys
-                 └─ several               events with more than one value in some column, as `LoweredEvent`s
+                 ├─ columns               the values: numbers as they are, or places in a table of distinct keys; one
+                 │                        an event, or any number of them between two offsets
+                 └─ several               events that are not in the columns, as `LoweredEvent`s
 
-Means the same as the `LoweredEvent`s that `lowered` gives; engines without a way of their own take those.
+Means the same as the `LoweredEvent`s that `lowered` gives; engines without a way of their own take those. Several
+values in a column are alternatives for each predicate by itself (docs/matching-semantics.md, rule 6): of `x > 5` and
+`x < 3` one may hold for the one value, one for the other.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,16 +34,41 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValues:
-    """The values of every event in one column: `numbers` (`float64[events]`, NaN: none) if `table` is None, else
-    `places` in it (`int32[events]`, -1: none)."""
+    """The values of every event in one column: `numbers` (`float64[values]`, NaN: none) if `table` is None, else
+    `places` in it (`int32[values]`, -1 or the place of a None: none).
+
+    Without `offsets` value `e` is that of event `e`. With `offsets` (`int64[events + 1]`, ascending from 0 to the
+    number of values) event `e` has the values `offsets[e] … offsets[e + 1] - 1`: none, one or several. Those that are
+    none count for nothing, equal ones as one; order means nothing.
+
+    >>> column = ColumnValues(ColumnId(0), np.array([1.5, 2.5, np.nan, 4.0]), offsets=np.array([0, 2, 2, 4]))
+    >>> [event.values for event in ColumnBatch(np.zeros(3, np.int32), [frozenset()], [column]).lowered()]
+    [{0: (1.5, 2.5)}, {}, {0: (4.0,)}]
+    """
 
     column: ColumnId
     numbers: npt.NDArray[np.float64]
     table: KeyTable | None = None
     places: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    offsets: npt.NDArray[np.int64] | None = None
+
+    def part(self, start: int, stop: int) -> "ColumnValues":
+        """The values of the events `start … stop-1`: views, but for the offsets."""
+        if self.offsets is None:
+            return ColumnValues(self.column, self.numbers[start:stop], self.table, self.places[start:stop])
+        first, last = self.offsets[start], self.offsets[stop]
+        numbers, places = self.numbers[first:last], self.places[first:last]
+        return ColumnValues(self.column, numbers, self.table, places, self.offsets[start : stop + 1] - first)
+
+    def keys(self) -> list[Key | None]:
+        """Each value, or None."""
+        if self.table is None:
+            return [None if math.isnan(number) else number for number in self.numbers.tolist()]
+        keys = [*self.table.keys, None]
+        return [keys[place] for place in self.places.tolist()]
 
     def floats(self) -> npt.NDArray[np.float64]:
-        """The numbers of a column that holds numbers, however it is stored; NaN: none."""
+        """The numbers of a column that holds numbers, however it is stored, one a value; NaN: none."""
         if self.table is None:
             return self.numbers
         keys = np.array([np.nan if key is None else float(key) for key in [*self.table.keys, None]])
@@ -48,7 +76,7 @@ class ColumnValues:
         return found
 
     def distinct(self) -> tuple[Sequence[Key | None], npt.NDArray[np.int32]]:
-        """Its distinct keys, and the place of each event's key among them (-1 or a None: none)."""
+        """Its distinct keys, and the place of each value's key among them (-1 or a None: none)."""
         if self.table is not None:
             return self.table.keys, self.places
         keys, places = np.unique(self.numbers, return_inverse=True)
@@ -57,44 +85,46 @@ class ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """See above. `kinds` is `int32[events]`; an event in `several` has no values in `columns`. No two of `columns`
-    are of one column."""
+    """See above. `kinds` is `int32[events]`. Several of `columns` may be of one column: an event has the values of all
+    of them. An event in `several` has no values in `columns`; it costs some µs, where one in columns costs some ns a
+    value."""
 
     kinds: npt.NDArray[np.int32]
     presents: Sequence[frozenset[AttributeId]]
     columns: Sequence[ColumnValues]
-    several: Mapping[int, LoweredEvent]
+    several: Mapping[int, LoweredEvent] = field(default_factory=dict)
 
     @property
     def events(self) -> int:
         """How many events there are."""
         return self.kinds.size
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether every event stands in the columns, with at most one value in each: no column has offsets, and none
+        is there twice."""
+        distinct = {each.column for each in self.columns if each.offsets is None}
+        return not self.several and len(distinct) == len(self.columns)
+
     def part(self, start: int, stop: int) -> "ColumnBatch":
-        """The events `start … stop-1`, numbered from 0; views, no copies."""
-        columns = [
-            ColumnValues(each.column, each.numbers[start:stop], each.table, each.places[start:stop])
-            for each in self.columns
-        ]
+        """The events `start … stop-1`, numbered from 0; views, no copies but of offsets."""
+        columns = [each.part(start, stop) for each in self.columns]
         several = {place - start: event for place, event in self.several.items() if start <= place < stop}
         return ColumnBatch(self.kinds[start:stop], self.presents, columns, several)
 
     def lowered(self) -> list[LoweredEvent]:
         """The same events one by one."""
-        events = []
-        for place, kind in enumerate(self.kinds.tolist()):
-            if place in self.several:
-                events.append(self.several[place])
-                continue
-            values: dict[ColumnId, tuple[Key, ...]] = {}
-            for each in self.columns:
-                if each.table is None:
-                    number = float(each.numbers[place])
-                    if not math.isnan(number):
-                        values[each.column] = (number,)
-                elif each.places[place] >= 0:
-                    key = each.table.keys[each.places[place]]
-                    if key is not None:
-                        values[each.column] = (key,)
-            events.append(LoweredEvent(self.presents[kind], values))
-        return events
+        found: list[dict[ColumnId, dict[Key, None]]] = [{} for _ in range(self.events)]
+        for each in self.columns:
+            event_of: Iterable[int] = range(self.events)
+            if each.offsets is not None:
+                event_of = np.repeat(np.arange(self.events), np.diff(each.offsets)).tolist()
+            for event, key in zip(event_of, each.keys(), strict=True):
+                if key is not None:
+                    found[event].setdefault(each.column, {})[key] = None
+        return [
+            self.several[place]
+            if place in self.several
+            else LoweredEvent(self.presents[kind], {column: tuple(keys) for column, keys in values.items()})
+            for place, (kind, values) in enumerate(zip(self.kinds.tolist(), found, strict=True))
+        ]

@@ -134,7 +134,7 @@ class DexinEngine:
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
         """What `match_batch` gives for `batch.lowered()`."""
-        if batch.several:
+        if not batch.is_flat:
             return self.match_batch(batch.lowered())
         found = self._matched(asked_of_columns(self._axes, self._graph, batch), batch.events)
         return self._verified(found, batch.lowered()) if self._inexact else found

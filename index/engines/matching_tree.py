@@ -53,7 +53,7 @@ class MatchingTreeEngine(BuiltEngine):
         """What `match_batch` gives for `batch.lowered()`."""
         self._settle()
         structure = self._structure
-        if batch.several or self._fresh or not isinstance(structure, _Factored):
+        if not batch.is_flat or self._fresh or not isinstance(structure, _Factored):
             return self.match_batch(batch.lowered())
         return self._alive(structure.match_columns(batch))
 

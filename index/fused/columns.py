@@ -1,8 +1,8 @@
 """The columns that stored clauses read, numbered, and the values of a batch of events in them.
 
     (column, how it is read) ─▶ number              keys ─▶ codes, for as long as the engine lives
-    events or a `ColumnBatch` ─▶ EventBatch         one matrix a batch: a value an event and column; further values of
-                                                    the few events that have several stand behind the matrix
+    events or a `ColumnBatch` ─▶ EventBatch         one matrix a batch: a value an event and column; the values of
+                                                    events with several in a column stand behind the matrix
 
 Numbers get their codes later, segment by segment, since each segment has its own order of bounds.
 """
@@ -32,8 +32,8 @@ REMEMBERED = 1024
 @dataclass(frozen=True, slots=True)
 class EventBatch:
     """E events in S columns. `codes` and `numbers` hold E·S values, row by row: of keys and concepts the codes
-    (-1: none), of ordered columns the numbers (NaN: none). An event with several values in a column has none there;
-    it is number n = `several_index[e]`, and column s of it has the values
+    (-1: none), of ordered columns the numbers (NaN: none). An event with several values in a column does not count
+    there; it is number n = `several_index[e]`, and column s of it has the values
     `several_from[n·S + s] … several_from[n·S + s + 1]`, further back in the same arrays. Elsewhere the index is -1."""
 
     columns: Codes
@@ -126,7 +126,7 @@ class Columns:
         kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
         places: dict[int, int] = {}
         singles: list[tuple[int, int, int, Key]] = []
-        several: dict[int, dict[int, list[Key]]] = {}
+        several: dict[int, tuple[list[int], list[Key]]] = {}
         readers_of = self._readers.get
         for place, event in enumerate(events):
             for column, values in event.values.items():
@@ -138,20 +138,24 @@ class Columns:
                     if len(values) == 1:
                         singles.append((place, s, number, values[0]))
                     else:
-                        several.setdefault(place, {})[s] = list(values)
-        width = len(places)
+                        event_of, keys = several.setdefault(s, ([], []))
+                        event_of += [place] * len(values)
+                        keys += values
         numbers = list(places)
-        codes = np.full(len(events) * width, NOTHING, dtype=np.int32)
-        floats = np.full(len(events) * width, math.nan)
+        codes, floats = _matrices(len(events), len(numbers))
         for place, s, number, value in singles:
             how = self.how[number]
             if how == ORDERED:
-                floats[place * width + s] = cast(float, value)
+                floats[place, s] = cast(float, value)
             elif how == CONCEPT:
-                codes[place * width + s] = cast(int, value)
+                codes[place, s] = cast(int, value)
             else:
-                codes[place * width + s] = self._keys[number].get(value, NOTHING)
-        return self._batch(numbers, codes, floats, several, kinds, list(presents))
+                codes[place, s] = self._keys[number].get(value, NOTHING)
+        more = {
+            s: (np.array(event_of, dtype=np.int64), self._coded(numbers[s], keys))
+            for s, (event_of, keys) in several.items()
+        }
+        return self._batch(numbers, codes, floats, more, kinds, list(presents))
 
     def values_of(self, event: LoweredEvent) -> tuple[Codes, Floats, int] | None:
         """The columns that are read of `event`, its value in each (a number, or the code of a key or concept, -1: none
@@ -184,74 +188,96 @@ class Columns:
         return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:
-        """The values of a batch that stands in columns already. Costs some ns a value."""
-        read: dict[int, Any] = {}
+        """The values of a batch that stands in columns already. Costs some ns a value; some µs a value of events that
+        do not."""
+        flat: dict[int, Any] = {}
+        listed: dict[int, list[tuple[Ints, Any]]] = {}
         for values in batch.columns:
             for how, number in self._readers.get(values.column, {}).items():
                 table = values.table
                 if table is None:
-                    read[number] = self._numbers_as(how, number, values.numbers)
+                    coded = self._numbers_as(how, number, values.numbers)
                 else:
-                    read[number] = self._translated(table, how, number)[values.places]
-        several: dict[int, dict[int, list[Key]]] = {}
+                    coded = self._translated(table, how, number)[values.places]
+                if values.offsets is not None:
+                    event_of = np.repeat(np.arange(batch.events), np.diff(values.offsets))
+                    listed.setdefault(number, []).append((event_of, coded))
+                elif number in flat:
+                    listed.setdefault(number, []).append((np.arange(batch.events), coded))
+                else:
+                    flat[number] = coded
         for place, event in batch.several.items():
-            own: dict[int, list[Key]] = {}
             for column, keys in event.values.items():
                 for number in self._readers.get(column, {}).values():
-                    if number not in read:
-                        filler = math.nan if self.how[number] == ORDERED else NOTHING
-                        read[number] = np.full(batch.events, filler)
-                    own[list(read).index(number)] = list(keys)
-            if own:
-                several[place] = own
-        numbers = list(read)
-        codes = np.full((batch.events, len(numbers)), NOTHING, dtype=np.int32)
-        floats = np.full((batch.events, len(numbers)), math.nan)
-        for s, (number, found) in enumerate(read.items()):
-            (floats if self.how[number] == ORDERED else codes)[:, s] = found
-        return self._batch(numbers, codes.ravel(), floats.ravel(), several, batch.kinds, batch.presents)
+                    event_of = np.full(len(keys), place, dtype=np.int64)
+                    listed.setdefault(number, []).append((event_of, self._coded(number, keys)))
+        numbers = list(dict.fromkeys((*flat, *listed)))
+        codes, floats = _matrices(batch.events, len(numbers))
+        more: dict[int, tuple[Ints, Any]] = {}
+        for s, number in enumerate(numbers):
+            matrix = floats if self.how[number] == ORDERED else codes
+            if number not in listed:
+                matrix[:, s] = flat[number]
+                continue
+            if number in flat:
+                listed[number].append((np.arange(batch.events), flat[number]))
+            event_of, coded = _by_event(listed[number])
+            count = np.bincount(event_of, minlength=batch.events)[event_of]
+            matrix[event_of[count == 1], s] = coded[count == 1]
+            if (count > 1).any():
+                more[s] = event_of[count > 1], coded[count > 1]
+        return self._batch(numbers, codes, floats, more, batch.kinds, batch.presents)
 
     def _batch(
         self,
         numbers: list[int],
         codes: Codes,
         floats: Floats,
-        several: dict[int, dict[int, list[Key]]],
+        more: dict[int, tuple[Ints, Any]],
         kinds: Codes,
         presents: Sequence[frozenset[AttributeId]],
     ) -> EventBatch:
-        width = len(numbers)
+        """`more`: by column the events that have several values there, ascending, once for each value, and the values;
+        `codes` and `floats`, [events, columns], have all others."""
         several_index = np.full(kinds.size, -1, dtype=np.int32)
         several_from = np.zeros(1, dtype=np.int64)
-        if several:
-            several_index[list(several)] = np.arange(len(several))
-            more: list[float] = []
-            ends = [codes.size]
-            for place, own in several.items():
-                for s, number in enumerate(numbers):
-                    at = place * width + s
-                    if s not in own:
-                        more.append(float(floats[at] if self.how[number] == ORDERED else codes[at]))
-                    elif self.how[number] == KEY:
-                        known = self._keys[number]
-                        more += [known[key] for key in own[s] if key in known]
-                    else:
-                        more += [cast(float, key) for key in own[s]]
-                    ends.append(codes.size + len(more))
-            several_from = np.array(ends, dtype=np.int64)
-            floats = np.concatenate([floats, np.array(more, dtype=np.float64)])
-            with np.errstate(invalid="ignore"):  # numbers have no codes
-                codes = np.concatenate([codes, np.nan_to_num(np.array(more)).clip(-1, 2**31 - 1).astype(np.int32)])
+        all_codes, all_floats = codes.ravel(), floats.ravel()
+        if more:
+            events = np.unique(np.concatenate([event_of for event_of, _ in more.values()]))
+            several_index[events] = np.arange(events.size)
+            counts = np.ones((events.size, len(numbers)), dtype=np.int64)
+            for s, (event_of, _) in more.items():
+                of_event = np.bincount(several_index[event_of], minlength=events.size)
+                counts[:, s] = np.maximum(of_event, 1)
+            several_from = np.concatenate([[0], np.cumsum(counts.ravel())])
+            begin = several_from[:-1].reshape(counts.shape)
+            further = np.full(several_from[-1], NOTHING, dtype=np.int32), np.full(several_from[-1], math.nan)
+            further[0][begin], further[1][begin] = codes[events], floats[events]
+            for s, (event_of, coded) in more.items():
+                own = several_index[event_of]
+                rank = np.arange(own.size) - np.searchsorted(own, own)
+                further[self.how[numbers[s]] == ORDERED][begin[own, s] + rank] = coded
+            several_from += codes.size
+            all_codes, all_floats = np.append(all_codes, further[0]), np.append(all_floats, further[1])
         return EventBatch(
             np.array(numbers, dtype=np.int32),
-            codes,
-            floats,
+            all_codes,
+            all_floats,
             several_index,
             several_from,
             kinds,
             presents,
             [s for s, number in enumerate(numbers) if self.how[number] == CONCEPT],
         )
+
+    def _coded(self, number: int, keys: Sequence[Key]) -> Any:
+        """`keys` as this column knows them."""
+        if self.how[number] == ORDERED:
+            return np.array(keys, dtype=np.float64)
+        if self.how[number] == CONCEPT:
+            return np.array(keys, dtype=np.int32)
+        known = self._keys[number]
+        return np.array([known.get(key, NOTHING) for key in keys], dtype=np.int32)
 
     def _numbers_as(self, how: int, number: int, numbers: Any) -> Any:
         if how == ORDERED:
@@ -273,3 +299,19 @@ class Columns:
             found = np.array([*(get(key, NOTHING) for key in table.keys), NOTHING], dtype=np.int32)  # type: ignore[arg-type]
         table.translations[self._token, number] = ((len(table.keys), self._known), found)
         return found
+
+
+def _matrices(events: int, columns: int) -> tuple[Codes, Floats]:
+    """Room for codes and for numbers, none in it."""
+    return np.full((events, columns), NOTHING, dtype=np.int32), np.full((events, columns), math.nan)
+
+
+def _by_event(parts: Sequence[tuple[Ints, Any]]) -> tuple[Ints, Any]:
+    """All values of one column that are some, with their events, which ascend."""
+    event_of, coded = (np.concatenate(each) for each in zip(*parts, strict=True))
+    some = ~np.isnan(coded) if coded.dtype == np.float64 else coded >= 0
+    event_of, coded = event_of[some], coded[some]
+    if len(parts) > 1:
+        order = np.argsort(event_of, kind="stable")
+        event_of, coded = event_of[order], coded[order]
+    return event_of, coded

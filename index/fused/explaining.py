@@ -99,10 +99,8 @@ class _Walk:
         """The whole walk."""
         segment = self._segment
         (present,) = self._batch.presents
-        several = self._batch.several_from.size > 1
-        visits = segment.visits_of_all(present) if several else segment.visits(present)
-        visited = [self._cluster(number) for number in visits.tolist()]
-        scattered = None if several or segment.scattered is None else self._scattered(segment.scattered, present)
+        visited = [self._cluster(number) for number in segment.visits(present).tolist()]
+        scattered = None if segment.scattered is None else self._scattered(segment.scattered, present)
         return {
             "rows": segment.rows.size,
             "dead": segment.rows.size - segment.live,
@@ -120,8 +118,9 @@ class _Walk:
         order = []
         for place, column in enumerate(arrays.columns.tolist()):
             if self._codes.get(column, np.empty(0)).size:
-                at = (place * CELLS + self._cell(column, int(self._codes[column][0]))) * words
-                joined &= arrays.masks[at : at + words]
+                cells = {self._cell(column, code) for code in self._codes[column].tolist()}
+                masks = arrays.masks[place * CELLS * words : (place + 1) * CELLS * words].reshape(CELLS, words)
+                joined &= np.bitwise_or.reduce(masks[list(cells)], axis=0)
                 order.append({"column": self._columns[segment.columns[column]], "rows": _ones(joined)})
         left = np.unpackbits(joined.view(np.uint8), bitorder="little").astype(np.bool_)
         places = np.flatnonzero(left)

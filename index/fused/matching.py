@@ -6,6 +6,10 @@ First pass: each event, all of its clusters but their far blocks. Further passes
 block's masks stay in the cache. Lists are looked up in waves: all of a wave ask for memory before the first reads it.
 The body is one loop in one function, since a call that takes many arrays costs as much as a short list; the arrays of
 masks are cut to slices, since flat signed offsets compile to gathers.
+
+Where an event has several values in a column, a conjunct holds when one of them satisfies it, each conjunct by itself:
+lists are looked up for every value, the masks of a column's values are united before they meet those of the others,
+and a record is checked against all values. Of values that no bound tells apart one is left.
 """
 
 import numpy as np
@@ -17,10 +21,34 @@ from index.fused.conjuncts import KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from index.fused.steps import BY_CONCEPT, BY_VALUE, NEAR, RANGE, lay_steps
 
-__all__ = ["match_segment"]
+__all__ = ["distinct_codes", "match_segment"]
 
 WAVE = 64
 """Lists that are looked up together: more than most events have, and what is fetched for them fits the first cache."""
+FEW_VALUES = 16
+"""So many values of an event are sorted by insertion."""
+
+
+@compiled
+def distinct_codes(codes: Codes, begin: int, end: int) -> int:
+    """Sort `codes[begin:end]` in place and leave each once, those below zero (no value) not at all; returns where they
+    end."""
+    if end - begin > FEW_VALUES:
+        codes[begin:end].sort()
+    else:
+        for i in range(begin + 1, end):
+            code, to = codes[nth(i)], i
+            while to > begin and codes[nth(to - 1)] > code:
+                codes[nth(to)] = codes[nth(to - 1)]
+                to -= 1
+            codes[nth(to)] = code
+    at = begin
+    for i in range(begin, end):
+        code = codes[nth(i)]
+        if code >= 0 and (at == begin or codes[nth(at - 1)] != code):
+            codes[nth(at)] = code
+            at += 1
+    return at
 
 
 @compiled
@@ -32,6 +60,7 @@ def match_segment(
     all_numbers: Floats,
     kinds: Codes,
     several_index: Codes,
+    several_from: Ints,
     visits_from: Ints,
     visits: Ints,
     cells_of: Bytes,
@@ -40,7 +69,7 @@ def match_segment(
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
-    """Match the events that have one value a column, the others being passed over. Event `e` visits the clusters
+    """Match a batch; its columns, values and kinds are as `EventBatch` has them. Event `e` visits the clusters
     `visits[visits_from[k] : visits_from[k + 1]]`, k being its kind. Returns the buffer, perhaps a larger one; of it,
     pass p found for event e what stands from `starts[p * events + e]` to the next start. `marked` is all zero before
     and after; `cells_of` is the cell of each concept."""
@@ -81,8 +110,9 @@ def match_segment(
     mark_base = np.zeros(width_all, dtype=np.int64)
     concept_at = np.empty(width_all, dtype=np.int64)
     concept_count = 0
-    want = np.full(events * width_all, -1, dtype=np.int32)
-    cells = np.zeros((events, width_all), dtype=np.uint8)
+    want = np.full(all_codes.size, -1, dtype=np.int32)
+    cells = np.zeros(all_codes.size, dtype=np.uint8)
+    several_to = several_from[: several_from.size - 1].copy()  # where the distinct codes of each end
     for s in range(width_all):
         if columns[nth(s)] >= local.size or local[nth(columns[nth(s)])] < 0:
             continue
@@ -99,12 +129,18 @@ def match_segment(
                 code = number_code(all_numbers[nth(e * width_all + s)], bounds, table, least, most, scale)
                 want[nth(e * width_all + s)] = code
                 if code >= 0:
-                    cells[nth(e), nth(s)] = code * CELLS // size
+                    cells[nth(e * width_all + s)] = code * CELLS // size
+            for place in range(s, several_to.size, width_all):
+                for i in range(several_from[nth(place)], several_from[nth(place + 1)]):
+                    want[nth(i)] = number_code(all_numbers[nth(i)], bounds, table, least, most, scale)
+                several_to[nth(place)] = distinct_codes(want, several_from[nth(place)], several_from[nth(place + 1)])
+                for i in range(several_from[nth(place)], several_to[nth(place)]):
+                    cells[nth(i)] = want[nth(i)] * CELLS // size
         elif how == KEY:
             for e in range(events):
                 code = all_codes[nth(e * width_all + s)]
                 want[nth(e * width_all + s)] = code
-                cells[nth(e), nth(s)] = code & (CELLS - 1)
+                cells[nth(e * width_all + s)] = code & (CELLS - 1)
         else:
             mark_base[nth(s)] = concept_count * concepts
             concept_at[nth(concept_count)] = s
@@ -113,7 +149,15 @@ def match_segment(
                 code = all_codes[nth(e * width_all + s)]
                 want[nth(e * width_all + s)] = code
                 if code >= 0:
-                    cells[nth(e), nth(s)] = cells_of[nth(code)]
+                    cells[nth(e * width_all + s)] = cells_of[nth(code)]
+        if how != ORDERED:
+            for place in range(s, several_to.size, width_all):
+                for i in range(several_from[nth(place)], several_from[nth(place + 1)]):
+                    want[nth(i)] = all_codes[nth(i)]
+                several_to[nth(place)] = distinct_codes(want, several_from[nth(place)], several_from[nth(place + 1)])
+                for i in range(several_from[nth(place)], several_to[nth(place)]):
+                    code = want[nth(i)]
+                    cells[nth(i)] = code & (CELLS - 1) if how == KEY else cells_of[nth(code)]
     above_from = np.zeros(width_all + 1, dtype=np.int64)
     listed_from = np.zeros(width_all + 1, dtype=np.int64)
     offered = sizes[0]
@@ -122,12 +166,17 @@ def match_segment(
     by_value, by_concept, ranges, near = steps.by_value, steps.by_concept, steps.ranges, steps.near
     # What to look at: begin, end, masks, access slot, visit.
     todo = np.empty((WAVE + offered + width_all * 16, 5), dtype=np.int64)
+    looked_step = np.empty(WAVE, dtype=np.int64)
+    looked_code = np.empty(WAVE, dtype=np.int64)
     looked_from = np.empty(WAVE, dtype=np.int64)
     looked_to = np.empty(WAVE, dtype=np.int64)
     value = np.empty(sizes[1] + 1, dtype=np.int32)
+    value_from = np.empty(sizes[1] + 1, dtype=np.int64)
+    value_to = np.empty(sizes[1] + 1, dtype=np.int64)
     base = np.empty(sizes[1] + 1, dtype=np.int64)
     picked = np.empty(sizes[2] + 64, dtype=np.int64)
     left = np.empty(sizes[2] // 64 + 10, dtype=np.uint64)
+    united = np.empty(sizes[2] // 64 + 10, dtype=np.uint64)
     mask_at = np.empty(sizes[1] + 1, dtype=np.int64)
     used = 0
     item = 0
@@ -135,8 +184,6 @@ def match_segment(
         for event in range(events):
             starts[nth(item)] = used
             item += 1
-            if several_index[nth(event)] >= 0:
-                continue
             first, last = visits_from[nth(kinds[nth(event)])], visits_from[nth(kinds[nth(event)] + 1)]
             if far >= 0:
                 end = last
@@ -152,11 +199,15 @@ def match_segment(
             if first == last:
                 continue
             row = event * width_all
+            own_values = several_index[nth(event)] * width_all  # negative: one value a column at most
             top = 0
             for k in range(concept_count):
                 s = concept_at[nth(k)]
                 above_from[nth(s)] = top
-                if want[nth(row + s)] >= 0:
+                if own_values >= 0:
+                    for i in range(several_from[nth(own_values + s)], several_to[nth(own_values + s)]):
+                        top = walk_up(graph, want[nth(i)], marked, mark_base[nth(s)], above, top)
+                elif want[nth(row + s)] >= 0:
                     top = walk_up(graph, want[nth(row + s)], marked, mark_base[nth(s)], above, top)
                 listed_from[nth(s)] = top
             kind = kinds[nth(event)]
@@ -164,6 +215,7 @@ def match_segment(
             climb, climb_end = step_from[nth(kind), BY_CONCEPT], step_from[nth(kind + 1), BY_CONCEPT]
             span, span_end = step_from[nth(kind), RANGE], step_from[nth(kind + 1), RANGE]
             close, close_end = step_from[nth(kind), NEAR], step_from[nth(kind + 1), NEAR]
+            taken = 0  # values of the lookup that is next
             if far >= 0:  # one block alone
                 look, climb, span, close = look_end, climb_end, span_end, close_end
             alone = far >= 0
@@ -178,19 +230,36 @@ def match_segment(
                         slots_at[nth(first)] == slots_at[nth(first + 1)] or column_of[nth(slots_at[nth(first)])] >= 0
                     )
                 elif look < look_end:
-                    wave = min(WAVE, look_end - look)
+                    wave = 0
+                    if own_values >= 0:
+                        while wave < WAVE and look < look_end:
+                            at = own_values + by_value[nth(look), 0]
+                            if several_from[nth(at)] + taken < several_to[nth(at)]:
+                                looked_step[nth(wave)] = look
+                                looked_code[nth(wave)] = want[nth(several_from[nth(at)] + taken)]
+                                wave += 1
+                                taken += 1
+                            else:
+                                look += 1
+                                taken = 0
+                    else:
+                        wave = min(WAVE, look_end - look)
+                        for i in range(wave):
+                            looked_step[nth(i)] = look + i
+                            looked_code[nth(i)] = want[nth(row + by_value[nth(look + i), 0])]
+                        look += wave
                     for i in range(wave):
-                        code = want[nth(row + by_value[nth(look + i), 0])]
-                        at = by_value[nth(look + i), 2] + (max(code, 0) >> by_value[nth(look + i), 1])
-                        looked_from[nth(i)] = min(at, by_value[nth(look + i), 3])
+                        step = looked_step[nth(i)]
+                        at = by_value[nth(step), 2] + (max(looked_code[nth(i)], 0) >> by_value[nth(step), 1])
+                        looked_from[nth(i)] = min(at, by_value[nth(step), 3])
                         prefetch(coarse, looked_from[nth(i)])
                     for i in range(wave):
-                        at, lists = looked_from[nth(i)], by_value[nth(look + i), 4]
+                        at, lists = looked_from[nth(i)], by_value[nth(looked_step[nth(i)]), 4]
                         looked_from[nth(i)] = lists + coarse[nth(at)]
                         looked_to[nth(i)] = lists + coarse[nth(at + 1)]
                         prefetch(all_lists, 4 * looked_from[nth(i)])
                     for i in range(wave):
-                        code = want[nth(row + by_value[nth(look + i), 0])]
+                        step, code = looked_step[nth(i)], looked_code[nth(i)]
                         low, high = looked_from[nth(i)], looked_to[nth(i)]
                         while low < high:
                             middle = (low + high) >> 1
@@ -199,18 +268,17 @@ def match_segment(
                             else:
                                 high = middle
                         if low < looked_to[nth(i)] and all_lists[nth(4 * low)] == code:
-                            begin, visit = all_lists[nth(4 * low + 1)], by_value[nth(look + i), 6]
+                            begin, visit = all_lists[nth(4 * low + 1)], by_value[nth(step), 6]
                             todo[nth(count), 0], todo[nth(count), 1] = begin, all_lists[nth(4 * low + 2)]
                             todo[nth(count), 2], todo[nth(count), 3] = (
                                 all_lists[nth(4 * low + 3)],
-                                by_value[nth(look + i), 5],
+                                by_value[nth(step), 5],
                             )
                             todo[nth(count), 4] = visit
                             count += 1
                             cluster = visits[nth(visit)]
                             stride = slots_at[nth(visit + 1)] - slots_at[nth(visit)] + ordered_slots[nth(cluster)] + 1
                             prefetch(records, record_from[nth(cluster)] + (begin - cluster_from[nth(cluster)]) * stride)
-                    look += wave
                 elif climb < climb_end:
                     s, slot = by_concept[nth(climb), 0], by_concept[nth(climb), 1]
                     j, visit = by_concept[nth(climb), 2], by_concept[nth(climb), 3]
@@ -254,6 +322,11 @@ def match_segment(
                     code = want[nth(row + ranges[nth(span), 0])]
                     begin, end, visit = ranges[nth(span), 1], ranges[nth(span), 2], ranges[nth(span), 4]
                     by_lower = ranges[nth(span), 3]
+                    if own_values >= 0:  # the least or the greatest value reaches all that any reaches
+                        at = own_values + ranges[nth(span), 0]
+                        code = -1
+                        if several_from[nth(at)] < several_to[nth(at)]:
+                            code = want[nth(several_to[nth(at)] - 1 if by_lower else several_from[nth(at)])]
                     span += 1
                     if code < 0:
                         continue
@@ -309,7 +382,10 @@ def match_segment(
                         s = column_of[nth(own + j)]
                         value[nth(j)] = want[nth(row + s)]
                         base[nth(j)] = mark_base[nth(s)]
-                    if mask < 0:
+                        if own_values >= 0:
+                            value_from[nth(j)] = several_from[nth(own_values + s)]
+                            value_to[nth(j)] = several_to[nth(own_values + s)]
+                    if mask < 0 and own_values < 0:
                         at = origin + low * stride
                         for position in range(low, high):
                             good = True
@@ -328,44 +404,85 @@ def match_segment(
                             at += stride
                         continue
                     words = (high - low + 63) >> 6
-                    narrowing = 0
-                    for j in range(width):
-                        if j != access:
-                            mask_at[nth(narrowing)] = (
-                                mask + (narrowing * 64 + int(cells[nth(event), nth(column_of[nth(own + j)])])) * words
-                            )
+                    if mask >= 0 and own_values >= 0:
+                        narrowing = 0
+                        for j in range(width):
+                            if j == access:
+                                continue
+                            cell_before = -1
+                            united[:words] = 0
+                            for v in range(value_from[nth(j)], value_to[nth(j)]):
+                                cell = int(cells[nth(v)])
+                                if cell != cell_before:
+                                    at = mask + (narrowing * 64 + cell) * words
+                                    m = masks[at : at + words]
+                                    for w in range(words):
+                                        united[nth(w)] |= m[w]
+                                cell_before = cell
+                            for w in range(words):
+                                left[nth(w)] = united[nth(w)] if narrowing == 0 else left[nth(w)] & united[nth(w)]
                             narrowing += 1
-                    m = masks[mask_at[0] : mask_at[0] + words]
-                    for w in range(words):
-                        left[nth(w)] = m[w]
-                    j = 1
-                    while j + 3 <= narrowing:
-                        m1 = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
-                        m2 = masks[mask_at[nth(j + 1)] : mask_at[nth(j + 1)] + words]
-                        m3 = masks[mask_at[nth(j + 2)] : mask_at[nth(j + 2)] + words]
+                    elif mask >= 0:
+                        narrowing = 0
+                        for j in range(width):
+                            if j != access:
+                                mask_at[nth(narrowing)] = (
+                                    mask + (narrowing * 64 + int(cells[nth(row + column_of[nth(own + j)])])) * words
+                                )
+                                narrowing += 1
+                        m = masks[mask_at[0] : mask_at[0] + words]
                         for w in range(words):
-                            left[nth(w)] &= m1[w] & m2[w] & m3[w]
-                        j += 3
-                    while j < narrowing:
-                        m = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
-                        for w in range(words):
-                            left[nth(w)] &= m[w]
-                        j += 1
-                    found = 0
-                    left[words : words + 8] = 0
-                    for group in range(0, words, 8):
-                        some = left[nth(group)] | left[nth(group + 1)] | left[nth(group + 2)] | left[nth(group + 3)]
-                        some |= (
-                            left[nth(group + 4)] | left[nth(group + 5)] | left[nth(group + 6)] | left[nth(group + 7)]
-                        )
-                        if some == 0:
-                            continue
-                        for w in range(group, group + 8):
-                            word = left[nth(w)]
-                            while word:
-                                picked[nth(found)] = low + w * 64 + int(lowest_bit(word))
-                                found += 1
-                                word &= word - np.uint64(1)
+                            left[nth(w)] = m[w]
+                        j = 1
+                        while j + 3 <= narrowing:
+                            m1 = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
+                            m2 = masks[mask_at[nth(j + 1)] : mask_at[nth(j + 1)] + words]
+                            m3 = masks[mask_at[nth(j + 2)] : mask_at[nth(j + 2)] + words]
+                            for w in range(words):
+                                left[nth(w)] &= m1[w] & m2[w] & m3[w]
+                            j += 3
+                        while j < narrowing:
+                            m = masks[mask_at[nth(j)] : mask_at[nth(j)] + words]
+                            for w in range(words):
+                                left[nth(w)] &= m[w]
+                            j += 1
+                    found = high - low
+                    if mask >= 0:
+                        found = 0
+                        left[words : words + 8] = 0
+                        for group in range(0, words, 8):
+                            some = left[nth(group)] | left[nth(group + 1)] | left[nth(group + 2)] | left[nth(group + 3)]
+                            some |= (
+                                left[nth(group + 4)]
+                                | left[nth(group + 5)]
+                                | left[nth(group + 6)]
+                                | left[nth(group + 7)]
+                            )
+                            if some == 0:
+                                continue
+                            for w in range(group, group + 8):
+                                word = left[nth(w)]
+                                while word:
+                                    picked[nth(found)] = low + w * 64 + int(lowest_bit(word))
+                                    found += 1
+                                    word &= word - np.uint64(1)
+                    if own_values >= 0:
+                        for f in range(found):
+                            position = picked[nth(f)] if mask >= 0 else low + f
+                            at = origin + position * stride
+                            good = not killed or dead[nth(position)] == 0
+                            for j in range(plain):
+                                least_code = records[nth(at + 2 * j if j < ordered else at + ordered + j)]
+                                most_code = records[nth(at + 2 * j + 1 if j < ordered else at + ordered + j)]
+                                holds = False
+                                for v in range(value_from[nth(j)], value_to[nth(j)]):
+                                    holds |= (least_code <= want[nth(v)]) & (want[nth(v)] <= most_code)
+                                good &= holds
+                            for j in range(plain, width):
+                                good &= marked[nth(base[nth(j)] + records[nth(at + ordered + j)])] != 0
+                            buffer[nth(used)] = records[nth(at + stride - 1)]
+                            used += good
+                        continue
                     if width == 2 and ordered == 2 and not killed:  # two intervals, the most common of all
                         v, w = value[0], value[1]
                         for f in range(found):

@@ -21,6 +21,7 @@ from index.fused.bounds import number_code
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 from index.fused.graph_arrays import CELLS, GraphArrays, GraphShape, walk_up
 from index.fused.layout import ClusterKey
+from index.fused.matching import distinct_codes
 
 __all__ = ["FEWEST_SCATTERED", "SCATTERED_ROWS", "Scattered", "ScatteredArrays", "match_scattered", "scattered_arrays"]
 
@@ -214,14 +215,15 @@ def match_scattered(
     present_from: Ints,
     present: Ints,
     several_index: Codes,
+    several_from: Ints,
     cells_of: Bytes,
     marked: Bytes,
     above: Codes,
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
-    """The scattered rows of a segment that each event matches, as `match_segment` gives them; events with several
-    values in a column are left to `match_several`. `present[present_from[k] : …]` are the attributes of kind k."""
+    """The scattered rows of a segment that each event matches, as `match_segment` gives them.
+    `present[present_from[k] : …]` are the attributes of kind k."""
     segment = unpack(packed)
     # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
     cluster_from, slot_from, slot_column = segment.cluster_from, segment.slot_from, segment.slot_column
@@ -258,7 +260,10 @@ def match_scattered(
                 mark_base[s] = concept_count * concepts
                 concept_at[concept_count] = s
                 concept_count += 1
-    want = np.empty(width_all, dtype=np.int32)
+    want = np.empty(all_codes.size, dtype=np.int32)
+    want_from = np.zeros(width_all, dtype=np.int64)
+    want_to = np.zeros(width_all, dtype=np.int64)
+    united = np.empty(words, dtype=np.uint64)
     above_from = np.zeros(width_all + 1, dtype=np.int64)
     left = np.empty(words, dtype=np.uint64)
     has = np.zeros(1, dtype=np.uint8)
@@ -268,8 +273,6 @@ def match_scattered(
     used = 0
     for event in range(events):
         starts[event] = used
-        if several_index[event] >= 0:
-            continue
         kind = kinds[event]
         some = np.uint64(0)
         for w in range(words):
@@ -279,43 +282,61 @@ def match_scattered(
             s = where[k]
             if s < 0:
                 continue
-            if column_how[k] == ORDERED:
-                want[s] = number_code(
-                    all_numbers[event * width_all + s],
-                    all_bounds[bound_from[k] : bound_from[k + 1]],
-                    table_all[bucket_from[k] : bucket_from[k + 1]],
-                    steps[3 * k],
-                    steps[3 * k + 1],
-                    steps[3 * k + 2],
-                )
-            else:
-                want[s] = all_codes[event * width_all + s]
+            first_value, last_value = event * width_all + s, event * width_all + s + 1
+            if several_index[event] >= 0:
+                first_value = several_from[several_index[event] * width_all + s]
+                last_value = several_from[several_index[event] * width_all + s + 1]
+            at = first_value - event * width_all if several_index[event] < 0 else first_value
+            for i in range(first_value, last_value):
+                want[at + i - first_value] = all_codes[i]
+                if column_how[k] == ORDERED:
+                    want[at + i - first_value] = number_code(
+                        all_numbers[i],
+                        all_bounds[bound_from[k] : bound_from[k + 1]],
+                        table_all[bucket_from[k] : bucket_from[k + 1]],
+                        steps[3 * k],
+                        steps[3 * k + 1],
+                        steps[3 * k + 2],
+                    )
+            want_from[s], want_to[s] = at, distinct_codes(want, at, at + last_value - first_value)
         for i in range(scattered.columns.size):
             if some == 0:
                 break
             k = scattered.columns[i]
             s = where[k]
-            if s < 0 or want[s] < 0:
+            if s < 0 or want_from[s] == want_to[s]:
                 continue
-            if column_how[k] == ORDERED:
-                cell = np.int64(want[s]) * CELLS // column_codes[k]
-            elif column_how[k] == KEY:
-                cell = np.int64(want[s] & (CELLS - 1))
-            else:
-                cell = np.int64(cells_of[want[s]])
-            mask = masks[(i * CELLS + cell) * words : (i * CELLS + cell + 1) * words]
-            some = np.uint64(0)
-            for w in range(words):
-                left[w] &= mask[w]
-                some |= left[w]
+            alone = want_to[s] - want_from[s] == 1
+            if not alone:
+                united[:] = 0
+            for at in range(want_from[s], want_to[s]):
+                if column_how[k] == ORDERED:
+                    cell = np.int64(want[at]) * CELLS // column_codes[k]
+                elif column_how[k] == KEY:
+                    cell = np.int64(want[at] & (CELLS - 1))
+                else:
+                    cell = np.int64(cells_of[want[at]])
+                mask = masks[(i * CELLS + cell) * words : (i * CELLS + cell + 1) * words]
+                some = np.uint64(0)
+                if alone:
+                    for w in range(words):
+                        left[w] &= mask[w]
+                        some |= left[w]
+                else:
+                    for w in range(words):
+                        united[w] |= mask[w]
+            if not alone:
+                for w in range(words):
+                    left[w] &= united[w]
+                    some |= left[w]
         if some == 0:
             continue
         top = 0
         for c in range(concept_count):
             s = concept_at[c]
             above_from[c] = top
-            if want[s] >= 0:
-                top = walk_up(graph, want[s], marked, mark_base[s], above, top)
+            for i in range(want_from[s], want_to[s]):
+                top = walk_up(graph, want[i], marked, mark_base[s], above, top)
         above_from[concept_count] = top
         if rest:
             for i in range(present_from[kind], present_from[kind + 1]):
@@ -344,14 +365,16 @@ def match_scattered(
                     if not good:
                         break
                     s = where[slot_column[slot + j]]
-                    if s < 0 or want[s] < 0:
-                        good = False
-                    elif j < ordered:
-                        good = (records[at + 2 * j] <= want[s]) & (want[s] <= records[at + 2 * j + 1])
-                    elif j < plain:
-                        good = records[at + ordered + j] == want[s]
-                    else:
+                    good = False
+                    if s < 0:
+                        continue
+                    if j >= plain:
                         good = marked[mark_base[s] + records[at + ordered + j]] != 0
+                        continue
+                    least = records[at + 2 * j if j < ordered else at + ordered + j]
+                    most = records[at + 2 * j + 1 if j < ordered else at + ordered + j]
+                    for i in range(want_from[s], want_to[s]):
+                        good |= (least <= want[i]) & (want[i] <= most)
                 if good:
                     if used == buffer.size:
                         larger = np.empty(2 * buffer.size + 64, dtype=np.int32)

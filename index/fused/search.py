@@ -1,6 +1,6 @@
 """A batch of events through delta and segments, and what they found as one table.
 
-EventBatch ─▶ for each segment: match_segment, match_scattered, match_several ─▶ settle ─┐
+EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ settle ────────────────┐
            ─▶ delta: match_delta ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
 """
 
@@ -20,7 +20,6 @@ from index.fused.programs import BatchArrays
 from index.fused.runs import count_rows, gather_rows, settle
 from index.fused.scattered import Scattered, match_scattered
 from index.fused.segment import Segment
-from index.fused.several import match_several
 
 __all__ = ["Scratch", "search"]
 
@@ -132,12 +131,11 @@ def search(
     """Every row that matches, in no order, and more than once where it has alternatives. `columns`: how many the
     engine has numbered."""
     events = batch.events
-    several = batch.several_from.size > 1
     deltas = [delta for delta in deltas if len(delta)]
-    asked = several or deltas or any(segment.programs is not None for segment in segments)
+    asked = deltas or any(segment.programs is not None for segment in segments)
     concepts = graph.parent_from.size - 1
     arrays = scratch.batch_arrays(batch, concepts, columns) if asked else None
-    alone = not several and not deltas and len(segments) == 1
+    alone = not deltas and len(segments) == 1
     alone = alone and segments[0].passes == 1 and segments[0].scattered is None
     finds: list[Find] = []
     for segment in segments:
@@ -153,6 +151,7 @@ def search(
                 batch.numbers,
                 batch.kinds,
                 batch.several_index,
+                batch.several_from,
                 visits_from,
                 visits,
                 cells,
@@ -164,8 +163,6 @@ def search(
             found.append((scratch.given(buffer) if alone else scratch.keep(buffer), starts))
         if segment.scattered is not None:
             found.append(_scattered(segment, segment.scattered, batch, graph, cells, scratch))
-        if several and arrays is not None:
-            found.append(_of_several(segment, batch, arrays, graph, cells, scratch))
         if segment.programs is not None and arrays is not None:
             for buffer, starts in found:
                 settle(
@@ -206,27 +203,7 @@ def _scattered(
         present_from,
         present,
         batch.several_index,
-        cells,
-        scratch.marked,
-        scratch.above,
-        scratch.buffer(),
-        starts,
-    )
-    return scratch.keep(buffer), starts
-
-
-def _of_several(
-    segment: Segment, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, cells: Bytes, scratch: Scratch
-) -> Find:
-    visits_from, visits = _joined([segment.visits_of_all(present) for present in batch.presents])
-    starts = np.empty(batch.events + 1, dtype=np.int64)
-    buffer = match_several(
-        segment.packed,
-        graph,
-        arrays,
-        batch.kinds,
-        visits_from,
-        visits,
+        batch.several_from,
         cells,
         scratch.marked,
         scratch.above,

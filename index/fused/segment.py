@@ -67,7 +67,6 @@ class Segment:
         self.scattered = None if scattered is None else Scattered(scattered)
         dense = len(clusters) if scattered is None else int(scattered.first[0])
         self.visiting = Visiting(clusters[:dense], breathe)
-        self._visiting_all = self.visiting if dense == len(clusters) else None
 
     @classmethod
     def built(
@@ -121,12 +120,6 @@ class Segment:
     def visits(self, present: frozenset[AttributeId]) -> Ints:
         """The clusters that an event with just these attributes may match, ascending, without those found together."""
         return self.visiting.clusters(present)
-
-    def visits_of_all(self, present: frozenset[AttributeId]) -> Ints:
-        """The same with those: for events of several values, which go cluster by cluster."""
-        if self._visiting_all is None:
-            self._visiting_all = Visiting(self.clusters, hold)
-        return self._visiting_all.clusters(present)
 
     def forget(self) -> None:
         """Give up what is remembered of kinds of events."""

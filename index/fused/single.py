@@ -63,6 +63,7 @@ def match_single(
         values,
         kinds,
         several_index,
+        np.zeros(1, dtype=np.int64),
         visits_from,
         visits,
         cells_of,

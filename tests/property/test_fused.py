@@ -86,18 +86,21 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         if self.fused._books.repeating == 0:
             assert told["found"] == len(expected)
 
-    @rule(events=st.lists(lowered_events(), max_size=4))
-    def match_batch(self, events: list[LoweredEvent]) -> None:
+    @rule(events=st.lists(lowered_events(), max_size=4), apart=st.frozensets(st.integers(0, 3), max_size=2))
+    def match_batch(self, events: list[LoweredEvent], apart: frozenset[int]) -> None:
         """Several events, as rows and as columns, whose tables of keys live on from batch to batch."""
         expected = self.naive.match_batch(events)
         table = self.fused.match_batch(events)
         assert (table.offsets.tolist(), table.rows.tolist()) == (expected.offsets.tolist(), expected.rows.tolist())
-        batch = in_columns(events, self.tables)
-        assert [_as_sets(event) for event in batch.lowered()] == [_as_sets(event) for event in events]
-        found = self.fused.match_columns(batch)
-        assert found.offsets.tolist() == expected.offsets.tolist()
-        for low, high in zip(found.offsets, found.offsets[1:], strict=False):
-            assert sorted(found.rows[low:high].tolist()) == expected.rows[low:high].tolist()
+        whole = in_columns(events, self.tables, apart)
+        for first in range(min(2, len(events) + 1)):  # all of it, and a part
+            batch = whole.part(first, len(events))
+            assert [_as_sets(event) for event in batch.lowered()] == [_as_sets(event) for event in events[first:]]
+            found = self.fused.match_columns(batch)
+            assert np.diff(found.offsets).tolist() == np.diff(expected.offsets)[first:].tolist()
+            for event, (low, high) in enumerate(zip(found.offsets, found.offsets[1:], strict=False), first):
+                begin, end = expected.offsets[event : event + 2]
+                assert sorted(found.rows[low:high].tolist()) == expected.rows[begin:end].tolist()
 
     @rule()
     def merges_run(self) -> None:
@@ -136,28 +139,46 @@ TestFusedFollowsNaive = FusedFollowsNaive.TestCase
 TestFusedFollowsNaive.settings = settings(stateful_step_count=20)
 
 
-def in_columns(events: Sequence[LoweredEvent], tables: dict[ColumnId, KeyTable]) -> ColumnBatch:
-    """The same events as a batch in columns; columns of numbers as numbers, others by tables of keys, which grow."""
+def in_columns(
+    events: Sequence[LoweredEvent], tables: dict[ColumnId, KeyTable], apart: frozenset[int] = frozenset()
+) -> ColumnBatch:
+    """The same events as a batch in columns; columns of numbers as numbers, others by tables of keys, which grow.
+    Events in `apart` stand beside the columns. A column in which some event has several values has offsets; every other
+    of these is there twice, with the first value of each event and with the others."""
     presents: dict[frozenset[AttributeId], int] = {}
     kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
-    several = {row: event for row, event in enumerate(events) if any(len(keys) > 1 for keys in event.values.values())}
-    columns = []
+    several = {row: events[row] for row in apart if row < len(events)}
+    columns: list[ColumnValues] = []
     for column in sorted({column for event in events for column in event.values}):
-        cells: list[Key | None] = [
-            None if row in several else (*event.values.get(column, ()), None)[0] for row, event in enumerate(events)
-        ]
-        if all(cell is None or isinstance(cell, float) for cell in cells):
-            numbers = np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
-            columns.append(ColumnValues(column, numbers))
-            continue
-        table = tables.setdefault(column, KeyTable())
-        places = []
-        for cell in cells:
-            if cell is not None and cell not in table.keys:
-                table.keys.append(cell)
-            places.append(-1 if cell is None else table.keys.index(cell))
-        columns.append(ColumnValues(column, np.zeros(0), table, np.array(places, dtype=np.int32)))
+        cells = [() if row in several else event.values.get(column, ()) for row, event in enumerate(events)]
+        if all(len(keys) <= 1 for keys in cells):
+            columns.append(_column(column, [(*keys, None)[0] for keys in cells], None, tables))
+        elif column % 2:
+            columns.append(_column(column, [(*keys, None)[0] for keys in cells], None, tables))
+            others: list[tuple[Key | None, ...]] = [(None, *keys[1:]) for keys in cells]
+            columns.append(_column(column, [key for keys in others for key in keys], others, tables))
+        else:
+            columns.append(_column(column, [key for keys in cells for key in keys], cells, tables))
     return ColumnBatch(kinds, list(presents), columns, several)
+
+
+def _column(
+    column: ColumnId,
+    keys: Sequence[Key | None],
+    of_events: Sequence[Sequence[Key | None]] | None,
+    tables: dict[ColumnId, KeyTable],
+) -> ColumnValues:
+    offsets = None if of_events is None else np.cumsum([0, *map(len, of_events)], dtype=np.int64)
+    if all(key is None or isinstance(key, float) for key in keys):
+        numbers = np.array([np.nan if key is None else key for key in keys], dtype=np.float64)
+        return ColumnValues(column, numbers, offsets=offsets)
+    table = tables.setdefault(column, KeyTable())
+    places = []
+    for key in keys:
+        if key is not None and key not in table.keys:
+            table.keys.append(key)
+        places.append(-1 if key is None else table.keys.index(key))
+    return ColumnValues(column, np.zeros(0), table, np.array(places, dtype=np.int32), offsets)
 
 
 def _as_sets(event: LoweredEvent) -> tuple[frozenset[AttributeId], dict[ColumnId, frozenset[Key]]]:

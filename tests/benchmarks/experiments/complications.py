@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from index.clause import ColumnId, LoweredEvent
-from index.column_batch import ColumnBatch
+from index.column_batch import ColumnBatch, ColumnValues
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable, add_in_bulk
 from index.engines.fused import FusedEngine
@@ -63,15 +62,9 @@ def measure(*, work: str, case: str, n: int) -> dict[str, Any]:
     batches = event_batches(drawing)
     plain = filled(live, graph)
     number_of_batches = len(batches)
+    engine, asked = _complicated(case, drawing, live, graph, batches)
     one: Match = lambda number: plain.match_columns(batches[number])  # noqa: E731 - beside its rival
-    if case == VALUES:  # they come one by one, so the plain ones must as well
-        singles = [batch.lowered() for batch in batches]
-        doubled = [_with_two(events) for events in singles]
-        one = lambda number: plain.match_batch(singles[number])  # noqa: E731
-        other: Match = lambda number: plain.match_batch(doubled[number])  # noqa: E731
-    else:
-        engine, asked = _complicated(case, drawing, live, graph, batches)
-        other = lambda number: engine.match_columns(asked[number])  # noqa: E731
+    other: Match = lambda number: engine.match_columns(asked[number])  # noqa: E731
     seconds: tuple[list[float], list[float]] = ([], [])
     matches = [0, 0]
     for number in range(number_of_batches):
@@ -100,6 +93,8 @@ def _complicated(
     n = len(live.asked)
     if case in SEGMENTS:
         return filled(live, graph, run=held_off, parts=SEGMENTS[case]), batches
+    if case == VALUES:
+        return filled(live, graph), [_with_two(batch) for batch in batches]
     if case == PARENTS:
         return filled(live, _tangled(drawing.height)), batches
     if case == SKEWED:
@@ -124,15 +119,18 @@ def _first(drawing: Drawing, stop: int, start: int = 0) -> Drawing:
     return replace(drawing, **own)
 
 
-def _with_two(events: Sequence[LoweredEvent]) -> list[LoweredEvent]:
-    """Each has its value of one attribute, and that of the event after it."""
-    column = ColumnId(0)
-    found = []
-    for event, following in zip(events, [*events[1:], events[0]], strict=True):
-        both = dict.fromkeys((*event.values.get(column, ()), *following.values.get(column, ())))
-        present = event.present | (following.present & {0})
-        found.append(LoweredEvent(present, {**event.values, column: tuple(both)} if both else event.values))
-    return found
+def _with_two(batch: ColumnBatch) -> ColumnBatch:
+    """Each event with a value in the first column has that of the event after it, too."""
+    first, *others = batch.columns
+    numbers = np.column_stack([first.numbers, np.roll(first.numbers, -1)])
+    places = np.column_stack([first.places, np.roll(first.places, -1)])
+    if first.table is None:
+        numbers[np.isnan(first.numbers), 1] = np.nan
+    else:
+        places[first.places < 0, 1] = -1
+    offsets = np.arange(0, 2 * batch.events + 1, 2)
+    both = ColumnValues(first.column, numbers.ravel(), first.table, places.ravel(), offsets)
+    return ColumnBatch(batch.kinds, batch.presents, [both, *others])
 
 
 def _tangled(height: int) -> ConceptGraph:

@@ -30,7 +30,6 @@ from semantic.operators.readings import EventView
 from semantic.operators.remembering import Answers
 from semantic.planner.estimates import CERTAIN, Estimates
 from semantic.planner.learning import Experience
-from semantic.planner.linked_chains import Node
 from semantic.planner.problem import Literals, Undecided
 from semantic.planner.strategies import new_strategy
 from semantic.units import Units
@@ -97,7 +96,7 @@ class OperatorLayer:
         wanted = [wanted for _, wanted in part.literals]
         self._clauses[clause] = part
         self._literals.add(clause, numbers, wanted)
-        self._strategy.add(clause, self._nodes(numbers, wanted))
+        self._strategy.add(clause, numbers, wanted)
 
     def remove(self, clause: int) -> None:
         """Raises KeyError for a clause that is not there."""
@@ -259,13 +258,6 @@ class OperatorLayer:
 
     def _estimate(self, call: Call, known: _Known) -> None:
         operator = self._operators[call.operator]
-        self._holds[known.number], self._cost[known.number] = self.experience.expected(
-            call.operator, known.text, operator.selectivity, operator.cost
-        )
-
-    def _nodes(self, numbers: Sequence[int], wanted: Sequence[bool]) -> list[Node]:
-        return [
-            Node(2 * number + (not want), float(self._holds[number] if want else 1 - self._holds[number]),
-                 float(self._cost[number]))
-            for number, want in zip(numbers, wanted, strict=True)
-        ]  # fmt: skip
+        holds, cost = self.experience.expected(call.operator, known.text, operator.selectivity, operator.cost)
+        self._holds[known.number], self._cost[known.number] = holds, cost
+        self._strategy.learned(known.number, holds, cost)

@@ -18,6 +18,7 @@ __all__ = [
     "release_candidates",
     "settle_literals",
     "shared_pairs",
+    "walk_fragments",
 ]
 
 Ints = npt.NDArray[np.int32]
@@ -299,3 +300,20 @@ def join_fragments(edges: Ints, chains: int) -> tuple[Ints, Ints]:
             root[one] = other
             successor[u], predecessor[v] = v, u
     return successor, predecessor
+
+
+@compiled
+def walk_fragments(heads: Ints, successor: Ints, merit: Floats) -> tuple[Floats, Ints]:
+    """The fragments from each of `heads` on, one after another: the best `merit` of a chain in each, and the chains in
+    order."""
+    best = np.full(len(heads), -np.inf)
+    order = np.empty(len(successor), dtype=np.int32)
+    count = 0
+    for number in range(len(heads)):
+        chain = heads[number]
+        while chain != -1:
+            best[number] = max(best[number], merit[chain])
+            order[count] = chain
+            count += 1
+            chain = successor[chain]
+    return best, order

@@ -7,23 +7,23 @@ two chains are linked: asked once, known to both. Liu et al. (2007), section 4.2
     cost of a chain      C = Σ c_i · Π_{j<i} p_j
     u before v           w(u, v) = Σ_e (1 - p_e) · (P_v · C'_u - P_u · C'_v)     over the links e, see `pair_weights`
     order of all         edges u → v with w(u, v) < 0, most negative first, one way in and one way out of each chain and
-                         no circle; what is left are fragments, and those that are expected to settle most literals per
-                         cost come first (the paper leaves the joining open)
+                         no cycle (directed Kruskal, section 4.2.5); what is left are fragments, and those that are
+                         expected to settle most literals per cost come first (the paper leaves the joining open)
 
 A new chain is put beside the neighbour with which it saves most, without reordering the others.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from semantic.planner.estimates import CERTAIN
-from semantic.planner.kernels import join_fragments, pair_weights, shared_pairs
+from semantic.planner.kernels import join_fragments, pair_weights, shared_pairs, walk_fragments
 
-__all__ = ["MOST_PAIRS", "LinkedChains", "Node", "order_chains"]
+__all__ = ["MOST_PAIRS", "Chains", "LinkedChains", "Node", "order_chains"]
 
 MOST_PAIRS = 20_000_000
 """Pairs of chains weighed exactly: some seconds and 400 MB. Above it each chain is weighed against few neighbours."""
@@ -31,6 +31,9 @@ LEAST = 1e-300
 """Stands for a probability that has become 0 by underflow, where one is divided by it."""
 NEIGHBOURS = 4
 """Neighbours in the order of P / C to either side, for each shared predicate, where not all pairs are weighed."""
+
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,86 +54,37 @@ class Node:
         return self.cost / (1.0 - self.passing), self.predicate
 
 
-def order_chains(chains: Sequence[Sequence[Node]], *, most_pairs: int = MOST_PAIRS) -> list[int]:
-    """The numbers of `chains` in the order in which to evaluate them. Deterministic. Cost: a merge of two chains for
-    each pair that shares a predicate, or, where there are more than `most_pairs`, for the nearest neighbours."""
-    if not chains:
-        return []
-    flat = _Flat(chains)
-    pairs = flat.pairs() if flat.pair_count() <= most_pairs else flat.near_pairs()
-    weights = pair_weights(pairs, flat.first, flat.node, flat.passing, flat.cost)
-    backwards = weights > 0
-    pairs[backwards] = pairs[backwards][:, ::-1]
-    gain = np.abs(weights)
-    keep = gain > 0
-    pairs, gain = pairs[keep], gain[keep]
-    best_first = np.lexsort((pairs[:, 1], pairs[:, 0], -gain))
-    successor, predecessor = join_fragments(np.ascontiguousarray(pairs[best_first]), len(chains))
-    return _joined(successor.tolist(), predecessor.tolist(), flat.settled_per_cost())
+class Chains:
+    """Chains as arrays, from top to bottom: chain `c` has the nodes `first[c] : first[c + 1]` of `node` (int32, numbers
+    of predicates), `passing` and `cost` (float64). Immutable."""
 
+    __slots__ = ("chain", "cost", "first", "node", "passing")
 
-def _joined(successor: list[int], predecessor: list[int], merit: npt.NDArray[np.float64]) -> list[int]:
-    """The fragments one after another, by the best merit of a chain in them."""
-    fragments = []
-    for head in range(len(successor)):
-        if predecessor[head] == -1:
-            fragment = [head]
-            while successor[fragment[-1]] != -1:
-                fragment.append(successor[fragment[-1]])
-            fragments.append((-float(merit[fragment].max()), head, fragment))
-    return [chain for _, _, fragment in sorted(fragments) for chain in fragment]
+    def __init__(self, first: Ints, node: Ints, passing: Floats, cost: Floats) -> None:
+        """The nodes of a chain in any order. Cost: sorting them."""
+        passing = np.clip(passing, CERTAIN, 1.0 - CERTAIN)
+        chain = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+        from_top = np.lexsort((node, cost / (1.0 - passing), chain))
+        self.first, self.chain = first, chain
+        self.node, self.passing, self.cost = node[from_top], passing[from_top], cost[from_top]
 
+    @classmethod
+    def of(cls, chains: Sequence[Sequence[Node]]) -> "Chains":
+        """From the nodes of each chain."""
+        first = np.zeros(len(chains) + 1, dtype=np.int32)
+        np.cumsum([len(chain) for chain in chains], out=first[1:])
+        nodes = [node for chain in chains for node in chain]
+        return cls(
+            first,
+            np.array([node.predicate for node in nodes], dtype=np.int32),
+            np.array([node.passing for node in nodes], dtype=np.float64),
+            np.array([node.cost for node in nodes], dtype=np.float64),
+        )
 
-class _Flat:
-    """Chains as arrays: the nodes of chain `c` at `first[c] : first[c + 1]`, from top to bottom."""
+    def __len__(self) -> int:
+        return len(self.first) - 1
 
-    def __init__(self, chains: Sequence[Sequence[Node]]) -> None:
-        self.first = np.zeros(len(chains) + 1, dtype=np.int32)
-        np.cumsum([len(chain) for chain in chains], out=self.first[1:])
-        nodes = [node for chain in chains for node in sorted(chain, key=lambda node: node.rank)]
-        numbers: dict[int, int] = {}
-        self.node = np.array([numbers.setdefault(node.predicate, len(numbers)) for node in nodes], dtype=np.int32)
-        self.passing = np.array([node.passing for node in nodes], dtype=np.float64)
-        self.cost = np.array([node.cost for node in nodes], dtype=np.float64)
-        self.chain = np.repeat(np.arange(len(chains), dtype=np.int32), np.diff(self.first))
-        self._by_predicate = np.argsort(self.node, kind="stable")
-        self._held = np.bincount(self.node, minlength=len(numbers))
-        self.first_holder = np.zeros(len(numbers) + 1, dtype=np.int32)
-        np.cumsum(self._held, out=self.first_holder[1:])
-
-    def pair_count(self) -> int:
-        """At most so many pairs of chains share a predicate."""
-        held = self._held.astype(np.int64)
-        return int((held * (held - 1) // 2).sum())
-
-    def pairs(self) -> npt.NDArray[np.int32]:
-        return shared_pairs(self.first, self.node, self.first_holder, self.chain[self._by_predicate])
-
-    def near_pairs(self) -> npt.NDArray[np.int32]:
-        """Holders of one predicate that are near each other in the order of P / C, `NEIGHBOURS` to either side."""
-        above, before = self._above()
-        ratio = above / np.maximum(before, LEAST)
-        order = np.lexsort((self.chain, -ratio, self.node))
-        owner, node = self.chain[order], self.node[order]
-        found = []
-        for distance in range(1, NEIGHBOURS + 1):
-            same = node[distance:] == node[:-distance]
-            found.append(np.stack((owner[:-distance][same], owner[distance:][same]), axis=1))
-        pairs = np.sort(np.concatenate(found), axis=1)
-        return np.ascontiguousarray(np.unique(pairs, axis=0))
-
-    def settled_per_cost(self) -> npt.NDArray[np.float64]:
-        """For each chain: the literals that evaluating it alone is expected to settle, over its expected cost."""
-        above, _ = self._above()
-        lengths = np.diff(self.first)[self.chain]
-        together = np.bincount(self.node, weights=lengths, minlength=len(self._held))[self.node]
-        popular = self._held[self.node]
-        settled = above * ((1 - self.passing) * together + self.passing * popular)
-        work = np.bincount(self.chain, weights=settled, minlength=len(self.first) - 1)
-        cost = np.bincount(self.chain, weights=above * self.cost, minlength=len(self.first) - 1)
-        return np.asarray(work / np.maximum(cost, LEAST), dtype=np.float64)
-
-    def _above(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def above(self) -> tuple[Floats, Floats]:
         """For each node: P, the probability that all above it pass, and C, the expected cost of those."""
         above, before = np.ones(len(self.node)), np.zeros(len(self.node))
         starts, lengths = self.first[:-1], np.diff(self.first)
@@ -141,106 +95,233 @@ class _Flat:
         return above, before
 
 
-class LinkedChains:
-    """The chains of all subscriptions and where each stands. Owned by one thread.
+def order_chains(chains: Chains, *, most_pairs: int = MOST_PAIRS) -> Ints:
+    """The numbers of `chains` in the order in which to evaluate them, `int32[chains]`. Deterministic. Cost: a merge of
+    two chains for each pair that shares a predicate, or, where there are more than `most_pairs`, for the nearest
+    neighbours. Compiled, without the interpreter lock."""
+    holders = _Holders(chains)
+    pairs = holders.pairs() if holders.pair_count() <= most_pairs else holders.near_pairs()
+    weights = pair_weights(pairs, chains.first, chains.node, chains.passing, chains.cost)
+    backwards = weights > 0
+    pairs[backwards] = pairs[backwards][:, ::-1]
+    gain = np.abs(weights)
+    keep = gain > 0
+    pairs, gain = pairs[keep], gain[keep]
+    best_first = np.lexsort((pairs[:, 1], pairs[:, 0], -gain))
+    successor, predecessor = join_fragments(np.ascontiguousarray(pairs[best_first]), len(chains))
+    heads = np.flatnonzero(predecessor == -1).astype(np.int32)
+    merit, order = walk_fragments(heads, successor, holders.settled_per_cost())
+    _, order = walk_fragments(heads[np.lexsort((heads, -merit))], successor, np.zeros(len(chains)))
+    return order
 
-    Invariant: `_sorted` are the labels of all chains, ascending; a chain stands before another if its label is smaller.
+
+class _Holders:
+    """Which chains hold each predicate, the predicates numbered densely as `node`."""
+
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
+        known, node = np.unique(chains.node, return_inverse=True)
+        self.node = node.astype(np.int32)
+        self._by_predicate = np.argsort(self.node, kind="stable")
+        self._held = np.bincount(self.node, minlength=len(known))
+        self.first_holder = np.zeros(len(known) + 1, dtype=np.int32)
+        np.cumsum(self._held, out=self.first_holder[1:])
+
+    def pair_count(self) -> int:
+        """At most so many pairs of chains share a predicate."""
+        held = self._held.astype(np.int64)
+        return int((held * (held - 1) // 2).sum())
+
+    def pairs(self) -> Ints:
+        chains = self._chains
+        return shared_pairs(chains.first, self.node, self.first_holder, chains.chain[self._by_predicate])
+
+    def near_pairs(self) -> Ints:
+        """Holders of one predicate that are near each other in the order of P / C, `NEIGHBOURS` to either side."""
+        above, before = self._chains.above()
+        order = np.lexsort((self._chains.chain, before / np.maximum(above, LEAST), self.node))
+        owner, node = self._chains.chain[order], self.node[order]
+        found = []
+        for distance in range(1, NEIGHBOURS + 1):
+            same = node[distance:] == node[:-distance]
+            found.append(np.stack((owner[:-distance][same], owner[distance:][same]), axis=1))
+        pairs = np.sort(np.concatenate(found), axis=1)
+        return np.ascontiguousarray(np.unique(pairs, axis=0))
+
+    def settled_per_cost(self) -> Floats:
+        """For each chain: the literals that evaluating it alone is expected to settle, over its expected cost."""
+        chains = self._chains
+        above, _ = chains.above()
+        lengths = np.diff(chains.first)[chains.chain]
+        together = np.bincount(self.node, weights=lengths, minlength=len(self._held))[self.node]
+        popular = self._held[self.node]
+        settled = above * ((1 - chains.passing) * together + chains.passing * popular)
+        work = np.bincount(chains.chain, weights=settled, minlength=len(chains))
+        cost = np.bincount(chains.chain, weights=above * chains.cost, minlength=len(chains))
+        return np.asarray(work / np.maximum(cost, LEAST), dtype=np.float64)
+
+
+class LinkedChains:
+    """Chains by name, a number, and where each stands. Owned by one thread.
+
+    Those that were ordered together are arrays, and what they share is found there; those that were put beside them
+    later are held by themselves.
+
+        position   float64 by name: chains are evaluated by ascending position, NaN for one that is not there
+
+    Invariant: `_sorted` are the positions of all chains, ascending, no two alike.
     """
 
     def __init__(self) -> None:
-        self._chains: dict[int, tuple[Node, ...]] = {}
-        self._label: dict[int, float] = {}
+        self._position = np.zeros(0)
         self._sorted: list[float] = []
-        self._holders: dict[int, list[tuple[float, int]]] = {}  # predicate -> (C / P of its node, chain), ascending
+        self._base = Chains.of([])
+        self._names = np.zeros(0, dtype=np.int64)
+        self._place: dict[int, int] = {}  # name -> number in `_base`, of those that are there still
+        self._ratio, self._owner, self._first = np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        self._own: dict[int, tuple[Node, ...]] = {}
+        self._holders: dict[int, list[tuple[float, int]]] = {}  # of `_own`: predicate -> (C / P of its node, name)
 
-    def __len__(self) -> int:
-        return len(self._chains)
-
-    def reorder(self, chains: Mapping[int, Iterable[Node]]) -> None:
-        """Take these chains instead of all there were, in the order of `order_chains`."""
-        kept = {chain: _from_top(nodes) for chain, nodes in chains.items()}
-        self.__init__()  # type: ignore[misc]
-        names = list(kept)
-        for place, number in enumerate(order_chains(list(kept.values()))):
-            self._hold(names[number], kept[names[number]], float(place))
-
-    def add(self, chain: int, nodes: Iterable[Node]) -> None:
-        """Put a chain where it saves most: beside one neighbour. Costs a few merges for each of its predicates, and
-        moves nothing else."""
-        nodes = _from_top(nodes)
-        best, beside, after = 0.0, -1, False
-        for other in self._near(nodes):
-            weight = _weight(nodes, self._chains[other])  # of the new chain before the other
-            if abs(weight) > best:
-                best, beside, after = abs(weight), other, weight > 0
-        self._hold(chain, nodes, self._free_label(beside, after))
-
-    def remove(self, chain: int) -> None:
-        """Raises KeyError for a chain that is not there."""
-        for ratio, node in _ratios(self._chains.pop(chain)):
-            holders = self._holders[node.predicate]
-            del holders[bisect_left(holders, (ratio, chain))]
-            if not holders:
-                del self._holders[node.predicate]
-        del self._sorted[bisect_left(self._sorted, self._label.pop(chain))]
-
-    def position(self, chain: int) -> float:
-        """Chains are evaluated by ascending position."""
-        return self._label[chain]
-
-    def nodes(self, chain: int) -> tuple[Node, ...]:
-        """From top to bottom."""
-        return self._chains[chain]
-
-    def _hold(self, chain: int, nodes: tuple[Node, ...], label: float) -> None:
-        self._chains[chain] = nodes
-        self._label[chain] = label
-        insort(self._sorted, label)
-        for ratio, node in _ratios(nodes):
-            insort(self._holders.setdefault(node.predicate, []), (ratio, chain))
-
-    def _near(self, nodes: tuple[Node, ...]) -> set[int]:
-        """Chains that share a predicate, at most `NEIGHBOURS` to either side of each in the order of P / C."""
-        found: set[int] = set()
-        for ratio, node in _ratios(nodes):
-            holders = self._holders.get(node.predicate, [])
-            at = bisect_left(holders, (ratio, -1))
-            found.update(chain for _, chain in holders[max(0, at - NEIGHBOURS) : at + NEIGHBOURS])
+    @classmethod
+    def ordered(cls, names: npt.NDArray[np.int64], chains: Chains, *, most_pairs: int = MOST_PAIRS) -> "LinkedChains":
+        """Chain `c` of `chains` under `names[c]`, all in the order of `order_chains`. Touches nothing that others do:
+        any thread may call it."""
+        found = cls()
+        order = order_chains(chains, most_pairs=most_pairs)
+        found._position = np.full(int(names.max(initial=-1)) + 1, np.nan)
+        found._position[names[order]] = np.arange(len(order), dtype=np.float64)
+        found._sorted = np.arange(len(order), dtype=np.float64).tolist()
+        found._base, found._names = chains, names
+        found._place = dict(zip(names.tolist(), range(len(names)), strict=True))
+        above, before = chains.above()
+        ratio = before / np.maximum(above, LEAST)
+        by_predicate = np.lexsort((ratio, chains.node))
+        found._ratio, found._owner = ratio[by_predicate], chains.chain[by_predicate]
+        held = np.bincount(chains.node, minlength=1)
+        found._first = np.concatenate([[0], np.cumsum(held)])
         return found
 
-    def _free_label(self, beside: int, after: bool) -> float:
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._place or name in self._own
+
+    def add(self, name: int, nodes: Iterable[Node]) -> None:
+        """Put a chain where it saves most: beside one neighbour. Costs a few merges for each of its predicates, and
+        moves nothing else."""
+        nodes = tuple(sorted(nodes, key=lambda node: node.rank))
+        beside, after = self._best(nodes)
+        position = self._free_position(beside, after)
+        if name >= len(self._position):
+            self._position = np.concatenate([self._position, np.full(2 * name + 2 - len(self._position), np.nan)])
+        self._position[name] = position
+        insort(self._sorted, position)
+        self._own[name] = nodes
+        for ratio, node in _ratios(nodes):
+            insort(self._holders.setdefault(node.predicate, []), (ratio, name))
+
+    def remove(self, name: int) -> None:
+        """Raises KeyError for a chain that is not there."""
+        if name in self._own:
+            for ratio, node in _ratios(self._own.pop(name)):
+                holders = self._holders[node.predicate]
+                del holders[bisect_left(holders, (ratio, name))]
+                if not holders:
+                    del self._holders[node.predicate]
+        else:
+            del self._place[name]
+        del self._sorted[bisect_left(self._sorted, float(self._position[name]))]
+        self._position[name] = np.nan
+
+    def positions(self, names: npt.ArrayLike) -> Floats:
+        """Where they stand; infinite for one that is not there. A look-up each."""
+        chosen = np.asarray(names, dtype=np.int64)
+        if not len(self._position):
+            return np.full(len(chosen), np.inf)
+        found = self._position[np.minimum(chosen, len(self._position) - 1)]
+        found[(chosen >= len(self._position)) | np.isnan(found)] = np.inf
+        return found
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if positions and chains disagree. Slow; for tests."""
+        there = [*self._place, *self._own]
+        assert len(set(there)) == len(there) == len(self._sorted), there
+        assert sorted(self._position[there].tolist()) == self._sorted
+        assert len(set(self._sorted)) == len(self._sorted), self._sorted
+        assert int(np.isfinite(self._position).sum()) == len(there)
+        held = sorted((node.predicate, ratio, name) for name in self._own for ratio, node in _ratios(self._own[name]))
+        assert held == sorted((each, *pair) for each, pairs in self._holders.items() for pair in pairs)
+
+    def _best(self, nodes: tuple[Node, ...]) -> tuple[int, bool]:
+        """(the chain beside which these nodes save most, or -1; whether behind it)."""
+        near = self._near(nodes)
+        if not near:
+            return -1, False
+        parts = [_arrays(nodes), *(self._arrays_of(each) for each in near)]
+        first = np.zeros(len(parts) + 1, dtype=np.int32)
+        np.cumsum([len(each[0]) for each in parts], out=first[1:])
+        node, passing, cost = (np.concatenate(each) for each in zip(*parts, strict=True))
+        pairs = np.zeros((len(near), 2), dtype=np.int32)
+        pairs[:, 1] = np.arange(1, len(parts))
+        weights = pair_weights(pairs, first, node, passing, cost)  # of the new chain before each of them
+        best = int(np.abs(weights).argmax())
+        if weights[best] == 0.0:
+            return -1, False
+        return near[best], bool(weights[best] > 0)
+
+    def _arrays_of(self, name: int) -> tuple[Ints, Floats, Floats]:
+        place = self._place.get(name)
+        if place is None:
+            return _arrays(self._own[name])
+        own = slice(self._base.first[place], self._base.first[place + 1])
+        return self._base.node[own], self._base.passing[own], self._base.cost[own]
+
+    def _near(self, nodes: tuple[Node, ...]) -> list[int]:
+        """Chains that share a predicate, at most `NEIGHBOURS` to either side of each in the order of P / C among those
+        that were ordered together, and as many among the others."""
+        found: dict[int, None] = {}
+        for ratio, node in _ratios(nodes):
+            if node.predicate + 1 < len(self._first):
+                begin, end = int(self._first[node.predicate]), int(self._first[node.predicate + 1])
+                at = begin + int(self._ratio[begin:end].searchsorted(ratio))
+                near = self._owner[max(begin, at - NEIGHBOURS) : min(end, at + NEIGHBOURS)]
+                found.update((name, None) for name in self._names[near].tolist() if name in self._place)
+            holders = self._holders.get(node.predicate, [])
+            at = bisect_left(holders, (ratio, -1))
+            found.update((name, None) for _, name in holders[max(0, at - NEIGHBOURS) : at + NEIGHBOURS])
+        return list(found)
+
+    def _free_position(self, beside: int, after: bool) -> float:
         if beside == -1:
             return self._sorted[-1] + 1.0 if self._sorted else 0.0
-        at = bisect_right(self._sorted, self._label[beside]) - (not after)
+        at = bisect_right(self._sorted, float(self._position[beside])) - (not after)
         low = self._sorted[at - 1] if at else self._sorted[0] - 2.0
         high = self._sorted[at] if at < len(self._sorted) else self._sorted[-1] + 2.0
         middle = (low + high) / 2
         if low < middle < high:
             return middle
         self._spread()  # no number is left between two neighbours
-        return self._free_label(beside, after)
+        return self._free_position(beside, after)
 
     def _spread(self) -> None:
-        place = {label: float(number) for number, label in enumerate(self._sorted)}
-        self._label = {chain: place[label] for chain, label in self._label.items()}
-        self._sorted = list(place.values())
+        there = np.flatnonzero(np.isfinite(self._position))
+        self._position[there] = np.searchsorted(self._sorted, self._position[there])
+        self._sorted = np.arange(len(there), dtype=np.float64).tolist()
 
 
-def _from_top(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    return tuple(sorted(nodes, key=lambda node: node.rank))
+def _arrays(nodes: tuple[Node, ...]) -> tuple[Ints, Floats, Floats]:
+    return (
+        np.array([node.predicate for node in nodes], dtype=np.int32),
+        np.array([node.passing for node in nodes], dtype=np.float64),
+        np.array([node.cost for node in nodes], dtype=np.float64),
+    )
 
 
-def _ratios(nodes: tuple[Node, ...]) -> Iterable[tuple[float, Node]]:
+def _ratios(nodes: Iterable[Node]) -> Iterable[tuple[float, Node]]:
     """Each node with C / P of what stands above it: the smaller, the likelier and cheaper it is reached."""
     above, before = 1.0, 0.0
     for node in nodes:
         yield before / max(above, LEAST), node
         before += above * node.cost
         above *= node.passing
-
-
-def _weight(one: tuple[Node, ...], other: tuple[Node, ...]) -> float:
-    """`w(one, other)`: negative where `one` should come first."""
-    flat = _Flat((one, other))
-    pair = np.array([[0, 1]], dtype=np.int32)
-    return float(pair_weights(pair, flat.first, flat.node, flat.passing, flat.cost)[0])

@@ -3,21 +3,20 @@
 | name | asks next | from |
 |---|---|---|
 | `greedy` | what is expected to settle most undecided work per cost | Liu et al., SIGMOD 2008 |
-| `sub_order` | the chains in an order made beforehand, each from the top | Liu et al. 2007, section 4.2 |
+| `sub_order` | the chains in an order made beside the events, each from the top | Liu et al. 2007, section 4.2 |
 | `sequential` | all predicates of any open candidate | Liu et al. 2007, Algorithm 1 |
 | `naive` | candidate by candidate, remembering outcomes | Liu et al. 2007, section 5.2 |
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from semantic.planner.estimates import Estimates
 from semantic.planner.greedy import greedy
-from semantic.planner.linked_chains import LinkedChains, Node
 from semantic.planner.naive import naive
 from semantic.planner.problem import Undecided
 from semantic.planner.sequential import sequential
-from semantic.planner.sub_order import sub_order
+from semantic.planner.sub_order import SubOrder
 
 __all__ = ["PLANNERS", "Strategy", "UnknownPlanner", "new_strategy"]
 
@@ -30,10 +29,15 @@ class UnknownPlanner(ValueError):
 
 
 class Strategy(Protocol):
-    """Knows the chain of every clause with operators, and orders the predicates of one event. One owner."""
+    """Knows the chain of every clause with operators, and orders the predicates of one event. One owner. Predicates
+    have the same numbers for `learned` and `add`; those of an event's problem are its own."""
 
-    def add(self, chain: int, nodes: Iterable[Node]) -> None:
-        """A clause came."""
+    def learned(self, predicate: int, holds: float, cost: float) -> None:
+        """What is expected of a predicate from now on: the probability that it holds, what asking costs. Told before
+        the first clause that has it comes."""
+
+    def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
+        """A clause came, with its predicates and the outcome that it wants of each."""
 
     def remove(self, chain: int) -> None:
         """A clause went."""
@@ -50,7 +54,10 @@ class _Orderless:
     def __init__(self, order: Callable[[Undecided, Estimates], Iterator[int]]) -> None:
         self._order = order
 
-    def add(self, chain: int, nodes: Iterable[Node]) -> None:
+    def learned(self, predicate: int, holds: float, cost: float) -> None:
+        """Estimates come with each event."""
+
+    def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
         """Nothing to prepare."""
 
     def remove(self, chain: int) -> None:
@@ -60,25 +67,9 @@ class _Orderless:
         return self._order(undecided, estimates)
 
 
-class _SubOrder:
-    """The strategy with linked chains."""
-
-    def __init__(self) -> None:
-        self._chains = LinkedChains()
-
-    def add(self, chain: int, nodes: Iterable[Node]) -> None:
-        self._chains.add(chain, nodes)
-
-    def remove(self, chain: int) -> None:
-        self._chains.remove(chain)
-
-    def plan(self, undecided: Undecided, estimates: Estimates, chains: Sequence[int]) -> Iterator[int]:
-        return sub_order(undecided, estimates, [self._chains.position(each) for each in chains])
-
-
 PLANNERS: Final[Mapping[str, Callable[[], Strategy]]] = {
     "greedy": lambda: _Orderless(greedy),
-    "sub_order": _SubOrder,
+    "sub_order": SubOrder,
     "sequential": lambda: _Orderless(lambda undecided, estimates: sequential(undecided)),
     "naive": lambda: _Orderless(lambda undecided, estimates: naive(undecided)),
 }

@@ -105,7 +105,7 @@ def main(subscriptions: int, predicates: int) -> None:
         workload = Workload(Setting(subscriptions=subscriptions, predicates=predicates, zipf=zipf))
         truths = list(workload.events(EVENTS))
         found = [[workload.any_strategy(truth) for truth in truths]]
-        found += [[float(workload.asked(name, truth)[0]) for truth in truths] for name in ("sub_order", "greedy")]
+        found += [[workload.asked(name, truth)[1] for truth in truths] for name in ("sub_order", "greedy")]
         found += [[float(asked(workload, order, truth)) for truth in truths] for order in VARIANTS.values()]
         sys.stdout.write(f"{zipf:<14}" + "".join(f"{float(np.mean(each)):14.1f}" for each in found) + "\n")
 

@@ -8,32 +8,34 @@ uniform or Zipf's; 0.2 % of the subscriptions match. The paper leaves the select
     calibrated   the most popular predicates, a fifth of all literals, hold with 0.8, all others equally seldom: of some
                  fifty settings of two levels the one with the counts nearest to those that the paper prints
 
-each such that the ratio comes out. A strategy is counted by the predicates that it asks for an event.
+each such that the ratio comes out. A strategy is counted by the predicates that it asks for an event, or by what these
+cost: section 4.3 has predicates of unequal costs, drawn here by a log-normal law with a mean of 1. The strategies are
+the objects that a matcher has under these names; that of Sub-Order has made its order of all before the first event.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from semantic.planner.estimates import Estimates
-from semantic.planner.greedy import greedy
-from semantic.planner.linked_chains import MOST_PAIRS, Node, order_chains
-from semantic.planner.naive import naive
 from semantic.planner.problem import Literals, Undecided
-from semantic.planner.sequential import sequential
-from semantic.planner.sub_order import sub_order
+from semantic.planner.strategies import Strategy, new_strategy
+from semantic.planner.sub_order import SubOrder
 
-__all__ = ["MATCHED", "Selectivities", "Setting", "Workload"]
+__all__ = ["MATCHED", "Costs", "Selectivities", "Setting", "Workload"]
 
 MATCHED = 0.002
 POPULAR, COMMON = 0.2, 0.8
 """Calibrated: the most popular predicates, with this share of all literals, hold so often; how seldom the others do
 follows from `MATCHED`."""
 Selectivities = Literal["equal", "mixed", "calibrated"]
+Costs = Literal["equal", "unequal"]
+SPREAD = 1.0
+"""Standard deviation of the logarithm of unequal costs: of a hundred predicates the dearest costs some hundred times as
+much as the cheapest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +47,25 @@ class Setting:
     zipf: float | None = 1.0
     longest: int = 5
     selectivities: Selectivities = "equal"
+    costs: Costs = "equal"
     seed: int = 1
 
 
 class Workload:
     """The subscriptions of a setting, numbered predicates, and events as the truth of every predicate."""
 
-    def __init__(self, setting: Setting, *, most_pairs: int = MOST_PAIRS) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self._most_pairs = most_pairs
         self._chance = np.random.default_rng(setting.seed)
         self.chains = self._drawn()
         self.predicates = 1 + max(max(chain) for chain in self.chains)
         self.holds = self._selectivities()
         self.literals = Literals.of([[(predicate, True) for predicate in chain] for chain in self.chains])
-        self.estimates = Estimates(self.holds, np.ones(self.predicates))
+        self.cost = np.ones(self.predicates)
+        if setting.costs == "unequal":
+            self.cost = np.random.default_rng([setting.seed, 2]).lognormal(-(SPREAD**2) / 2, SPREAD, self.predicates)
+        self.estimates = Estimates(self.holds, self.cost)
+        self._strategies: dict[str, Strategy] = {}
 
     def events(self, count: int) -> Iterator[npt.NDArray[np.bool_]]:
         """The same ones for every strategy."""
@@ -67,43 +73,54 @@ class Workload:
         for _ in range(count):
             yield chance.random(self.predicates) < self.holds
 
+    def filled(self, strategy: Strategy) -> Strategy:
+        """`strategy`, told of all chains and of what is known of their predicates, one after the other."""
+        for predicate in range(self.predicates):
+            strategy.learned(predicate, float(self.holds[predicate]), float(self.cost[predicate]))
+        for number, chain in enumerate(self.chains):
+            strategy.add(number, chain, [True] * len(chain))
+        return strategy
+
+    def strategy(self, name: str) -> Strategy:
+        """What a matcher has under this name, over these subscriptions; it stays."""
+        if name not in self._strategies:
+            found = self._strategies[name] = self.filled(new_strategy(name))
+            if isinstance(found, SubOrder):
+                found.order_now()
+        return self._strategies[name]
+
     def plan(self, strategy: str, undecided: Undecided) -> Iterator[int]:
         """The order in which `strategy` asks."""
-        match strategy:
-            case "greedy":
-                return greedy(undecided, self.estimates)
-            case "sub_order":
-                return sub_order(undecided, self.estimates, self.positions)
-            case "sequential":
-                return sequential(undecided)
-            case "naive":
-                return naive(undecided)
-        raise ValueError(strategy)
+        return self.strategy(strategy).plan(undecided, self.estimates, range(len(self.chains)))
 
     def any_strategy(self, truth: npt.NDArray[np.bool_]) -> float:
         """At least so many predicates are asked, in the mean over events, by whoever does not know the outcomes
-        beforehand; with equal selectivities only.
+        beforehand; with equal selectivities and costs only.
 
         Each predicate asked is false with the same chance 1 - p, whatever was asked before. Those that came out false
         are at least as many as `bound` sets apart; so those asked are at least that over 1 - p in the mean.
         """
-        assert self.setting.selectivities == "equal"
+        assert self.setting.selectivities == self.setting.costs == "equal"
         return self.bound(truth)[1] / (1.0 - float(self.holds[0]))
 
-    def asked(self, strategy: str, truth: npt.NDArray[np.bool_]) -> tuple[int, int]:
-        """(predicates asked for an event, subscriptions that match it)."""
-        undecided = Undecided(self.literals, self.predicates)
-        count = 0
-        for predicate in self.plan(strategy, undecided):
+    def asked(self, strategy: str, truth: npt.NDArray[np.bool_]) -> tuple[int, float, int]:
+        """(predicates asked for an event, what they cost, subscriptions that match it)."""
+        return self.spent(self.plan(strategy, undecided := Undecided(self.literals, self.predicates)), undecided, truth)
+
+    def spent(self, plan: Iterator[int], undecided: Undecided, truth: npt.NDArray[np.bool_]) -> tuple[int, float, int]:
+        """The same for a plan."""
+        count, cost = 0, 0.0
+        for predicate in plan:
             undecided.settle(predicate, bool(truth[predicate]))
             count += 1
+            cost += float(self.cost[predicate])
         assert not undecided.unsettled()
-        return count, len(undecided.satisfied())
+        return count, cost, len(undecided.satisfied())
 
-    def bound(self, truth: npt.NDArray[np.bool_]) -> tuple[int, int, int]:
-        """(predicates of the matched subscriptions; subscriptions of the others of which no two share a false
-        predicate, each of which needs one of its own; subscriptions that match). Whoever knows all outcomes beforehand
-        asks at least the sum of the first two."""
+    def bound(self, truth: npt.NDArray[np.bool_]) -> tuple[float, float, int]:
+        """(what the predicates of the matched subscriptions cost; what at least those of the others cost: of
+        subscriptions of which no two share a false predicate each needs one of its own; subscriptions that match).
+        Whoever knows all outcomes beforehand spends at least the sum of the first two."""
         needed: set[int] = set()
         false: list[list[int]] = []
         matched = 0
@@ -116,21 +133,12 @@ class Workload:
                 needed.update(chain)
         held = np.bincount([predicate for missed in false for predicate in missed], minlength=self.predicates)
         covered: set[int] = set()
-        apart = 0
+        apart = 0.0
         for missed in sorted(false, key=lambda missed: int(held[missed].sum())):  # those first that exclude fewest
             if covered.isdisjoint(missed):
                 covered.update(missed)
-                apart += 1
-        return len(needed), apart, matched
-
-    @cached_property
-    def positions(self) -> list[float]:
-        """Where each chain stands in the order of `sub_order`."""
-        nodes = [[Node(p, float(self.holds[p]), 1.0) for p in chain] for chain in self.chains]
-        found = [0.0] * len(nodes)
-        for place, chain in enumerate(order_chains(nodes, most_pairs=self._most_pairs)):
-            found[chain] = float(place)
-        return found
+                apart += float(self.cost[missed].min())
+        return float(self.cost[list(needed)].sum()), apart, matched
 
     def _drawn(self) -> list[list[int]]:
         """The predicates of each subscription in the order in which they were drawn, numbered from 0."""

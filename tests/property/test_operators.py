@@ -25,6 +25,7 @@ from semantic.model import (
 )
 from semantic.operators.readings import reading
 from semantic.operators.running import stop
+from semantic.planner.learning import Experience
 from semantic.planner.strategies import PLANNERS
 from tests.harness.answering_operators import ISOLATED, NAMES, answer, operators
 from tests.oracle.operators import decide
@@ -116,6 +117,51 @@ def test_matcher_with_operators_decides_as_the_oracle(
             }
             if not failing:
                 assert rows == expected[match.subscription][1]
+
+
+histories = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), expressions()),
+        st.tuples(st.just("remove"), st.integers(0, 9)),
+        st.tuples(st.just("drift"), st.tuples(st.floats(0, 1), st.floats(0.001, 1))),
+        st.tuples(st.just("match"), st.integers(0, 1000)),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@settings(deadline=None)
+@given(history=histories, first=expressions(), failing=st.sampled_from([0.0, 0.0, 0.3]))
+def test_matcher_with_operators_decides_as_the_oracle_whatever_changes_between_events(
+    planner: str, history: list[tuple[str, Any]], first: Expression, failing: float
+) -> None:
+    """Subscriptions come and go, and what is known of operators drifts; the threads that order chains come late."""
+    matcher = Matcher(EMPTY, planner=planner, operators=operators())
+    kept: dict[str, Expression] = {}
+    for number, (step, what) in enumerate([("add", first), *history, ("match", 7)]):
+        if step == "add":
+            try:
+                matcher.add(str(number), to_tree(what))
+            except InvalidSubscription:
+                continue
+            kept[str(number)] = what
+        elif step == "remove" and kept:
+            name = sorted(kept)[what % len(kept)]
+            matcher.remove(name)
+            del kept[name]
+        elif step == "drift":
+            share, seconds = what
+            known = matcher.layer.experience.as_records()
+            asked = [record | {"held": share * record["asked"], "seconds": seconds} for record in known]
+            matcher.layer.learned(Experience.from_records(asked))
+        elif step == "match":
+            data = {"seed": what, "failing": failing, "a": what % 3}
+            expected = {name: decide(expression, data, PLAIN, FUNCTIONS)[0] for name, expression in kept.items()}
+            found = matcher.decide(data)
+            assert {each.subscription for each in found.matches} == {name for name, told in expected.items() if told}
+            undecided = {name for name, told in expected.items() if told is None}
+            assert {each.subscription for each in found.undecided} == undecided
 
 
 FEWER = max(20, settings.default.max_examples // 6)

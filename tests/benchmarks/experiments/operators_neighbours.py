@@ -1,13 +1,14 @@
 """What it costs to weigh each chain against few neighbours, or to insert chains one by one, in place of all pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from semantic.planner.linked_chains import LinkedChains, Node, order_chains
+from semantic.planner.linked_chains import LinkedChains, Node
 from semantic.planner.problem import Undecided
-from semantic.planner.sub_order import sub_order
+from semantic.planner.sub_order import SubOrder, sub_order
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 
@@ -37,30 +38,28 @@ def tasks(scale: Scale) -> Sequence[Task]:
 def measure(*, way: str, zipf: float | None, kind: Any, n: int) -> dict[str, Any]:
     """The mean over the same events."""
     workload = Workload(Setting(subscriptions=n, predicates=n, zipf=zipf, selectivities=kind))
-    nodes = [[Node(p, float(workload.holds[p]), 1.0) for p in chain] for chain in workload.chains]
-    positions = _positions(way, nodes)
     asked, matched = [], 0
     for truth in workload.events(EVENTS):
         undecided = Undecided(workload.literals, workload.predicates)
-        count = 0
-        for predicate in sub_order(undecided, workload.estimates, positions):
-            undecided.settle(predicate, bool(truth[predicate]))
-            count += 1
+        plan = _plan(way, workload)(undecided)
+        count, _, matches = workload.spent(plan, undecided, truth)
         asked.append(count)
-        matched += len(undecided.satisfied())
+        matched += matches
     return {"y": round(float(np.mean(asked)), 1), "matches": matched}
 
 
-def _positions(way: str, nodes: list[list[Node]]) -> list[float]:
-    if way == "as they came":
-        return [float(number) for number in range(len(nodes))]
+@cache
+def _plan(way: str, workload: Workload) -> Callable[[Undecided], Iterator[int]]:
+    """The strategy of the product with its order of all, or one that walks other orders."""
+    if way in ("all pairs", "near pairs"):
+        strategy = SubOrder(most_pairs=10**12 if way == "all pairs" else 0)
+        workload.filled(strategy)
+        strategy.order_now()
+        return lambda undecided: strategy.plan(undecided, workload.estimates, range(len(workload.chains)))
+    positions = np.arange(len(workload.chains), dtype=np.float64)
     if way == "one by one":
         linked = LinkedChains()
-        for number, chain in enumerate(nodes):
-            linked.add(number, chain)
-        return [linked.position(number) for number in range(len(nodes))]
-    found = [0.0] * len(nodes)
-    most_pairs = 10**12 if way == "all pairs" else 0
-    for place, number in enumerate(order_chains(nodes, most_pairs=most_pairs)):
-        found[number] = float(place)
-    return found
+        for number, chain in enumerate(workload.chains):
+            linked.add(number, [Node(2 * p, float(workload.holds[p]), float(workload.cost[p])) for p in chain])
+        positions = linked.positions(range(len(workload.chains)))
+    return lambda undecided: sub_order(undecided, workload.estimates, positions)

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from semantic.planner.linked_chains import LinkedChains, Node, order_chains
-from semantic.planner.problem import Undecided
+from semantic.planner.problem import Literals, Undecided
+from semantic.planner.sub_order import SubOrder
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 
@@ -23,8 +23,9 @@ SIZES: dict[Scale, tuple[int, ...]] = {
     "full": (1_000, 3_000, 10_000, 30_000, 80_000),
 }
 EVENTS = 7
-ADDED = 2_000
-"""Chains that are inserted one by one at the end."""
+ADDED = 1_000
+"""Chains that come one by one at the end, each placed when the next event is planned."""
+INCREMENTAL, ANEW = "incremental", "order of all anew"
 
 
 def tasks(scale: Scale) -> Sequence[Task]:
@@ -36,7 +37,7 @@ def tasks(scale: Scale) -> Sequence[Task]:
     ]
     return events + [
         Task(who, n, {"who": who, "n": n}, "adding one subscription")
-        for who in ("incremental", "order of all anew")
+        for who in (INCREMENTAL, ANEW)
         for n in SIZES[scale]
     ]
 
@@ -44,10 +45,9 @@ def tasks(scale: Scale) -> Sequence[Task]:
 def measure(*, who: str, n: int) -> dict[str, Any]:
     """The median of events (the first, which compiles, is left out); the mean of additions."""
     workload = Workload(Setting(subscriptions=n, predicates=max(n * 3 // 2, 3_000)))
-    if who in ("incremental", "order of all anew"):
+    if who in (INCREMENTAL, ANEW):
         return _adding(who, workload)
-    if who == "sub_order":
-        assert workload.positions
+    workload.strategy(who)
     spent, asked = [], []
     for truth in workload.events(EVENTS + 1):
         outcomes = truth.tolist()
@@ -69,16 +69,21 @@ def measure(*, who: str, n: int) -> dict[str, Any]:
 
 
 def _adding(who: str, workload: Workload) -> dict[str, Any]:
-    nodes = [[Node(p, float(workload.holds[p]), 1.0) for p in chain] for chain in workload.chains]
-    if who == "order of all anew":
-        order_chains(nodes[:100])
+    strategy = workload.filled(SubOrder(run=lambda make: None))
+    assert isinstance(strategy, SubOrder)
+    strategy.order_now()
+    if who == ANEW:
         began = time.perf_counter()
-        order_chains(nodes)
+        strategy.order_now()
         return {"y": round(1e3 * (time.perf_counter() - began), 3)}
-    linked = LinkedChains()
-    last = min(ADDED, len(nodes) // 2)
-    linked.reorder(dict(enumerate(nodes[:-last])))
+    nothing = Undecided(Literals.of([]), 0), workload.estimates, ()
+    last = range(len(workload.chains) - min(ADDED, len(workload.chains) // 2), len(workload.chains))
+    for number in last:
+        strategy.remove(number)
+    strategy.order_now()
+    strategy.plan(*nothing)
     began = time.perf_counter()
-    for number, chain in enumerate(nodes[-last:], len(nodes) - last):
-        linked.add(number, chain)
-    return {"y": round(1e3 * (time.perf_counter() - began) / last, 4)}
+    for number in last:
+        strategy.add(number, workload.chains[number], [True] * len(workload.chains[number]))
+        strategy.plan(*nothing)
+    return {"y": round(1e3 * (time.perf_counter() - began) / len(last), 4)}

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semantic.planner.estimates import Estimates
-from semantic.planner.linked_chains import Node
 from semantic.planner.problem import NOT_NEEDED, WAIT, Literals, Undecided
 from semantic.planner.strategies import PLANNERS, new_strategy
 from tests.unit.semantic.planner.instances import candidates
@@ -59,8 +58,10 @@ def test_begin_several_under_way_decides_the_same_and_asks_nothing_for_nought(
     """Whatever is begun, and in whatever order answers come: the same states as one by one, every predicate at most
     once, and what is begun has a holder that no answer under way can decide."""
     strategy = new_strategy(planner)
+    for predicate in range(PREDICATES):
+        strategy.learned(predicate, 0.5, 1.0 + predicate)
     for chain, literals in enumerate(asked):
-        strategy.add(chain, [Node(2 * p + (not want), 0.5, 1.0 + p) for p, want in literals])
+        strategy.add(chain, [p for p, _ in literals], [want for _, want in literals])
     undecided = Undecided(Literals.of(asked), PREDICATES)
     plan = strategy.plan(undecided, Estimates(np.full(PREDICATES, 0.5), np.arange(1.0, 7.0)), range(len(asked)))
     begun: list[int] = []

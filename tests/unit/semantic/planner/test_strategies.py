@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from semantic.planner.estimates import Estimates
 from semantic.planner.greedy import greedy
-from semantic.planner.linked_chains import Node
 from semantic.planner.naive import naive
 from semantic.planner.problem import Literals, Undecided
 from semantic.planner.sequential import sequential
@@ -32,9 +31,10 @@ def test_plan_whatever_the_estimates_decides_all_candidates(
 ) -> None:
     """Estimates, even wrong ones, change the order and never the result."""
     strategy = new_strategy(planner)
+    for predicate in range(PREDICATES):
+        strategy.learned(predicate, holds[predicate], cost[predicate])
     for chain, literals in enumerate(asked):
-        nodes = [Node(2 * p + (not want), holds[p] if want else 1 - holds[p], cost[p]) for p, want in literals]
-        strategy.add(chain, nodes)
+        strategy.add(chain, [p for p, _ in literals], [want for _, want in literals])
     undecided = Undecided(Literals.of(asked), PREDICATES)
     estimates = Estimates(np.array(holds), np.array(cost))
     evaluated(strategy.plan(undecided, estimates, range(len(asked))), undecided, outcomes)

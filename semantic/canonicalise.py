@@ -47,6 +47,15 @@ class Canonicaliser:
     def limits(self) -> EventLimits:
         return self._limits
 
+    @property
+    def typed(self) -> TypedEvents:
+        """What the declared types of events demand and add."""
+        return self._typed
+
+    def declaration(self, name: str) -> AttributeDeclaration | None:
+        """What is declared of an attribute."""
+        return self._declaration(name)
+
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
         """The canonical form of `event`, a bare mapping being its data.
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import ClauseRow, LoweredEvent
-from index.engine import ColumnEngine, MeasuredEngine, add_in_bulk
+from index.clause import ClauseRow
+from index.engine import ColumnEngine, MeasuredEngine, RowTable, add_in_bulk
 from index.engines import new_engine
 from semantic.books import Books, packed
 from semantic.bulk.bulk import Bulk
@@ -28,17 +28,28 @@ from semantic.bulk.results import CompiledTrees, Restored
 from semantic.canonicalise import Canonicaliser, EventLimits
 from semantic.compilation import Compiled, compile_expression, compiled_again, restore_expression
 from semantic.errors import DuplicateSubscription
+from semantic.event_plans import EventPlans, ReadEvent
 from semantic.index_steps import index_steps
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
 from semantic.operators.declaration import Operator, operators_by_name
 from semantic.operators.layer import OperatorLayer
-from semantic.plain_events import PlainEvents
-from semantic.results import Decided, Found, Matches, MatchTable, Statistics, Undecided, matches_of, table_of
+from semantic.results import (
+    Decided,
+    Found,
+    Matches,
+    MatchTable,
+    Statistics,
+    TablePart,
+    Undecided,
+    matches_of,
+    table_of,
+)
 from semantic.saved_matcher import SavedMatcher, open_saved, save, versions
-from semantic.table import RowsNeeded, TableReader
+from semantic.slot_names import NamesView
+from semantic.table import RowsNeeded, Table, TableReader
 from semantic.table_parts import parts_by_column
-from semantic.verification import Lazily, Verification
+from semantic.verification import Verification
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
@@ -87,7 +98,7 @@ class Matcher:
         self._lowering = Lowering(vocabulary)
         self._engine = new_engine(engine, vocabulary.graph, budget=budget)
         self._tables = TableReader(self._canonicaliser, self._lowering)
-        self._plain = PlainEvents(self._canonicaliser, self._lowering, self._tables)
+        self._plans = EventPlans(self._canonicaliser, self._lowering)
         self._books = Books()
         self._operators = dict(operators_by_name(operators))
         self.operators: Mapping[str, Operator] = self._operators
@@ -298,12 +309,17 @@ class Matcher:
         """The event with every reading of every value, and notes for its publisher. Raises `InvalidEvent`."""
         return self._canonicaliser.canonicalise(event)
 
+    def read(self, event: Published) -> ReadEvent:
+        """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises
+        `InvalidEvent`."""
+        return self._plans.read(event)
+
     def match(self, event: Published) -> list[Match]:
         """The subscriptions that `event` matches, in the order of their slots. A bare mapping is the event's data.
         Those that hang on an operator that failed are left out; `decide` tells them. Raises `InvalidEvent`.
 
-        Beside the engine's time a flat dict of names and texts that were seen before costs some 10 to 20 µs, and each
-        match the look-up of an object, or beyond the first million slots the making of one (docs/benchmarks.md)."""
+        Beside the engine's time a dict of names and texts that were seen before costs some 10 to 20 µs, and each match
+        the look-up of an object, or beyond the first million slots the making of one (docs/benchmarks.md)."""
         found = self._found(event, None)
         return matches_of(found, self._books.names, self.vocabulary.units)
 
@@ -322,12 +338,15 @@ class Matcher:
 
     def match_batch(self, events: Iterable[Published]) -> Matches:
         """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
-        read = map(self._read, events)
-        found: list[Found] = []
-        while batch := list(islice(read, BATCH)):
-            table = self._engine.match_batch([lowered for lowered, _ in batch])
-            found += self._verification.of_batch(table, [event for _, event in batch])
-        return Matches(found, self._books.names.view(), self.vocabulary.units)
+        read = map(self._plans.read, events)
+        if self._books.asking and not isinstance(events, list | tuple):
+            read = map(ReadEvent.copied, read)
+        names = self._books.names.view()
+        return Matches(self._match_read(read, names), names)
+
+    def match_read(self, events: Iterable[ReadEvent]) -> MatchTable:
+        """The matches of events that this matcher has read; the slots of each ascend."""
+        return self._match_read(events, self._books.names.view())
 
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
@@ -337,32 +356,36 @@ class Matcher:
         result is the same. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
-        verify, names = self._verification.of_table, self._books.names.view()
+        names = self._books.names.view()
         if isinstance(self._engine, ColumnEngine):
             try:
-                return table_of(
-                    parts_by_column(self._engine, table, verify, size=BATCH, threads=threads), len(table), names
-                )
+                parts = parts_by_column(self._engine, table, self._verified, size=BATCH, threads=threads)
+                return table_of(parts, len(table), names)
             except RowsNeeded:
                 pass  # then row by row
         spans = range(0, len(table), BATCH)
         found = (self._engine.match_batch(table.events(start, min(start + BATCH, len(table)))) for start in spans)
-        parts = (verify(rows, table, start) for rows, start in zip(found, spans, strict=True))
+        parts = (self._verified(rows, table, start) for rows, start in zip(found, spans, strict=True))
         return table_of(parts, len(table), names)
 
+    def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
+        """What the rows of `table` from `start` on match."""
+        return self._verification.of_events(found, lambda number: table.canonical(start + number))
+
+    def _match_read(self, events: Iterable[ReadEvent], names: NamesView) -> MatchTable:
+        waiting = iter(events)
+        parts: list[TablePart] = []
+        count = 0
+        while batch := list(islice(waiting, BATCH)):
+            found = self._engine.match_batch([each.lowered for each in batch])
+            parts.append(self._verification.of_events(found, lambda number, batch=batch: batch[number].canonical()))  # type: ignore[misc]
+            count += len(batch)
+        return table_of(parts, count, names)
+
     def _found(self, event: Published, among: Collection[str] | None) -> Found:
-        lowered, readable = self._read(event)
-        rows = self._engine.match(lowered)
+        read = self._plans.read(event)
+        rows = self._engine.match(read.lowered)
         if among is not None:
             wanted = [self._books.slots[name] for name in among if name in self._books.slots]
             rows = rows[np.isin(np.frombuffer(self._books.slot_of_row, dtype=np.int32)[rows], wanted)]
-        return self._verification.of_event(rows, readable)
-
-    def _read(self, event: Published) -> tuple[LoweredEvent, Lazily]:
-        """`event` for the engine, and for what remains to be asked. Raises `InvalidEvent`."""
-        if isinstance(event, dict):
-            lowered = self._plain.lowered(event)
-            if lowered is not None:  # the copy is for those who put the next event into the same dict
-                return lowered, functools.partial(self.canonicalise, event.copy())
-        canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
-        return self._lowering.event(canonical), canonical
+        return self._verification.of_event(rows, read.canonical)

@@ -22,7 +22,8 @@ def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalE
     nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
     """
     canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
-    screened = matcher._verification.screened(matcher._engine.match(matcher._lowering.event(canonical)), canonical)
+    found = matcher._engine.match(matcher._lowering.event(canonical))
+    screened = matcher._verification.screened(found, lambda: canonical)
     rows = {row: slot for row, slot in screened.rows.items() if slot not in screened.slots}
     decision = matcher._layer.decide(list(rows), canonical, list(rows.values()), steps=True)
     steps = decision.steps or []

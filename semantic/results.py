@@ -24,6 +24,7 @@ __all__ = [
     "Undecided",
     "ascending",
     "matches_of",
+    "part_of",
     "table_of",
 ]
 
@@ -40,18 +41,28 @@ class Statistics:
     evaluations: Counter[str] = field(default_factory=Counter)
 
 
+Reasons = Mapping[SubscriptionSlot, str]
+"""Slots that may match, and why no one could tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class MatchTable:
-    """The matches of a table: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, each once, in no order.
+    """The matches of events: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, each once, in no order.
 
-    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no subscription has
-    variables.
+    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no match has any, else those
+    of each match, and `truncated` are the matches that had more. `undecided` tells of events, by their number, which
+    slots may match: they hang on operators that failed or were not asked.
     """
 
     offsets: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int32]
     bindings: list[Any] | None
     _names: Mapping[int, str] = field(repr=False)
+    truncated: frozenset[int] = frozenset()
+    undecided: Mapping[int, Reasons] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
 
     @property
     def names(self) -> Mapping[int, str]:
@@ -65,11 +76,26 @@ class MatchTable:
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """The matches of a part of a table, as `MatchTable` has them."""
+    """The matches of some events, one after the other, as `MatchTable` has them."""
 
     offsets: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int32]
     bindings: list[Any] | None = None
+    truncated: frozenset[int] = frozenset()
+    undecided: Mapping[int, Reasons] = field(default_factory=dict)
+
+
+def part_of(found: Sequence["Found"], units: Units) -> TablePart:
+    """What was found for one event after the other."""
+    offsets = np.zeros(len(found) + 1, dtype=np.int64)
+    np.cumsum([len(each.slots) for each in found], out=offsets[1:])
+    slots = np.concatenate([np.zeros(0, dtype=np.int32), *(each.slots for each in found)])
+    undecided = {number: each.undecided for number, each in enumerate(found) if each.undecided}
+    if not any(each.bindings for each in found):
+        return TablePart(offsets, slots, undecided=undecided)
+    told = [reported(each.bindings.get(slot, ()), units) for each in found for slot in each.slots.tolist()]
+    truncated = frozenset(number for number, (_, more) in enumerate(told) if more)
+    return TablePart(offsets, slots, [bindings for bindings, _ in told], truncated, undecided)
 
 
 def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) -> MatchTable:
@@ -78,6 +104,8 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
     offsets = np.zeros(events + 1, dtype=np.int64)
     slots = np.zeros(0, dtype=np.int32)
     bindings: list[Any] | None = None
+    truncated: set[int] = set()
+    undecided: dict[int, Reasons] = {}
     at, used = 0, 0
     for part in parts:
         count = part.offsets.size - 1
@@ -86,6 +114,8 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
             bindings = [()] * used
         if bindings is not None:
             bindings += part.bindings or [()] * part.slots.size
+        truncated.update(number + used for number in part.truncated)
+        undecided.update((number + at, reasons) for number, reasons in part.undecided.items())
         if at == 0 and count == events:
             slots = part.slots
         else:
@@ -96,7 +126,7 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
                 slots = larger
             slots[used : used + part.slots.size] = part.slots
         at, used = at + count, used + part.slots.size
-    return MatchTable(offsets, slots[:used], bindings, names)
+    return MatchTable(offsets, slots[:used], bindings, names, frozenset(truncated), undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +175,18 @@ def matches_of(found: Found, names: SlotNames | NamesView, units: Units) -> list
 class Matches(Sequence[list[Match]]):
     """The matches of a batch, event by event; lists and `Match` objects are made when an item is read."""
 
-    def __init__(self, found: list[Found], names: NamesView, units: Units) -> None:
-        self._found = found
+    def __init__(self, table: MatchTable, names: NamesView) -> None:
+        """`names` are those of the table; the slots of each of its events ascend."""
+        self.table = table
         self._names = names
-        self._units = units
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.table)
 
     def undecided(self, index: int) -> list[Undecided]:
         """What no one could decide of the event at `index`, because an operator failed or was not asked."""
-        return [Undecided(self._names[slot], why) for slot, why in sorted(self._found[index].undecided.items())]
+        reasons = self.table.undecided.get(range(len(self))[index], {})
+        return [Undecided(self._names[slot], why) for slot, why in sorted(reasons.items())]
 
     @overload
     def __getitem__(self, index: int) -> list[Match]: ...
@@ -164,4 +195,11 @@ class Matches(Sequence[list[Match]]):
     def __getitem__(self, index: int | slice) -> list[Match] | list[list[Match]]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        return matches_of(self._found[index], self._names, self._units)
+        table, number = self.table, range(len(self))[index]
+        low, high = table.offsets[number : number + 2].tolist()
+        if table.bindings is None:
+            return self._names.matches(table.slots[low:high])
+        return [
+            Match(self._names[slot], table.bindings[at], at in table.truncated)
+            for at, slot in enumerate(table.slots[low:high].tolist(), low)
+        ]

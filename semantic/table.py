@@ -178,7 +178,7 @@ class TableReader:
         return place
 
     def _lowered_cell(self, name: str, cell: Any) -> LoweredEvent:
-        """A row of one cell, lowered: by the short road of plain values where it is one. Raises `InvalidEvent`."""
+        """A row of one cell, lowered: without an event around it where it needs none. Raises `InvalidEvent`."""
         reader = self._canonicaliser
         if type(cell) is str and reader.reads_values_apart and reader.is_plain(name):
             attributes = attributes_of(reader, self._lowering, name)

@@ -4,19 +4,14 @@ Table ─batch─▶ engine.match_columns (several threads) ─▶ RowTable ─�
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
-
-import numpy as np
 
 from index.engine import ColumnEngine, RowTable
-from semantic.operators.joining import reported
-from semantic.results import Found, TablePart
+from semantic.results import TablePart
 from semantic.table import Table
-from semantic.units import Units
 
-__all__ = ["part_of", "parts_by_column"]
+__all__ = ["parts_by_column"]
 
 
 def parts_by_column(
@@ -42,14 +37,3 @@ def parts_by_column(
                 del found
         for found, start in waiting:
             yield part(found.result(), table, start)
-
-
-def part_of(found: Sequence[Found], units: Units) -> TablePart:
-    """What was found for one event after the other, as a part of a table."""
-    offsets = np.zeros(len(found) + 1, dtype=np.int64)
-    np.cumsum([len(each.slots) for each in found], out=offsets[1:])
-    slots = np.concatenate([np.zeros(0, dtype=np.int32), *(each.slots for each in found)])
-    bindings: list[Any] | None = None
-    if any(each.bindings for each in found):
-        bindings = [reported(each.bindings.get(slot, ()), units)[0] for each in found for slot in each.slots.tolist()]
-    return TablePart(offsets, slots, bindings)

@@ -7,7 +7,7 @@ type and no derived attribute is declared, nobody comes here (open mode).
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from semantic.errors import InvalidEvent
@@ -48,6 +48,16 @@ class TypedEvents:
             return False
         found = frozenset(attributes)
         return bool(found & self._inputs) or (bool(self._vocabulary.schemas) and EVENT_TYPES in found)
+
+    @property
+    def notes_values(self) -> bool:
+        """Whether something may be noted of values together: of an attribute with several, or one that is derived."""
+        return bool(self._unique or self._vocabulary.derivations)
+
+    def derived(self, types: frozenset[str]) -> Iterator[str]:
+        """The attributes that are derived in events of these types, and those above them."""
+        for each in self._vocabulary.derivations.applying(types):
+            yield from self.names(each.attribute)
 
     def types_of(self, texts: Iterable[str]) -> frozenset[str]:
         """The types that an event names, in NFC, and their root words."""

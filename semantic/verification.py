@@ -7,8 +7,8 @@ Only rows that were found are looked at, so what remains to be asked of one subs
 that do not reach it.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,18 +22,16 @@ from semantic.evaluation import AtomEvaluator
 from semantic.model import CanonicalEvent, SubscriptionSlot
 from semantic.operators.layer import OperatorLayer
 from semantic.operators.screened import Screened, decide_screened
-from semantic.results import Found, Statistics, TablePart
-from semantic.table import Table
-from semantic.table_parts import part_of
+from semantic.results import Found, Statistics, TablePart, part_of
 from semantic.units import Units
 
-__all__ = ["Lazily", "Verification"]
+__all__ = ["Readable", "Verification"]
 
 DEFERRED = "its operators were not asked yet"
 """Why a candidate is undecided where operators are left to another."""
 
-Lazily = CanonicalEvent | Callable[[], CanonicalEvent]
-"""An event, or what makes it when the first row needs it."""
+Readable = Callable[[], CanonicalEvent]
+"""What reads an event whole, when the first row needs it."""
 
 Rows = npt.NDArray[np.int32]
 
@@ -84,7 +82,7 @@ class Verification:
 
     # ── candidates ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def of_event(self, rows: Rows, event: Lazily) -> Found:
+    def of_event(self, rows: Rows, event: Readable) -> Found:
         """What one event matches, of which the engine found `rows`, ascending."""
         if self._asks(rows):
             return self._asked([(rows, event)])[0]
@@ -94,32 +92,13 @@ class Verification:
         self._count(1, rows.size, slots.size)
         return Found(slots)
 
-    def of_batch(self, found: RowTable, events: Sequence[Lazily]) -> list[Found]:
-        """What each of several events matches; operators are asked about all of them together."""
+    def of_events(self, found: RowTable, event: Callable[[int], CanonicalEvent]) -> TablePart:
+        """What several events match; `event` gives one by its number. Operators are asked about all of them together.
+        Slots ascend where the engine's rows do."""
         if self._asks(found.rows):
-            bounds = found.offsets.tolist()
-            each = zip(pairwise(bounds), events, strict=True)
-            return self._asked((found.rows[low:high], event) for (low, high), event in each)
-        part = self._settled(found)
-        slots = part.slots
-        return [Found(slots[low:high]) for low, high in pairwise(part.offsets.tolist())]
-
-    def of_table(self, found: RowTable, table: Table, start: int) -> TablePart:
-        """What the rows of `table` from `start` on match; the engine's rows may be in any order."""
-        if not self._asks(found.rows):
-            return self._settled(found)
-        verified = self._asked(
-            (np.sort(found.rows[low:high]), functools.partial(table.canonical, start + number))
-            for number, (low, high) in enumerate(pairwise(found.offsets.tolist()))
-        )
-        return part_of(verified, self._units)
-
-    def _asks(self, rows: Rows) -> bool:
-        """Whether anything remains to be asked of some of `rows`."""
-        return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
-
-    def _settled(self, found: RowTable) -> TablePart:
-        """The slots of rows of which nothing remains to be asked."""
+            bounds = enumerate(pairwise(found.offsets.tolist()))
+            each = ((np.sort(found.rows[low:high]), partial(event, number)) for number, (low, high) in bounds)
+            return part_of(self._asked(each), self._units)
         offsets, rows = found.offsets, found.rows
         if self.books.foreign:
             slot_of_row = np.frombuffer(self.books.slot_of_row, dtype=np.int32)
@@ -127,12 +106,16 @@ class Verification:
         self._count(offsets.size - 1, found.rows.size, rows.size)
         return TablePart(offsets, rows)
 
+    def _asks(self, rows: Rows) -> bool:
+        """Whether anything remains to be asked of some of `rows`."""
+        return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
+
     def _count(self, events: int, candidates: int, matches: int) -> None:
         self.statistics.events += events
         self.statistics.candidates += candidates
         self.statistics.matches += matches
 
-    def _asked(self, events: Iterable[tuple[Rows, Lazily]]) -> list[Found]:
+    def _asked(self, events: Iterable[tuple[Rows, Readable]]) -> list[Found]:
         """What several events match, after asking what remains."""
         found_by_engine = list(events)
         screened = [self.screened(rows, event) for rows, event in found_by_engine]
@@ -143,23 +126,23 @@ class Verification:
         self.statistics.undecided += sum(len(each.undecided) for each in found)
         return found
 
-    def screened(self, rows: Rows, event: Lazily) -> Screened:
+    def screened(self, rows: Rows, event: Readable) -> Screened:
         """The slots that `rows` decide without operators, and the rows that hang on them."""
         slot_of_row = self.books.slot_of_row
         slots: set[SubscriptionSlot] = set()
         expensive: dict[int, SubscriptionSlot] = {}
+        known: CanonicalEvent | None = None
         for row in rows.tolist():
             slot = SubscriptionSlot(slot_of_row[row])
             if self.books.unsettled[row] == LATER:
                 self.remain(list(self.books.rows(slot)), self._parts_of(slot))
             rest = self._rest_of_row.get(row)
             if rest is not None and slot not in slots:
-                event = event if isinstance(event, CanonicalEvent) else event()
-                if not all(atom.holds(event) for atom in rest):
+                known = known or event()
+                if not all(atom.holds(known) for atom in rest):
                     continue
             if row in self.layer:
                 expensive[row] = slot
             else:
                 slots.add(slot)
-        known = event if isinstance(event, CanonicalEvent) else event() if expensive else None
-        return Screened(slots, expensive, known)
+        return Screened(slots, expensive, (known or event()) if expensive else None)

@@ -1,0 +1,605 @@
+"""Events of JSON → lowered events, by plans: what the names of an object mean is worked out once for each shape.
+
+A stream repeats its shapes: the same names nested in the same way, the same texts and units under them. So what a name
+means is looked up once for each set of names in one place, and what became of a text is remembered with its name:
+
+    {"price": 350.0, "kind": "laptop", "seller": {"rating": 4, "tags": ["a", "b"]}}
+       │                └──────────── a text or truth: what was made of the same one under this name
+       └───────────────────────────── a number: itself, in the columns that read it as it is
+    the names of an object, in order ─▶ a shape: its members, and the attributes that they make present
+
+Only what some subscription asks about is read; the rest is looked at as far as it could be refused. What is refused,
+and what is not read value by value (an attribute that is derived from others and asked about, types that are not those
+of JSON), is left to `Canonicaliser` and `Lowering`: the answer is None, and the event goes that way. So there is one
+meaning, and one place that refuses events.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from semantic.canonicalise import Canonicaliser
+from semantic.errors import InvalidEvent
+from semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
+from semantic.lowering import Lowering
+from semantic.model import CanonicalEvent, Event, Note
+from semantic.normal_form import elements_of
+from semantic.table import EXACT, PROBES
+
+__all__ = ["EventPlans", "ReadEvent"]
+
+REMEMBERED = 1 << 16
+"""Names, members of shapes and values that are remembered together; then all are forgotten. Some 30 MB at most,
+whatever publishers send."""
+LONGEST = 200
+"""Characters of a name or text that is remembered."""
+MOST_NAMES = 200
+"""Names of an object that is read here."""
+CONTEXT, TYPE = "ce", "@type"
+
+Cell = Mapping[ColumnId, tuple[Key, ...]]
+"""What became of one value: its keys, by column."""
+Present = frozenset[AttributeId]
+
+NOTHING: Cell = {}
+NONE: Present = frozenset()
+
+
+class _Refused(Exception):
+    """Somebody else is to read this event."""
+
+
+class _Member:
+    """What is known of one dotted name: the attributes that a value makes present, of those that somebody asks about,
+    the columns that take a number as it is (None: not known, or it is measured), and what became of values."""
+
+    __slots__ = (
+        "attributes", "cells", "elements", "is_measured", "names", "noted", "numbers", "present", "raw", "shapes",
+        "sibling", "texts", "units",
+    )  # fmt: skip
+
+    def __init__(self, raw: str, names: tuple[str, ...], attributes: Mapping[str, AttributeId]) -> None:
+        self.raw = raw
+        self.names = names
+        self.attributes = tuple(attributes)
+        self.present: Present = frozenset(attributes.values())
+        self.elements: Present = NONE
+        """What an object in an array of this name makes present (for `some`)."""
+        self.is_measured = False
+        """Whether a number without a unit has a declared one."""
+        self.sibling: str | None = None
+        """The last segment of the attribute that says the unit of its numbers."""
+        self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
+        self.units: dict[str, tuple[ColumnId, ...] | None] = {}
+        """The same for numbers with a unit beside them, by unit."""
+        self.texts: dict[str, Cell] = {}
+        self.cells: dict[tuple[type, Any, str | None], Cell] = {}
+        self.noted: dict[Any, tuple[Note, ...]] = {}
+        """What is noted of a value, or of (number, unit)."""
+        self.shapes: dict[tuple[Any, ...], _Shape] = {}
+        """The objects under this name, by their own names."""
+
+
+class _Quantity:
+    """The quantities of one place in one unit: the columns in which the number stands as it is (None: it is measured),
+    what does not depend on the number, and what became of numbers that are measured."""
+
+    __slots__ = ("cells", "fixed", "numbers")
+
+    def __init__(self, numbers: tuple[ColumnId, ...] | None, fixed: Cell) -> None:
+        self.numbers = numbers
+        self.fixed = fixed
+        self.cells: dict[float, Cell] = {}
+
+
+class _Shape:
+    """The members of an object with these names, in order; `owner` is the object's own name."""
+
+    __slots__ = ("alone", "gaps", "members", "names", "owner", "present", "quantities", "siblings", "unit", "whole")
+
+    def __init__(self, owner: _Member, names: tuple[str, ...], members: tuple[_Member, ...], nested: bool) -> None:
+        self.owner = owner
+        self.names = names
+        self.members = members
+        self.present = NONE.union(*(each.present for each in members))
+        self.alone = len(self.present) == sum(len(each.present) for each in members)
+        """Whether no two members mean one attribute."""
+        self.gaps: dict[tuple[_Member, ...], Present] = {}
+        """Members without a value of their own → what the others make present."""
+        self.siblings: dict[str, tuple[str, ...]] = {}
+        """Last segment of an attribute → the names here that mean one with that segment."""
+        self.unit: str | None = None
+        """The name of the unit, where an object with these names may be a quantity (rule 15)."""
+        if nested and len(names) == 2 and "value" in names:
+            unit = names[names[0] == "value"]
+            self.unit = unit if unit in UNIT_KEYS else None
+        self.quantities: dict[str, _Quantity] = {}
+        self.whole = self.present | owner.present if self.unit is not None else NONE
+        """What a quantity makes present."""
+
+    def unit_beside(
+        self, member: _Member, data: Mapping[str, Any], names: Callable[[str], tuple[str, ...]]
+    ) -> str | None:
+        """The unit that stands in `data` for a number of `member`: that of the first text under such a name."""
+        if member.sibling is None:
+            return None
+        keys = self.siblings.get(member.sibling)
+        if keys is None:
+            keys = tuple(each for each in self.names if names(each)[0].rpartition(".")[2] == member.sibling)
+            self.siblings[member.sibling] = keys
+        return next((data[each] for each in keys if type(data[each]) is str), None)
+
+
+_Group = tuple[_Shape, Mapping[str, Any], int] | tuple[_Shape, Mapping[str, Any], int, _Member, Sequence[Any]]
+"""An object: its shape, itself, its depth; of an array in it also the array's name and values."""
+
+
+class ReadEvent:
+    """An event that was read as far as subscriptions ask about it: `lowered`. The rest is read when it is needed."""
+
+    __slots__ = ("_canonical", "_groups", "_notes", "_plans", "_published", "lowered")
+
+    def __init__(
+        self,
+        lowered: LoweredEvent,
+        published: Any,
+        plans: "EventPlans",
+        groups: Sequence[_Group] | None,
+        notes: Sequence[Note],
+    ) -> None:
+        """`groups` are the objects and arrays of one that was read by a plan, `notes` what is noted of its types."""
+        self.lowered = lowered
+        self._published = published
+        self._plans = plans
+        self._groups = groups
+        self._notes = notes
+        self._canonical = published if isinstance(published, CanonicalEvent) else None
+
+    def canonical(self) -> CanonicalEvent:
+        """The event with every reading of every value."""
+        if self._canonical is None:
+            self._canonical = self._plans.canonicaliser.canonicalise(self._published)
+        return self._canonical
+
+    def notes(self, most: int) -> Sequence[Note]:
+        """What its publisher should know of the event: of every attribute, distinct, at most so many."""
+        if self._groups is None or self._plans.canonicaliser.typed.notes_values:
+            return self.canonical().notes[:most]
+        return self._plans.notes(self._groups, self._notes, most)
+
+    def copied(self) -> "ReadEvent":
+        """The same of a copy, for whoever puts the next event into the same objects."""
+        if self._canonical is None:
+            published = self._published
+            if isinstance(published, Event):
+                self._published = Event(_copy(published.data), dict(published.context))
+            else:
+                self._published = _copy(published)
+        return self
+
+
+class EventPlans:
+    """Reads events for one matcher. One thread at a time."""
+
+    def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering) -> None:
+        self.canonicaliser = canonicaliser
+        self._lowering = lowering
+        self._limits = canonicaliser.limits
+        self._asked = -1
+        self._kept = 0
+        self._names: dict[str, _Member] = {}
+        self._unions: dict[tuple[Present, ...], Present] = {}
+        self._types: dict[frozenset[str], tuple[frozenset[str], bool]] = {}
+        self._root = _Member("", (), {})
+        self._context = _Member(CONTEXT, (), {})
+
+    def read(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> ReadEvent:
+        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns a value, and the reading
+        of texts and quantities that were not seen lately; what no plan reads costs some 10 times as much. Raises
+        `InvalidEvent`."""
+        if not isinstance(event, CanonicalEvent):
+            read = self.planned(event)
+            if read is not None:
+                return read
+            canonical = self.canonicaliser.canonicalise(event)
+        else:
+            canonical = event
+        return ReadEvent(self._lowering.event(canonical), canonical, self, None, ())
+
+    def planned(self, event: Any) -> ReadEvent | None:
+        """`event` read by a plan, None where it cannot be: what `Lowering.event` makes of its canonical form."""
+        if self._asked != self._lowering.asked:  # somebody asks about more than when values were read
+            self._forget()
+        data, context = (event.data, event.context) if type(event) is Event else (event, None)
+        if type(data) is not dict:
+            return None
+        groups: list[_Group] = []
+        notes: list[Note] = []
+        try:
+            if context is not None:
+                groups.append((self._shape(self._context, context), context, -1))
+            groups.append((self._shape(self._root, data), data, 0))
+            if self.canonicaliser.typed:
+                self._check(data, context or {}, notes)
+            return ReadEvent(self._lowered(groups), event, self, groups, notes)
+        except (_Refused, InvalidEvent):
+            return None
+
+    def notes(self, groups: Sequence[_Group], first: Sequence[Note], most: int) -> list[Note]:
+        """The notes of an event that was read by a plan, at most so many."""
+        found = dict.fromkeys(first)
+        for member, value, unit in self._values(groups):
+            noted = member.noted.get(value if unit is None else (value, unit))
+            if noted is None:
+                noted = self._noted(member, value, unit)
+            if noted:
+                found.update(dict.fromkeys(noted))
+                if len(found) >= most:
+                    break
+        return list(found)[:most]
+
+    # ── the walk ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _lowered(self, groups: list[_Group]) -> LoweredEvent:
+        """The values of `groups`; the objects and arrays in them are put to its end. Raises `_Refused`."""
+        values: dict[ColumnId, tuple[Key, ...]] = {}
+        several: dict[ColumnId, dict[Key, None]] = {}
+        presents: list[Present] = []
+        seen: set[AttributeId] = set()
+        left = self._limits.values
+        for group in groups:
+            shape, data, depth = group[:3]
+            if len(group) == 5:
+                presents += self._array(group, groups, several)
+                left -= len(group[4])
+                continue
+            if depth >= 0:
+                left -= len(data)
+                if left < 0 or (depth >= self._limits.depth and data):
+                    raise _Refused
+            if shape.unit is not None:
+                quantity = self._quantity(shape, data)
+                if quantity is not None:
+                    if seen.isdisjoint(shape.whole):
+                        values.update(quantity)
+                        seen |= shape.whole
+                    else:
+                        _merge(several, quantity)
+                    presents.append(shape.whole)
+                    continue
+            apart = shape.alone and seen.isdisjoint(shape.present)
+            if apart:
+                seen |= shape.present
+            gaps: list[_Member] = []
+            for member, value in zip(shape.members, data.values(), strict=True):
+                kind = type(value)
+                if kind is float or kind is int:
+                    columns = member.numbers
+                    if kind is int:
+                        if not -EXACT < value < EXACT:
+                            raise _Refused
+                        value = float(value)
+                    elif value - value != 0.0:  # infinite, or no number
+                        raise _Refused
+                    if columns is None:
+                        cell = self._number(member, value, shape, data)
+                    elif apart:
+                        for column in columns:
+                            values[column] = (value,)
+                        continue
+                    else:
+                        cell = dict.fromkeys(columns, (value,))
+                elif kind is str:
+                    known = member.texts.get(value)
+                    cell = self._text(member, value) if known is None else known
+                elif kind is bool:
+                    cell = self._cell(member, value, None)
+                else:
+                    gaps.append(member)
+                    if kind is dict:
+                        groups.append((self._shape(member, value), value, depth + 1))
+                    elif kind is list or kind is tuple:
+                        groups.append((shape, data, depth + 1, member, value))
+                    elif value is not None:
+                        raise _Refused
+                    continue
+                if apart:
+                    values.update(cell)
+                else:
+                    _merge(several, cell)
+            if gaps and depth < 0:  # attributes of the context are scalars
+                raise _Refused
+            presents.append(self._without(shape, tuple(gaps)) if gaps else shape.present)
+        if left < 0:
+            raise _Refused
+        for column, keys in several.items():
+            before = values.get(column)
+            values[column] = tuple(keys) if before is None else tuple({**dict.fromkeys(before), **keys})
+        return LoweredEvent(self._union(presents), values)
+
+    def _array(self, group: Any, groups: list[_Group], several: dict[ColumnId, dict[Key, None]]) -> Iterator[Present]:
+        """The scalars of an array; yields what it makes present."""
+        shape, data, depth, member, items = group
+        if items and depth >= self._limits.depth:
+            raise _Refused
+        scalars = objects = False
+        for value in items:
+            kind = type(value)
+            if kind is dict:
+                objects = True
+                groups.append((self._shape(member, value), value, depth + 1))
+            elif kind is list or kind is tuple:
+                groups.append((shape, data, depth + 1, member, value))
+            elif value is not None:
+                scalars = True
+                if kind is str:
+                    known = member.texts.get(value)
+                    cell = self._text(member, value) if known is None else known
+                elif kind is bool:
+                    cell = self._cell(member, value, None)
+                elif (kind is int and -EXACT < value < EXACT) or (kind is float and value - value == 0.0):
+                    cell = self._number(member, float(value), shape, data)
+                else:
+                    raise _Refused
+                _merge(several, cell)
+        if scalars:
+            yield member.present
+        if objects:
+            yield member.elements
+
+    def _check(self, data: Mapping[str, Any], context: Mapping[str, Any], notes: list[Note]) -> None:
+        """Raises `_Refused` where a derived attribute is asked about, `InvalidEvent` for what does not fit the types
+        that the event says it has."""
+        said, own = [context.get("type")], data.get(TYPE)
+        said += own if isinstance(own, list | tuple) else [own]
+        texts = frozenset(each for each in said if type(each) is str)
+        typed = self.canonicaliser.typed
+        known = self._types.get(texts)
+        if known is None:
+            types = typed.types_of(texts)
+            derives = any(self._lowering.known(name) is not None for name in typed.derived(types))
+            known = types, derives
+            if sum(map(len, texts)) <= LONGEST:
+                self._count(1)
+                self._types[texts] = known
+        types, derives = known
+        if derives or any(isinstance(each, list | tuple) for each in said):
+            raise _Refused
+        typed.check(types, data, notes)
+
+    # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _shape(self, owner: _Member, data: Mapping[Any, Any]) -> _Shape:
+        """What is known of the names of an object under `owner`. Raises `_Refused`."""
+        if len(data) > MOST_NAMES:
+            raise _Refused
+        names = tuple(data)
+        try:
+            return owner.shapes[names]
+        except KeyError:
+            members = tuple(self._member(owner, each) for each in names)
+            shape = owner.shapes[names] = _Shape(owner, names, members, owner not in (self._root, self._context))
+            self._count(len(names) + 1)
+            return shape
+
+    def _member(self, owner: _Member, name: Any) -> _Member:
+        is_top = owner is self._root
+        if type(name) is not str or (is_top and (name == CONTEXT or name.startswith(f"{CONTEXT}."))):
+            raise _Refused
+        raw = name if is_top else f"{owner.raw}.{name}"
+        if len(raw) > LONGEST:
+            raise _Refused
+        member = self._names.get(raw)
+        if member is None:
+            names = self.canonicaliser.names(raw)
+            if raw == TYPE:  # its texts are types of the event as well (rule 1)
+                names = tuple(dict.fromkeys((*names, *self.canonicaliser.names("ce.type"))))
+            asked = {each: self._lowering.known(each) for each in names}
+            member = _Member(raw, names, {each: number for each, number in asked.items() if number is not None})
+            arrays = (self._lowering.known(elements_of(each)) for each in self.canonicaliser.names(raw))
+            member.elements = frozenset(each for each in arrays if each is not None)
+            declarations = [self.canonicaliser.declaration(each) for each in names]
+            member.is_measured = any(each is not None and each.unit is not None for each in declarations)
+            declared = declarations[0]
+            if declared is not None and declared.unit_from is not None:
+                member.sibling = declared.unit_from.rpartition(".")[2]
+            if raw == TYPE or (member.sibling is not None and member.attributes):
+                member.numbers = None
+            self._names[raw] = member
+            self._count(1)
+        return member
+
+    def _without(self, shape: _Shape, gaps: tuple[_Member, ...]) -> Present:
+        """What `shape` makes present where these members have no value of their own."""
+        found = shape.gaps.get(gaps)
+        if found is None:
+            found = NONE.union(*(each.present for each in shape.members if each not in gaps))
+            self._count(1)
+            shape.gaps[gaps] = found
+        return found
+
+    def _union(self, presents: list[Present]) -> Present:
+        if len(presents) == 1:
+            return presents[0]
+        key = tuple(presents)
+        found = self._unions.get(key)
+        if found is None:
+            found = NONE.union(*key)
+            if len(key) <= MOST_NAMES:
+                self._count(1 + len(key) // 4)
+                self._unions[key] = found
+        return found
+
+    # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _number(self, member: _Member, value: float, shape: _Shape, data: Mapping[str, Any]) -> Cell:
+        """A number under a name of which it is not known, or not so, that it stands in its columns as it is."""
+        if member.raw == TYPE:
+            raise _Refused
+        if not member.attributes:
+            return NOTHING
+        unit = shape.unit_beside(member, data, self.canonicaliser.names)
+        key = unit or ""
+        try:
+            columns = member.units[key]
+        except KeyError:
+            columns = _as_it_is(lambda number: self._read(member.attributes, number, unit))
+            if len(key) <= LONGEST:
+                self._count(1)
+                member.units[key] = columns
+        if columns is None:
+            return self._cell(member, value, unit)
+        if member.sibling is None:
+            member.numbers = columns
+        return dict.fromkeys(columns, (value,))
+
+    def _text(self, member: _Member, value: str) -> Cell:
+        if not member.attributes:
+            return NOTHING
+        cell = self._read(member.attributes, value, None)
+        if len(value) <= LONGEST:
+            self._count(1)
+            member.texts[value] = cell
+        return cell
+
+    def _cell(self, member: _Member, value: Any, unit: str | None) -> Cell:
+        if member.raw == TYPE:
+            raise _Refused
+        if not member.attributes:
+            return NOTHING
+        key = type(value), value, unit
+        cell = member.cells.get(key)
+        if cell is None:
+            cell = self._read(member.attributes, value, unit)
+            if unit is None or len(unit) <= LONGEST:
+                self._count(1)
+                member.cells[key] = cell
+        return cell
+
+    def _quantity(self, shape: _Shape, data: Mapping[str, Any]) -> Cell | None:
+        """What an object is worth as a quantity (rule 15); None where it is none. Raises `_Refused`."""
+        number, unit = data["value"], data[shape.unit or ""]
+        if type(unit) is not str or not (type(number) is float or type(number) is int):
+            return None
+        if shape.owner.raw == TYPE or not (
+            -EXACT < number < EXACT or (type(number) is float and number - number == 0.0)
+        ):
+            raise _Refused
+        if not shape.whole:
+            return NOTHING
+        value = float(number)
+        known = shape.quantities.get(unit)
+        if known is None:
+            known = self._known_quantity(shape, unit)
+        if known.numbers is not None:
+            cell: Cell = dict.fromkeys(known.numbers, (value,))
+            return {**cell, **known.fixed} if known.fixed else cell
+        found = known.cells.get(value)
+        if found is None:
+            found = self._read_quantity(shape, value, unit, known.fixed)
+            self._count(1)
+            known.cells[value] = found
+        return found
+
+    def _known_quantity(self, shape: _Shape, unit: str) -> _Quantity:
+        texts = shape.members[shape.names.index(shape.unit or "")]
+        fixed = self._text(texts, unit)
+        numbers = _as_it_is(lambda number: self._read_quantity(shape, number, unit, NOTHING))
+        if numbers is not None and not fixed.keys().isdisjoint(numbers):
+            numbers = None
+        known = _Quantity(numbers, fixed)
+        if len(unit) <= LONGEST:
+            self._count(1)
+            shape.quantities[unit] = known
+        return known
+
+    def _read_quantity(self, shape: _Shape, number: float, unit: str, fixed: Cell) -> Cell:
+        found: dict[ColumnId, dict[Key, None]] = {}
+        whole = QuantityObject(number, unit, {"value": number, shape.unit or "": unit})
+        _merge(found, self._read(shape.owner.attributes, whole, None))
+        _merge(found, self._read(shape.members[shape.names.index("value")].attributes, number, unit))
+        _merge(found, fixed)
+        return {column: tuple(keys) for column, keys in found.items()}
+
+    def _read(self, attributes: Iterable[str], value: Any, unit: str | None) -> Cell:
+        """What a value becomes in the columns of its attributes."""
+        keys: dict[ColumnId, dict[Key, None]] = {}
+        for attribute in attributes:
+            for column, key in self._lowering.columns(attribute, self.canonicaliser.read(attribute, value, unit, [])):
+                keys.setdefault(column, {})[key] = None
+        return {column: tuple(found) for column, found in keys.items()}
+
+    # ── notes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _values(self, groups: Sequence[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
+        """The values of which something may be noted, each with the unit beside it: texts, and what has a unit."""
+        names = self.canonicaliser.names
+        for group in groups:
+            shape, data = group[:2]
+            if len(group) == 5:
+                pairs: Iterable[tuple[_Member, Any]] = zip(repeat(group[3]), group[4])
+            elif shape.unit is not None and (quantity := as_quantity(data)) is not None:
+                place = shape.names.index("value")
+                yield shape.owner, quantity.value, quantity.unit
+                yield shape.members[place], quantity.value, quantity.unit
+                yield shape.members[1 - place], quantity.unit, None
+                continue
+            else:
+                pairs = zip(shape.members, data.values(), strict=True)
+            for member, value in pairs:
+                kind = type(value)
+                if kind is str:
+                    yield member, value, None
+                elif kind is int or kind is float:
+                    unit = shape.unit_beside(member, data, names)
+                    if unit or member.is_measured:
+                        yield member, value, unit
+
+    def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
+        """What is to be noted of one value."""
+        notes: list[Note] = []
+        for name in member.names:
+            self.canonicaliser.read(name, value, unit, notes)
+        found = tuple(notes)
+        if type(value) is not str or len(value) <= LONGEST:
+            self._count(1)
+            member.noted[value if unit is None else (value, unit)] = found
+        return found
+
+    # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, more: int) -> None:
+        self._kept += more
+        if self._kept > REMEMBERED:
+            self._forget()
+            self._kept = more
+
+    def _forget(self) -> None:
+        self._asked = self._lowering.asked
+        self._names.clear()
+        self._unions.clear()
+        self._types.clear()
+        self._root.shapes.clear()
+        self._context.shapes.clear()
+        self._kept = 0
+
+
+def _copy(value: Any) -> Any:
+    """`value` with objects and arrays of its own; as deep as limits allow."""
+    if isinstance(value, dict):
+        return {key: _copy(each) if isinstance(each, dict | list) else each for key, each in value.items()}
+    return [_copy(each) for each in value] if isinstance(value, list) else value
+
+
+def _merge(several: dict[ColumnId, dict[Key, None]], cell: Cell) -> None:
+    for column, keys in cell.items():
+        several.setdefault(column, {}).update(dict.fromkeys(keys))
+
+
+def _as_it_is(read: Callable[[float], Cell]) -> tuple[ColumnId, ...] | None:
+    """The columns in which a number stands as it is; None where it stands otherwise in one of them."""
+    cells = [(number, read(number)) for number in PROBES]
+    columns = cells[0][1].keys()
+    same = all(cell.keys() == columns and all(keys == (number,) for keys in cell.values()) for number, cell in cells)
+    return tuple(columns) if same else None

@@ -1,0 +1,216 @@
+"""Plans of events: which events are read by them, what they remember, and when they forget."""
+
+from collections import UserDict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from semantic import Event, InvalidEvent, Matcher, Vocabulary, event_plans
+from semantic.flatten import EventLimits
+
+TREE = b"""
+@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer . :email rdfs:subPropertyOf :contact . :phone rdfs:subPropertyOf :contact .
+"""
+
+
+@pytest.fixture
+def matcher() -> Matcher:
+    """Subscriptions over a concept, numbers with and without unit, a text, a sibling unit and an attribute above."""
+    attributes = {
+        "weight": {"kind": "number", "unit": "g"},
+        "temp": {"kind": "number", "unit_from": "scale"},
+    }
+    matcher = Matcher(Vocabulary.from_bytes(TREE, format="turtle", name="t", attributes=attributes))
+    for name, text in {
+        "kind": "kind isa Computer",
+        "cheap": "price < 400",
+        "heavy": "weight > 2 kg",
+        "open": "flag = true",
+        "warm": "temp > 20 degC",
+        "mail": 'contact = "x"',
+        "La": 'kind startswith "La"',
+        "rated": "seller.rating > 3",
+        "one": "some seller (rating > 3)",
+        "offer": 'ce.type = "Offer"',
+    }.items():
+        matcher.add(name, text)
+    return matcher
+
+
+def names(matcher: Matcher, data: Any) -> list[str]:
+    return sorted(match.subscription for match in matcher.match(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"price": 350, "kind": "Laptop"}, ["La", "cheap", "kind"]),
+        ({"price": 350.0, "flag": True, "other": "x", "more": 1}, ["cheap", "open"]),
+        ({"weight": 2001, "price": None}, ["heavy"]),
+        ({"weight": "3 kg", "flag": False}, ["heavy"]),
+        ({"weight": {"value": 3, "unit": "kg"}}, ["heavy"]),
+        ({"weight": {"value": 3, "unit": "g"}}, []),
+        ({"weight": [{"value": 3, "unit": "g"}, 2001]}, ["heavy"]),
+        ({"temp": 86, "scale": "degF"}, ["warm"]),
+        ({"temp": [5, 86], "scale": "degF"}, ["warm"]),
+        ({"temp": 86}, []),
+        ({"email": "x"}, ["mail"]),
+        ({"email": "y", "phone": "x"}, ["mail"]),
+        ({"box": {"contact": {"x": 1}}, "kind": ["Sofa", "Laptop"], "price": [500, [300]]}, ["La", "cheap", "kind"]),
+        ({"seller.rating": 4, "text": "words " * 100}, ["rated"]),
+        ({"seller": {"rating": 4, "address": {"city": "Bonn"}}}, ["rated"]),
+        ({"seller": [{"rating": 1}, {"rating": 4}], "tags": ["a", None, "b"]}, ["one", "rated"]),
+        ({"@type": "Offer"}, ["offer"]),
+        ({"@type": ["Other", "Offer"], "price": {}}, ["offer"]),
+        (Event({"price": 5}, {"type": "Offer"}), ["cheap", "offer"]),
+        (Event({"@type": "Offer"}, {"type": "Other", "id": "5"}), ["offer"]),
+        ({}, []),
+    ],
+)
+def test_events_of_json_are_read_by_plans(matcher: Matcher, data: Any, expected: list[str]) -> None:
+    """Nested, with several values, with units in each of their forms, with attributes that nobody asks about; for the
+    first time and again."""
+    for _ in range(2):
+        assert matcher._plans.planned(data) is not None, data
+        assert names(matcher, data) == expected, data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"price": float("nan")},
+        {"price": 1 << 60},
+        {"other": {"more": [1, float("inf")]}},
+        {"price": {"value": float("inf"), "unit": "USD"}},
+        {"ce.type": "x"},
+        {"@type": 5},
+        {"price": 1, 5: 1},
+        {"n" * 300: 1},
+        {str(number): 1 for number in range(300)},
+        {"price": b"x"},
+        {"other": {"price": b"x"}},
+        Event({"price": 1}, {"time": None}),  # type: ignore[dict-item]
+        Event([1], {}),
+    ],
+)
+def test_what_is_refused_or_odd_is_left_to_be_read_whole(matcher: Matcher, data: Any) -> None:
+    """There is one place that refuses events, and says where and why."""
+    assert matcher._plans.planned(data) is None
+
+
+def test_events_of_another_mapping_are_read_all_the_same(matcher: Matcher) -> None:
+    """Only dicts are read by plans; the meaning is the same."""
+    assert names(matcher, UserDict({"price": 1})) == names(matcher, {"price": 1}) == ["cheap"]
+
+
+def test_events_are_read_whole_only_where_a_derived_attribute_is_asked_about() -> None:
+    """What is derived from other values, or from the time, cannot be read value by value."""
+    vocabulary = Vocabulary.from_ontologies([], attributes={"half": {"kind": "number", "derived": "price / 2"}})
+    matcher = Matcher(vocabulary)
+    matcher.add("cheap", "price < 20")
+    assert matcher._plans.planned({"price": 18}) is not None
+    matcher.add("half", "half < 10")
+    assert matcher._plans.planned({"price": 18}) is None
+    assert names(matcher, {"price": 18}) == ["cheap", "half"]
+
+
+def test_events_of_declared_types_are_checked_and_read_by_plans() -> None:
+    """What does not fit its types is refused with every problem, as ever."""
+    schema = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+    matcher = Matcher(Vocabulary.from_ontologies([], schemas={"offer": schema}))
+    matcher.add("cheap", "price < 10")
+    good = Event({"price": 5}, {"type": "offer"})
+    assert matcher._plans.planned(good) is not None
+    assert names(matcher, good) == ["cheap"]
+    bad = Event({"prise": 5}, {"type": "offer"})
+    assert matcher._plans.planned(bad) is None
+    with pytest.raises(InvalidEvent, match="mandatory"):
+        matcher.match(bad)
+
+
+def test_notes_cover_every_value_up_to_a_bound(matcher: Matcher) -> None:
+    """Also those that nobody asks about, inside objects and arrays; each note once."""
+    data = {"weight": ["5 USD", {"value": 5, "unit": "no unit"}], "box": {"weight": [{"value": 5, "unit": "USD"}]}}
+    read = matcher.read(data)
+    codes = [(note.code, note.attribute) for note in read.notes(100)]
+    expected = [("wrong-dimension", "box.weight"), ("unknown-unit", "weight"), ("wrong-dimension", "weight")]
+    assert set(expected) <= set(codes)
+    assert len(codes) == len(set(read.notes(100)))
+    assert set(read.notes(100)) == set(matcher.canonicalise(data).notes)
+    assert len(read.notes(2)) == 2
+
+
+def test_events_are_held_to_the_limits_of_events() -> None:
+    """As few values as are allowed, and no depth at all where none is allowed."""
+    for limits in (EventLimits(values=1), EventLimits(depth=0)):
+        matcher = Matcher(Vocabulary.from_ontologies([]), limits=limits)
+        with pytest.raises(InvalidEvent):
+            matcher.match({"price": 1, "size": 2})
+
+
+def test_events_read_again_after_a_subscription_asks_for_more_know_it(matcher: Matcher) -> None:
+    """What is remembered of names and values is forgotten when somebody asks about a new attribute or reading."""
+    data = {"colour": "red", "price": 500, "kind": "Laptop"}
+    assert names(matcher, data) == ["La", "kind"]
+    matcher.add("red", 'colour = "red"')
+    matcher.add("text", 'kind = "Laptop"')
+    assert names(matcher, data) == ["La", "kind", "red", "text"]
+
+
+def test_events_with_ever_new_names_and_texts_keep_little(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that never repeats itself cannot fill the memory."""
+    monkeypatch.setattr(event_plans, "REMEMBERED", 50)
+    plans = matcher._plans
+    for number in range(400):
+        data = {
+            f"n{number}": number,
+            "kind": f"text {number}",
+            "weight": {"value": number, "unit": "kg"},
+            "temp": number,
+            "scale": f"unit {number}",
+            "tags": [{f"m{number}": "x"}],
+        }
+        matcher.read(data).notes(100)
+        assert remembered(plans._root) + remembered(plans._context) + len(plans._unions) <= 60
+    matcher.match({"kind": "K" * 100_000})
+    assert not any(len(text) > 1_000 for each in plans._names.values() for text in each.texts)
+
+
+def remembered(member: Any) -> int:
+    """What is kept of the shapes under a name and of their members, without what members share."""
+    count = 0
+    for shape in member.shapes.values():
+        count += 1 + len(shape.gaps) + sum(len(each.cells) for each in shape.quantities.values())
+        for each in shape.members:
+            count += len(each.texts) + len(each.cells) + len(each.noted) + len(each.units) + remembered(each)
+    return count
+
+
+def test_events_from_one_dict_that_is_filled_again_are_verified_as_they_were(matcher: Matcher) -> None:
+    """What remains to be asked is asked of the event as it was read, also where its dict holds the next one by then."""
+
+    def published() -> Iterator[dict[str, Any]]:
+        event: dict[str, Any] = {}
+        for text in ("Laptop", "other", "Ladder"):
+            event["kind"] = text
+            yield event
+
+    found = [[match.subscription for match in matches] for matches in matcher.match_batch(published())]
+    assert [sorted(each) for each in found] == [["La", "kind"], [], ["La"]]
+
+
+def test_events_from_nested_objects_that_are_filled_again_are_verified_as_they_were(matcher: Matcher) -> None:
+    """Likewise where objects and arrays inside hold the next event."""
+    matcher.add("in", 'box.kind startswith "La"')
+
+    def published() -> Iterator[Any]:
+        event: dict[str, Any] = {"box": [{"kind": [""]}]}
+        for text in ("Laptop", "other", "Ladder"):
+            event["box"][0]["kind"][0] = text
+            yield event
+            yield Event(event, {})
+
+    found = [[match.subscription for match in matches] for matches in matcher.match_batch(published())]
+    assert found == [["in"], ["in"], [], [], ["in"], ["in"]]

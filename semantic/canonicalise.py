@@ -7,6 +7,7 @@ docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing
 """
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -212,18 +213,17 @@ class Canonicaliser:
         declaration = self._declaration(name)
         unit = unit or (declaration.unit if declaration else None)
         dimension, amount = self._measure(name, number, unit, notes) if unit else (None, None)
-        text = published if isinstance(published, str) else None
-        return Value(published, text=text, number=float(number), amount=amount, dimension=dimension)
+        return Value(published, number=float(number), amount=amount, dimension=dimension)
 
     def _read_string(self, name: str, published: str, notes: list[Note]) -> Value:
         vocabulary = self._vocabulary
         declaration = self._declaration(name)
-        text = vocabulary.root_word(published)
+        text, root = unicodedata.normalize("NFC", published), vocabulary.root_word(published)
         if declaration is not None and declaration.kind == "number" and JSON_NUMBER.fullmatch(published):
             number = float(published)
             if math.isfinite(number):
                 value = self._read_number(name, published, number, None, notes)
-                return Value(published, text, number=number, amount=value.amount, dimension=value.dimension)
+                return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
         scope = range_of(declaration, vocabulary)
         concepts = vocabulary.resolve(text, within=scope).candidates if scope else vocabulary.readings(text)
         if len(concepts) > 1:
@@ -236,6 +236,7 @@ class Canonicaliser:
         return Value(
             published,
             text,
+            root,
             instant=parse_instant(published),
             amount=amount,
             dimension=dimension,

@@ -69,29 +69,33 @@ class AtomEvaluator:
         return any(all(atom.holds(element) for atom in clause) for clause in self._inner)
 
     def _compare(self, predicate: Comparison, left: Value, right: Value) -> bool:
-        """Two values compare when they share a kind (rule 9): quantities by amount, strings by code point; strings are
-        equal as published, or as concepts where the attribute is declared to hold them; members of an enumeration
-        compare by its order, and where both attributes have one, by both."""
-        if predicate.order != "=" and left.text is not None and right.text is not None:
+        """Whether two values compare so (rule 9): numbers, quantities and date-times as such, and never as texts; other
+        strings by their root words or, in order, by code point of any of their texts; members of an enumeration by its
+        order, and where both attributes have one, by both; concepts where the attribute is declared to hold them."""
+        order = predicate.order
+        if order != "=" and left.root_word is not None and right.root_word is not None:
             names = (predicate.attribute, predicate.operand.name) if isinstance(predicate.operand, AttributeRef) else ()
             found = (enumeration_of(self._declared_as(name), self._vocabulary) for name in names)
             listed = [each for each in found if each is not None]
             if listed:
-                return all(each.compares(left.text, predicate.order, right.text) for each in listed)
-        for reading in ("amount", "number", "boolean"):
-            low, high = getattr(left, reading), getattr(right, reading)
-            if low is not None and high is not None and left.dimension == right.dimension:
-                return (reading != "boolean" or predicate.order == "=") and _ordered(predicate.order, low, high)
-        if predicate.order == "=":
-            declaration = self._vocabulary.attributes.declaration(self._declared_as(predicate.attribute))
-            if declaration is not None and declaration.kind == "concept" and set(left.concepts) & set(right.concepts):
-                return True
-            return left.text is not None and left.text == right.text
+                return all(each.compares(left.root_word, order, right.root_word) for each in listed)
+        if order == "=" and set(left.concepts) & set(right.concepts) and self._holds_concepts(predicate.attribute):
+            return True
+        if left.is_numeric and right.is_numeric:
+            if left.dimension is not None:
+                return left.dimension == right.dimension and _ordered(order, left.amount, right.amount)
+            return right.dimension is None and _ordered(order, left.number, right.number)
         if left.instant is not None and right.instant is not None:
-            return _ordered(predicate.order, left.instant, right.instant)
-        if left.text is None or right.text is None or left.instant is not None or right.instant is not None:
-            return False
-        return _ordered(predicate.order, left.text, right.text)
+            return _ordered(order, left.instant, right.instant)
+        if order != "=":
+            return any(_ordered(order, one, other) for one in left.texts for other in right.texts)
+        if left.boolean is not None:
+            return left.boolean == right.boolean
+        return left.root_word is not None and left.root_word == right.root_word
+
+    def _holds_concepts(self, name: str) -> bool:
+        declaration = self._vocabulary.attributes.declaration(self._declared_as(name))
+        return declaration is not None and declaration.kind == "concept"
 
     def _declared_as(self, name: str) -> str:
         return self._vocabulary.attributes.declared_as(name, self._array)
@@ -106,7 +110,7 @@ class AtomEvaluator:
                 for asked, test in checks
             )
         text_test = _text_test(predicate)
-        return lambda value: value.text is not None and text_test(value.text)
+        return lambda value: any(map(text_test, value.texts))
 
     def _test(self, test: Test, key: Any) -> bool:
         match test:

@@ -151,6 +151,8 @@ class _Teller:
             for name in ("text", "number", "boolean", "instant")
             if getattr(value, name) is not None
         }
+        if value.root_word != value.text:
+            readings["root_word"] = value.root_word
         if value.amount is not None:
             readings["quantity"] = {"amount": value.amount, "dimension": value.dimension}
         if value.concepts:

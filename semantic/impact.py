@@ -8,6 +8,7 @@ them, so each distinct part is judged once, and 100,000 subscriptions on 50 term
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 """
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -231,7 +232,7 @@ class _Anchors:
 
     def read(self, value: str) -> tuple[ConceptId, ...]:
         """The concepts that an event with this value is about."""
-        return self.vocabulary.resolve(self.vocabulary.root_word(value)).candidates
+        return self.vocabulary.resolve(unicodedata.normalize("NFC", value)).candidates
 
     def reached(self, value: str) -> set[TermPart]:
         """The terms that an event with this value satisfies. Costs a step per concept above it."""

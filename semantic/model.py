@@ -314,18 +314,33 @@ class Event:
 class Value:
     """One published value with every reading it has (rule 4: readings are added, the published value stays).
 
-    `text` is NFC and has passed the synonym table; `instant` is microseconds since 1970 UTC; `amount` is the number of
-    a quantity in the base unit of its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
+    `text` is a published string in NFC and `root_word` its root word by the user's table of synonyms, itself where the
+    table has none; `instant` is microseconds since 1970 UTC; `amount` is the number of a quantity in the base unit of
+    its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
     """
 
     published: str | int | float | bool | Mapping[str, Any]
     text: str | None = None
+    root_word: str | None = None
     number: float | None = None
     boolean: bool | None = None
     instant: int | None = None
     amount: float | None = None
     dimension: str | None = None
     concepts: tuple[ConceptId, ...] = ()
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is read as a number, with a unit or without."""
+        return self.number is not None or self.amount is not None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What tests of text and comparisons of strings look at (rule 9): the published string, and its root word where
+        that is another; nothing where it is no string."""
+        if self.text is None or self.root_word is None:
+            return ()
+        return (self.text,) if self.root_word == self.text else (self.text, self.root_word)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ from semantic.vocabulary import Vocabulary
 __all__ = ["Check", "Reading", "checks_of", "enumeration_of", "readings_of"]
 
 Reading = str
-"""`text`, `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a quantity."""
+"""`text` (the root word of a string), `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a
+quantity."""
 
 Check = tuple[Reading, Test]
 
@@ -97,8 +98,8 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
 
 def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
     """Every (reading, key) of `value`; a concept of several candidates gives several."""
-    if value.text is not None:
-        yield "text", value.text
+    if value.root_word is not None:
+        yield "text", value.root_word
     if value.number is not None:
         yield "number", value.number
     if value.boolean is not None:

@@ -270,6 +270,8 @@ class _Resolver:
             near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
             detail = f"{value!r} is no member of {name}" + (f" (near: {', '.join(near)})" if near else "")
             self.notes.append(Note("not-in-enumeration", name, detail))
+        elif isinstance(value, str):
+            self.quoted(name, value)
         self.checked(name, constant)
         return constant
 
@@ -288,7 +290,19 @@ class _Resolver:
             return "instant"
         if isinstance(value, Quantity):
             return self.dimension(value.unit)
-        return "text" if isinstance(value, str) else "number"
+        if isinstance(value, str):
+            self.quoted(name, value)
+            return "text"
+        return "number"
+
+    def quoted(self, name: str, text: str) -> None:
+        """A quoted constant is a text (rule 9): say so where a quantity may have been meant."""
+        declaration = self.declaration(name)
+        if declaration is not None and declaration.kind == "text":
+            return
+        if self.vocabulary.units.parse(text) is not None:
+            detail = f"{text!r} is compared as a text: leave out the quotes to compare the quantity"
+            self.notes.append(Note("quoted-quantity", name, detail))
 
     def ordered_member(self, name: str, value: str, listed: Enumeration, at: Position | None) -> str:
         """A member of an enumeration has the order that was declared, and no other (rule 9)."""

@@ -111,7 +111,7 @@ class TypedEvents:
         known = [concept for iri in concepts if (concept := vocabulary.concept(iri)) is not None]
         if not known:
             return None
-        candidates = vocabulary.readings(self.root_word(text))
+        candidates = vocabulary.readings(unicodedata.normalize("NFC", text))
         return any(vocabulary.isa(each, upper) for each in candidates for upper in known)
 
     def is_quantity(self, text: str) -> bool:

@@ -199,7 +199,7 @@ def _note_values(learned: Learned, vocabulary: Vocabulary, matcher: Matcher, bat
 def _text(value: Value, vocabulary: Vocabulary) -> str:
     if value.concepts:
         return vocabulary.iri(value.concepts[0])
-    return value.text if value.text is not None else str(value.published)
+    return value.root_word if value.root_word is not None else str(value.published)
 
 
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────

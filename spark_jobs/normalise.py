@@ -7,7 +7,6 @@ Readings are added, nothing that was published is lost: `body` is the line as it
 matched from a normalised archive matches what it matched before.
 """
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -97,7 +96,15 @@ class Normaliser:
             if name.startswith("ce."):
                 continue
             for value in values:
-                key = (name, type(value.published), value.text, value.number, value.amount, value.dimension)
+                key = (
+                    name,
+                    type(value.published),
+                    value.text,
+                    value.root_word,
+                    value.number,
+                    value.amount,
+                    value.dimension,
+                )
                 found = self._changes.get(key)
                 if found is None:
                     if len(self._changes) >= KEPT_CHANGES:
@@ -109,8 +116,8 @@ class Normaliser:
     def _of_value(self, name: str, value: Value) -> Iterator[dict[str, str]]:
         published = value.published
         said = published if isinstance(published, str) else msgspec.json.encode(published).decode()
-        if value.text is not None and value.text != unicodedata.normalize("NFC", said):
-            yield _change(name, said, value.text, "synonym")
+        if value.root_word is not None and value.root_word != value.text:
+            yield _change(name, said, value.root_word, "synonym")
         iris = [self._vocabulary.iri(concept) for concept in value.concepts]
         if iris and iris != [said]:
             resolution = self._vocabulary.resolve(value.text or said)
@@ -175,6 +182,7 @@ class _Columns:
                 {
                     "published": published,
                     "text": value.text,
+                    "root_word": value.root_word,
                     "number": value.number,
                     "boolean": value.boolean,
                     "instant": value.instant,

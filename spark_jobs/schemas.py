@@ -37,6 +37,7 @@ READING = pa.struct(
     [
         ("published", pa.string()),
         ("text", pa.string()),
+        ("root_word", pa.string()),
         ("number", pa.float64()),
         ("boolean", pa.bool_()),
         ("instant", _TIME),
@@ -45,7 +46,8 @@ READING = pa.struct(
         ("concepts", pa.list_(pa.string())),
     ]
 )
-"""A value with all its readings; `published` is JSON, `amount` is in the base unit of `dimension`, `concepts` are
+"""A value with all its readings; `published` is JSON, `text` a published string in NFC and `root_word` its root word by
+the user's table of synonyms (the same where there is none), `amount` is in the base unit of `dimension`, `concepts` are
 IRIs."""
 
 CHANGES = pa.list_(

@@ -229,8 +229,10 @@ _anything = st.one_of(
     st.none(),
 )
 _concept_values = st.sampled_from(_NAMED)
-_text_values = st.one_of(st.sampled_from(_PLAIN), _concept_values, _numbers_given)
-_date_values = st.one_of(st.sampled_from(_DATES), st.sampled_from(_PLAIN))
+_text_values = st.one_of(
+    st.sampled_from(_PLAIN), _concept_values, _numbers_given, st.sampled_from((*_DATES, *_WEIGHED, *_HEATED))
+)
+_date_values = st.one_of(st.sampled_from(_DATES), st.sampled_from((*_PLAIN, *_WEIGHED)))
 _number_values = st.one_of(_numbers_given, _numbers_given, st.sampled_from(_NUMERALS))
 _mass_values = st.one_of(_numbers_given, st.sampled_from(_WEIGHED), _objects(("kg", "g", "USD")))
 _heat_values = st.one_of(_numbers_given, st.sampled_from(_HEATED), _objects(("degC", "K", "degF", "kg")))

@@ -47,8 +47,8 @@ def reading(value: object, units: Units) -> Reading:
 
 
 def plain(value: Value) -> object:
-    """A value of an event as an operator sees it: str, number, bool; a quantity that was published as an object as
-    `Quantity`."""
+    """A value of an event as an operator sees it: str as published, in NFC, number, bool; a quantity that was published
+    as an object as `Quantity`."""
     published = value.published
     if isinstance(published, Mapping):
         number, unit = published.get("value"), next((published[key] for key in _UNIT_KEYS if key in published), None)

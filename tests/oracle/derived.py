@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from tests.oracle.reading import Reading, measure
+from tests.oracle.reading import Dimension, Reading, measure
 from tests.oracle.world import World
 
 __all__ = ["with_derived"]
@@ -26,7 +26,7 @@ Worth = datetime | tuple[Fraction, Counter[str]]
 def with_derived(attributes: dict[str, list[Reading]], world: World) -> dict[str, list[Reading]]:
     """`attributes` of a whole event, and those that are derived from them. What was published is never replaced."""
     published = set(attributes)
-    types = {reading.text for reading in attributes.get("ce.type", [])}
+    types = {text for reading in attributes.get("ce.type", []) for text in (reading.text, reading.root)}
     found = dict(attributes)
     wanted = {
         name: each
@@ -101,10 +101,11 @@ def _of_reading(reading: Reading) -> Worth:
     return Fraction(Decimal(repr(reading.number))), Counter()
 
 
-def _amount(amount: tuple[str, float] | None) -> Worth:
+def _amount(amount: tuple[Dimension, float] | None) -> Worth:
     if amount is None:
         raise ValueError(amount)
-    return Fraction(Decimal(repr(amount[1]))), Counter({amount[0]: 1})
+    dimension, number = amount
+    return Fraction(Decimal(repr(number))), Counter({dimension: 1} if isinstance(dimension, str) else dict(dimension))
 
 
 def _calculated(operator: type[ast.operator], left: Worth, right: Worth) -> Worth:
@@ -143,5 +144,5 @@ def _reading(worth: Worth, unit: str | None) -> Reading:
     number, powers = float(worth[0]), {name: power for name, power in worth[1].items() if power}
     if not powers:
         return Reading(number=number, amount=measure(number, unit) if unit else None)
-    dimension = next(iter(powers)) if list(powers.values()) == [1] else repr(sorted(powers.items()))
+    dimension: Dimension = next(iter(powers)) if list(powers.values()) == [1] else tuple(sorted(powers.items()))
     return Reading(amount=(dimension, number))

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.oracle.world import World
 
-__all__ = ["Reading", "attributes_of", "elements_of", "instant", "measure"]
+__all__ = ["Dimension", "Reading", "attributes_of", "elements_of", "instant", "measure"]
 
 UNITS = {
     "K": ("temperature", Fraction(1), Fraction(0)),
@@ -25,6 +25,7 @@ UNITS = {
     "kg": ("mass", Fraction(1), Fraction(0)),
     "g": ("mass", Fraction(1, 1000), Fraction(0)),
     "lb": ("mass", Fraction("0.45359237"), Fraction(0)),
+    "m": ("length", Fraction(1), Fraction(0)),
     "s": ("time", Fraction(1), Fraction(0)),
     "day": ("time", Fraction(86_400), Fraction(0)),
     "year": ("time", Fraction("365.25") * 86_400, Fraction(0)),
@@ -36,17 +37,26 @@ UNIT_KEYS = ("unit", "unitCode", "unitText", "currency")
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 DATE_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 
+Dimension = str | tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True)
 class Reading:
-    """One published value and all that it may be read as. `amount` is (dimension, number in base units)."""
+    """One published value and all that it may be read as. `text` is the published string and `root` its root word, both
+    in NFC; `amount` is (dimension, number in base units), the dimension of a product as its powers."""
 
     text: str | None = None
+    root: str | None = None
     number: int | float | None = None
     boolean: bool | None = None
     instant: datetime | None = None
-    amount: tuple[str, float] | None = None
+    amount: tuple[Dimension, float] | None = None
     concepts: frozenset[str] = frozenset()
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is a number, with a unit or without."""
+        return self.number is not None or self.amount is not None
 
 
 def attributes_of(data: Any, context: Mapping[str, Any], world: World) -> dict[str, list[Reading]]:
@@ -149,13 +159,16 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     if isinstance(value, int | float):
         unit = unit or declared.unit
         return Reading(number=value, amount=measure(value, unit) if unit else None)
+    text, root = unicodedata.normalize("NFC", value), world.root_word(value)
     if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value):
         amount = measure(float(value), declared.unit) if declared.unit else None
-        return Reading(text=world.root_word(value), number=float(value), amount=amount)
+        return Reading(text, root, number=float(value), amount=amount)
     quantity = re.fullmatch(rf"\s*({NUMBER})\s+(\S+)\s*", value)
+    concepts = world.readings(text, declared.range) or world.readings(root, declared.range)
     return Reading(
-        text=unicodedata.normalize("NFC", world.root_word(value)),
+        text,
+        root,
         instant=instant(value),
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else None,
-        concepts=frozenset(world.readings(world.root_word(value), declared.range)),
+        concepts=frozenset(concepts),
     )

@@ -147,7 +147,7 @@ class World:
         while text in self.synonyms and text not in seen:
             seen.add(text)
             text = self.synonyms[text]
-        return text
+        return _nfc(text)
 
     # ── enumerations (rule 9) ──────────────────────────────────────────────────────────────────────────────────
 

@@ -97,6 +97,8 @@ WORLD = World(
         "due": Declaration("instant", derived="born + 30 day"),
         "old": Declaration("number", derived="year(now) - year(born)"),
         "odd": Declaration(derived="mass + count", of_types=()),
+        "load": Declaration("number", derived="mass / heat"),
+        "back": Declaration("number", unit="kg", derived="mass - 1 kg + load * heat / 2"),
     }
 )
 ASKED: dict[str, tuple[Any, ...]] = {
@@ -108,6 +110,8 @@ ASKED: dict[str, tuple[Any, ...]] = {
     "due": tuple(map(Instant, ("2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z"))),
     "old": (0, 1),
     "odd": (6, Quantity(6, "kg")),
+    "load": (0, 5, 2.5, Quantity(5, "kg")),
+    "back": (0, Quantity(-1, "kg"), Quantity(6.5, "kg"), 6.5, 4),
 }
 
 
@@ -128,6 +132,7 @@ measured = st.fixed_dictionaries(
     {"mass": st.one_of(weights, several)},
     optional={
         "count": st.one_of(counts, st.lists(counts, min_size=1, max_size=3)),
+        "heat": st.sampled_from(["2 K", "86 degF", {"value": 2, "unit": "K"}, 2, 0, "5 kg"]),
         "born": st.sampled_from([*DAYS, "long ago"]),
         "net": st.sampled_from([7, "7 kg"]),
     },

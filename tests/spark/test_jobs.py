@@ -94,6 +94,22 @@ def test_functions_of_data_frames_have_their_schemas_and_compose(
     raw.unpersist()
 
 
+def test_normalised_values_keep_the_published_text_beside_the_root_word(tmp_path: Path, spark: SparkSession) -> None:
+    """Whoever asks a normalised archive for texts finds what was published, as subscriptions do (rule 9)."""
+    asked = {"packard": 'brand contains "Packard"', "hp": 'brand = "HP"', "none": 'not brand startswith "Hew"'}
+    declared = {"synonyms": {"Hewlett-Packard": "HP"}}
+    snapshot = write_snapshot(tmp_path / "snapshot", [], asked.items(), declarations=declared)
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"brand": "Hewlett-Packard"}}
+    (tmp_path / "events.ndjson").write_text(json.dumps(event) + "\n", encoding="utf-8")
+    events = readable(read_events(spark, str(tmp_path / "events.ndjson")))
+    (row,) = normalise(events, snapshot).collect()
+    (value,) = row.attributes["brand"]
+    assert (value.text, value.root_word) == ("Hewlett-Packard", "HP")
+    assert [(each.published, each.became, each.why) for each in row.changes] == [("Hewlett-Packard", "HP", "synonym")]
+    (matched,) = match(events, snapshot).collect()
+    assert sorted(matched.subscriptions) == ["hp", "packard"]
+
+
 def test_learning_counts_predicates_values_and_drift(
     archive: Path, snapshot: Snapshot, spark: SparkSession, tmp_path: Path
 ) -> None:

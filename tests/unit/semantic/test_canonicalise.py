@@ -88,6 +88,24 @@ def test_canonicalise_readings_are_added_to_the_string(vocabulary: Vocabulary) -
     assert (size.text, size.number) == ("350", None)
 
 
+def test_canonicalise_root_word_is_added_to_the_published_text() -> None:
+    """The table of synonyms adds a reading; a term is looked for as published, and by its root word only without a hit
+    (rule 9)."""
+    roots = {"Hewlett-Packard": "HP", "jaguar": "laptop", "portable": "laptop"}
+    vocabulary = Vocabulary.from_bytes(TURTLE, format="turtle", synonyms=roots)
+    canonical = Canonicaliser(vocabulary).canonicalise(
+        {"a": "Hewlett-Packard", "b": "jaguar", "c": "portable", "d": "x"}
+    )
+    brand, published, rooted, plain = (canonical.attributes[name][0] for name in "abcd")
+    assert (brand.text, brand.root_word, brand.texts) == ("Hewlett-Packard", "HP", ("Hewlett-Packard", "HP"))
+    assert (plain.text, plain.root_word, plain.texts) == ("x", "x", ("x",))
+    assert [vocabulary.iri(each) for each in published.concepts] == [
+        "http://example.org/JaguarCar",
+        "http://example.org/JaguarCat",
+    ]
+    assert [vocabulary.iri(each) for each in rooted.concepts] == ["http://example.org/Laptop"]
+
+
 def test_canonicalise_ambiguous_term_counts_all_and_says_so(vocabulary: Vocabulary) -> None:
     """Both jaguars are readings, noted; a declared range leaves one (rules 12, 13)."""
     canonical = Canonicaliser(vocabulary).canonicalise({"seen": "jaguar", "pet": "jaguar"})

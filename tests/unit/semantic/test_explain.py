@@ -61,6 +61,14 @@ def test_explain_says_why_in_words(vocabulary: Vocabulary, text: str, data: dict
     assert word in told["summary"]
 
 
+def test_explain_shows_a_root_word_beside_the_text() -> None:
+    """Both can decide (rule 9); a string without another root word shows none."""
+    vocabulary = Vocabulary(synonyms={"Hewlett-Packard": "HP"})
+    told = explain(vocabulary, 'brand contains "Packard"', {"brand": ["Hewlett-Packard", "IBM"]})
+    shown = [each["canonical"] for each in told["clauses"][0]["predicates"][0]["values"]]
+    assert (told["matches"], shown) == (True, [{"text": "Hewlett-Packard", "root_word": "HP"}, {"text": "IBM"}])
+
+
 def test_explain_shows_readings_and_notes(vocabulary: Vocabulary) -> None:
     """Every reading of a value, and the notes of subscription and event, are part of the answer."""
     told = explain(vocabulary, "a = b", {"a": "2026-01-01T00:00:00Z", "b": {"value": 3, "unit": "kg"}, "c": "computer"})

@@ -105,6 +105,26 @@ def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Voc
     assert [note.code for note in notes] == ["attribute-operand"]
 
 
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ('x < "5 kg"', ["quoted-quantity"]),
+        ('x between ["1 kg", "5 kg"]', ["quoted-quantity"] * 2),
+        ('weight = "400 USD"', ["quoted-quantity"]),
+        ('x in ("5 kg", "heavy")', ["quoted-quantity"]),
+        ("x < 5 kg", []),
+        ('x contains "5 kg"', []),
+        ('x = "5"', []),
+        ('made = "5 kg"', []),
+        ('x < "2026-01-31T12:00:00Z" and x < "2026-01-31"', []),
+    ],
+)
+def test_resolve_quantity_in_quotes_is_noted(text: str, codes: list[str]) -> None:
+    """A quoted constant is a text: who meant a quantity is told to leave out the quotes (rule 9)."""
+    vocabulary = Vocabulary(attributes={"weight": {"kind": "number", "unit": "kg"}, "made": {"kind": "text"}})
+    assert [note.code for note in resolve(parse(text), vocabulary).notes] == codes
+
+
 def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
     """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
     stored = resolve(parse("x isa laptop or x isa Notebook"), vocabulary)

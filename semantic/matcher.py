@@ -34,6 +34,7 @@ from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
 from semantic.operators.declaration import Operator, operators_by_name
 from semantic.operators.layer import OperatorLayer
+from semantic.operators.screened import OpenDecision
 from semantic.results import (
     Decided,
     Found,
@@ -41,15 +42,15 @@ from semantic.results import (
     MatchTable,
     Statistics,
     TablePart,
-    Undecided,
     matches_of,
     table_of,
+    undecided_of,
 )
 from semantic.saved_matcher import SavedMatcher, open_saved, save, versions
 from semantic.slot_names import NamesView
 from semantic.table import RowsNeeded, Table, TableReader
 from semantic.table_parts import parts_by_column
-from semantic.verification import Verification
+from semantic.verification import Readable, Verification
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
@@ -326,9 +327,27 @@ class Matcher:
     def decide(self, event: Published, *, among: Collection[str] | None = None) -> Decided:
         """`match`, and what no one could decide because an operator failed; with `among`, for these subscriptions only:
         operators are not called for others. Raises `InvalidEvent`."""
-        found = self._found(event, among)
-        undecided = [Undecided(self._books.names[slot], why) for slot, why in sorted(found.undecided.items())]
-        return Decided(matches_of(found, self._books.names, self.vocabulary.units), undecided)
+        return self.decided(self._found(event, among))
+
+    def open_decision(
+        self,
+        event: CanonicalEvent,
+        among: Collection[str] | None = None,
+        *,
+        steps: bool = False,
+        patient: bool = False,
+        learns: bool = True,
+    ) -> OpenDecision:
+        """`decide` for operators that are asked elsewhere: step by step, as their answers come. It goes on with the
+        subscriptions as they are now, also when one is removed meanwhile."""
+        rows, readable = self._rows(event, among)
+        screened = self._verification.screened(rows, readable)
+        return OpenDecision(self._layer, screened, steps=steps, patient=patient, learns=learns)
+
+    def decided(self, found: Found) -> Decided:
+        """What was found, by the names of the subscriptions."""
+        names = self._books.names
+        return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
 
     def explain_index(self, event: Published) -> dict[str, Any]:
         """What the index does with `event`, with counts: see `semantic.index_steps.index_steps`. Raises
@@ -383,9 +402,13 @@ class Matcher:
         return table_of(parts, count, names)
 
     def _found(self, event: Published, among: Collection[str] | None) -> Found:
+        return self._verification.of_event(*self._rows(event, among))
+
+    def _rows(self, event: Published, among: Collection[str] | None) -> tuple[npt.NDArray[np.int32], Readable]:
+        """The rows that the engine finds, and the event for what remains to be asked. Raises `InvalidEvent`."""
         read = self._plans.read(event)
         rows = self._engine.match(read.lowered)
         if among is not None:
             wanted = [self._books.slots[name] for name in among if name in self._books.slots]
             rows = rows[np.isin(np.frombuffer(self._books.slot_of_row, dtype=np.int32)[rows], wanted)]
-        return self._verification.of_event(rows, read.canonical)
+        return rows, read.canonical

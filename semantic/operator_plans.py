@@ -10,8 +10,9 @@ from typing import Any
 from semantic.matcher import Matcher
 from semantic.model import CanonicalEvent, Event, SubscriptionSlot
 from semantic.operators.deciding import Decision, Step
+from semantic.operators.layer import Link
 
-__all__ = ["explain_chains", "explain_plan"]
+__all__ = ["chains", "explain_chains", "explain_plan"]
 
 
 def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalEvent) -> dict[str, Any]:
@@ -22,14 +23,13 @@ def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalE
     nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
     """
     canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
-    found = matcher._engine.match(matcher._lowering.event(canonical))
-    screened = matcher._verification.screened(found, lambda: canonical)
-    rows = {row: slot for row, slot in screened.rows.items() if slot not in screened.slots}
-    decision = matcher._layer.decide(list(rows), canonical, list(rows.values()), steps=True)
+    open = matcher.open_decision(canonical, steps=True)
+    open.advance()
+    decision = open.decision
     steps = decision.steps or []
     return {
         "planner": matcher.planner_name,
-        "candidates": len(rows),
+        "candidates": open.candidates,
         "asked": [_told(step, matcher.planner_name) for step in steps],
         "evaluations": len(decision.asked),
         "alone": decision.literals,
@@ -42,27 +42,32 @@ def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
     """The chain of operator calls of each clause of a subscription, from top to bottom, as JSON: with what chance each
     call holds, what it takes, how many clauses of others share it, and what the chain is expected to cost alone.
     Raises `UnknownSubscription`."""
-    slot = matcher._books.slot(subscription)
-    matcher[subscription]  # what was kept as data is compiled now
     found = []
-    for row in matcher._books.rows(SubscriptionSlot(slot)):
-        if row not in matcher._layer:
-            continue
+    for chain in chains(matcher, subscription):
         calls, passing, seconds = [], 1.0, 0.0
-        for call, wanted, chance, cost, holders in matcher._layer.chain(row):
-            seconds += passing * cost
-            passing *= chance if wanted else 1.0 - chance
+        for link in chain:
+            seconds += passing * link.seconds
+            passing *= link.passing
             calls.append(
                 {
-                    "call": str(call),
-                    "wanted": wanted,
-                    "chance": chance,
-                    "expected_seconds": cost,
-                    "shared_with": holders - 1,
+                    "call": str(link.call),
+                    "wanted": link.wanted,
+                    "chance": link.chance,
+                    "expected_seconds": link.seconds,
+                    "shared_with": matcher.layer.holders(link.call) - 1,
                 }
             )
         found.append({"calls": calls, "expected_seconds": seconds, "chance": passing})
     return found
+
+
+def chains(matcher: Matcher, subscription: str) -> list[list[Link]]:
+    """The calls of each clause of a subscription that has any, in the order in which the planner asks them of an event
+    that has no other candidate. Raises `UnknownSubscription`."""
+    slot = matcher._books.slot(subscription)
+    matcher[subscription]  # what was kept as data is compiled now
+    rows = matcher._books.rows(SubscriptionSlot(slot))
+    return [matcher.layer.chain(row) for row in rows if row in matcher.layer]
 
 
 def _saved(decision: Decision) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semantic.model import Match, SubscriptionSlot
+from semantic.operators.failures import Failure
 from semantic.operators.joining import reported
 from semantic.slot_names import NamesView, SlotNames
 from semantic.units import Units
@@ -26,6 +27,7 @@ __all__ = [
     "matches_of",
     "part_of",
     "table_of",
+    "undecided_of",
 ]
 
 
@@ -41,7 +43,7 @@ class Statistics:
     evaluations: Counter[str] = field(default_factory=Counter)
 
 
-Reasons = Mapping[SubscriptionSlot, str]
+Failures = Mapping[SubscriptionSlot, Failure]
 """Slots that may match, and why no one could tell."""
 
 
@@ -59,7 +61,7 @@ class MatchTable:
     bindings: list[Any] | None
     _names: Mapping[int, str] = field(repr=False)
     truncated: frozenset[int] = frozenset()
-    undecided: Mapping[int, Reasons] = field(default_factory=dict)
+    undecided: Mapping[int, Failures] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.offsets.size - 1
@@ -82,7 +84,7 @@ class TablePart:
     slots: npt.NDArray[np.int32]
     bindings: list[Any] | None = None
     truncated: frozenset[int] = frozenset()
-    undecided: Mapping[int, Reasons] = field(default_factory=dict)
+    undecided: Mapping[int, Failures] = field(default_factory=dict)
 
 
 def part_of(found: Sequence["Found"], units: Units) -> TablePart:
@@ -105,7 +107,7 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
     slots = np.zeros(0, dtype=np.int32)
     bindings: list[Any] | None = None
     truncated: set[int] = set()
-    undecided: dict[int, Reasons] = {}
+    undecided: dict[int, Failures] = {}
     at, used = 0, 0
     for part in parts:
         count = part.offsets.size - 1
@@ -131,10 +133,15 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A subscription that may match: it hangs on an operator that failed, for this reason."""
+    """A subscription that may match: it hangs on an operator that has no answer."""
 
     subscription: str
-    reason: str
+    failure: Failure
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return self.failure.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +162,7 @@ class Found:
 
     slots: npt.NDArray[np.int32]
     bindings: Bindings = field(default_factory=dict)
-    undecided: dict[SubscriptionSlot, str] = field(default_factory=dict)
+    undecided: dict[SubscriptionSlot, Failure] = field(default_factory=dict)
 
 
 def ascending(slots: Iterable[SubscriptionSlot]) -> npt.NDArray[np.int32]:
@@ -172,6 +179,11 @@ def matches_of(found: Found, names: SlotNames | NamesView, units: Units) -> list
     return [Match(names[slot], *reported(bindings.get(slot, ()), units)) for slot in slots]
 
 
+def undecided_of(failures: Failures, names: SlotNames | NamesView) -> list[Undecided]:
+    """What no one could decide of one event, in the order of the slots."""
+    return [Undecided(names[slot], failures[slot]) for slot in sorted(failures)]
+
+
 class Matches(Sequence[list[Match]]):
     """The matches of a batch, event by event; lists and `Match` objects are made when an item is read."""
 
@@ -185,8 +197,7 @@ class Matches(Sequence[list[Match]]):
 
     def undecided(self, index: int) -> list[Undecided]:
         """What no one could decide of the event at `index`, because an operator failed or was not asked."""
-        reasons = self.table.undecided.get(range(len(self))[index], {})
-        return [Undecided(self._names[slot], why) for slot, why in sorted(reasons.items())]
+        return undecided_of(self.table.undecided.get(range(len(self))[index], {}), self._names)
 
     @overload
     def __getitem__(self, index: int) -> list[Match]: ...

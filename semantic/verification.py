@@ -20,6 +20,7 @@ from semantic.books import LATER, Books
 from semantic.bulk.lowered import ClauseParts, is_asked
 from semantic.evaluation import AtomEvaluator
 from semantic.model import CanonicalEvent, SubscriptionSlot
+from semantic.operators.failures import Failure
 from semantic.operators.layer import OperatorLayer
 from semantic.operators.screened import Screened, decide_screened
 from semantic.results import Found, Statistics, TablePart, part_of
@@ -27,7 +28,7 @@ from semantic.units import Units
 
 __all__ = ["Readable", "Verification"]
 
-DEFERRED = "its operators were not asked yet"
+DEFERRED = Failure("waiting", "its operators were not asked yet")
 """Why a candidate is undecided where operators are left to another."""
 
 Readable = Callable[[], CanonicalEvent]

@@ -13,6 +13,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy import make_url
 
+from semantic.planner.strategies import PLANNERS, UnknownPlanner
+
 __all__ = ["Settings", "is_loopback"]
 
 MIB = 1 << 20
@@ -113,6 +115,8 @@ class Settings(BaseSettings):
     """`priors.json` of `kindcast spark learn`: what is expected of operators that were never asked here."""
     operator_timeout_seconds: PositiveFloat = 10.0
     """A call of an operator that does not say itself how long it may take."""
+    planner: str = "greedy"
+    """In which order operators are asked: `greedy`, `sub_order`, `sequential` or `naive`; the matches are the same."""
     operator_delays_seconds: tuple[PositiveFloat, ...] = (
         *(1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0),
     )
@@ -138,6 +142,13 @@ class Settings(BaseSettings):
                 "the server listens on 127.0.0.1, ::1 or localhost only; put an authenticating proxy before it"
             )
         return host
+
+    @field_validator("planner")
+    @classmethod
+    def _known_planner(cls, planner: str) -> str:
+        if planner not in PLANNERS:
+            raise ValueError(str(UnknownPlanner(planner)))
+        return planner
 
     @model_validator(mode="after")
     def _only_fused_counts(self) -> "Settings":

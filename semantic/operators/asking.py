@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from semantic.model import CanonicalEvent
 from semantic.operators.calls import Answer, Call, OperatorFailed
 from semantic.operators.clauses import ExpensiveClause, GroupClause
-from semantic.operators.failures import NotYet
+from semantic.operators.failures import NotAnswered
 from semantic.operators.readings import EventView
 
 if TYPE_CHECKING:
@@ -19,17 +19,18 @@ T = TypeVar("T")
 
 
 class Asking:
-    """The answers of one event: every call is made at most once."""
+    """The answers of one event: every call is made at most once. Without `learns` nothing is learned from them."""
 
-    def __init__(self, layer: "OperatorLayer", event: CanonicalEvent) -> None:
+    def __init__(self, layer: "OperatorLayer", event: CanonicalEvent, *, learns: bool = True) -> None:
         self.answers: dict[Call, Answer | OperatorFailed] = {}
         self._layer = layer
         self._event = event
+        self._learns = learns
         self.view = EventView(event)
         self.asked: list[Call] = []
 
     def answer(self, call: Call) -> Answer | OperatorFailed:
-        """The answer to a call; the operator is asked the first time only."""
+        """The answer to a call; the operator is asked the first time only, and again after `NotAnswered`."""
         found = self.kept(call)
         return self.note(call, *self._layer.ask(call, self.view)) if found is None else found
 
@@ -45,10 +46,13 @@ class Asking:
 
     def note(self, call: Call, answer: Answer | OperatorFailed, seconds: float) -> Answer | OperatorFailed:
         """An operator was asked, and this is what it said."""
+        if isinstance(answer, NotAnswered):
+            return answer
         self.answers[call] = answer
         self.asked.append(call)
         if all(name in self.view for name in call.attributes):  # else it was not called
-            self._layer.learn(call, answer, seconds)
+            if self._learns:
+                self._layer.learn(call, answer, seconds)
             if isinstance(answer, Answer):
                 operator = self._layer.operator(call)
                 self._layer.answers.keep(self._layer.answers.key(call, operator, self.view), answer, operator)
@@ -66,7 +70,7 @@ class Asking:
 
     def any_has_binding(self, groups: Sequence[Sequence[GroupClause]]) -> bool:
         """Whether some negated group holds by itself. Raises `OperatorFailed` where none is known to, and one hangs on
-        a call that failed."""
+        a call that failed; `NotAnswered` as soon as a call has no answer yet: the others wait for it."""
         return _some(self.has_binding, groups)
 
     def has_binding(self, group: Sequence[GroupClause]) -> bool:
@@ -91,15 +95,16 @@ class Asking:
 
 
 def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
-    """Whether `test` holds for one of `items`; a failure counts only where it holds for none, and least where there
-    will be another answer yet."""
+    """Whether `test` holds for one of `items`; a failure counts only where it holds for none."""
     failure: OperatorFailed | None = None
     for item in items:
         try:
             if test(item):
                 return True
+        except NotAnswered:
+            raise
         except OperatorFailed as error:
-            failure = failure if isinstance(failure, NotYet) else error
+            failure = failure or error
     if failure is not None:
         raise failure
     return False

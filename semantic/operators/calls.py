@@ -10,7 +10,7 @@ from typing import Any
 
 from semantic.model import AttributeRef, Constant, OperatorCall, Variable
 from semantic.operators.declaration import Operator
-from semantic.operators.failures import NotAsked, NotYet, OperatorFailed
+from semantic.operators.failures import OperatorFailed
 from semantic.operators.isolation import Cancellation
 from semantic.operators.readings import EventView, reading
 from semantic.operators.running import run
@@ -21,7 +21,6 @@ __all__ = [
     "MOST_BINDINGS",
     "Answer",
     "Call",
-    "NotAsked",
     "OperatorFailed",
     "Remembered",
     "ask",
@@ -116,25 +115,15 @@ def ask_several(
 
 def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer | OperatorFailed:
     if isinstance(outcome, OperatorFailed):
-        return outcome if str(outcome).startswith(call.operator) else _named(call, outcome)
+        return outcome.of(call)
     try:
         if isinstance(outcome, Remembered):
             return replace(_answer(call, operator, outcome.value, units), seconds=outcome.seconds)
         return _answer(call, operator, outcome, units)
     except OperatorFailed as failure:
-        return failure
+        return failure.of(call)
     except Exception as error:  # an iterable of bindings may raise anything, and so may what is in it
-        return OperatorFailed(f"{call} raised {type(error).__name__}: {error}")
-
-
-def _named(call: Call, failure: OperatorFailed) -> OperatorFailed:
-    """The same failure, told of this call."""
-    kind = next((each for each in (NotYet, NotAsked) if isinstance(failure, each)), OperatorFailed)
-    mark = " " if str(failure).startswith(_FAULTS) else ": "
-    return kind(f"{call}{mark}{failure}", for_good=failure.for_good, after=failure.after)
-
-
-_FAULTS = ("raised ", "answered ", "took ", "was ")
+        return OperatorFailed(f"raised {type(error).__name__}: {error}").of(call)
 
 
 def _answer(call: Call, operator: Operator, returned: object, units: Units) -> Answer:
@@ -143,22 +132,22 @@ def _answer(call: Call, operator: Operator, returned: object, units: Units) -> A
             return Answer(bool(returned))
         if isinstance(returned, list | tuple | set | frozenset):
             return Answer(len(returned) > 0)
-        raise OperatorFailed(f"{call} returned {type(returned).__name__}; a bool is expected")
+        raise OperatorFailed(f"returned {type(returned).__name__}; a bool is expected")
     if returned is None or returned is False:
         return Answer(False)
     if isinstance(returned, bool | str | Mapping) or not hasattr(returned, "__iter__"):
-        raise OperatorFailed(f"{call} returned {type(returned).__name__}; bindings are expected, a tuple each")
+        raise OperatorFailed(f"returned {type(returned).__name__}; bindings are expected, a tuple each")
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for number, binding in enumerate(returned):
         if number == MOST_BINDINGS:
-            raise OperatorFailed(f"{call} returned more than {MOST_BINDINGS:,} bindings")
+            raise OperatorFailed(f"returned more than {MOST_BINDINGS:,} bindings")
         values = binding if isinstance(binding, tuple) else (binding,)
         if len(values) != call.variables:
-            raise OperatorFailed(f"{call} returned a binding of {len(values)} values for {call.variables} variables")
+            raise OperatorFailed(f"returned a binding of {len(values)} values for {call.variables} variables")
         for place, value in enumerate(values if operator.binds else ()):
             declared = operator.binds[place]  # type: ignore[index]
             if KINDS.get(type(value)) != KINDS[declared]:
-                raise OperatorFailed(f"{call} bound a {type(value).__name__}, {declared.__name__} is declared")
+                raise OperatorFailed(f"bound a {type(value).__name__}, {declared.__name__} is declared")
         found.setdefault(tuple(reading(value, units) for value in values), values)
     return Answer(bool(found), tuple(found.values()))
 

@@ -1,14 +1,14 @@
 """One event on its way to a decision: its candidates, what is undecided, and the plan of a strategy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from semantic.model import CanonicalEvent
 from semantic.operators.asking import Asking
 from semantic.operators.calls import Answer, Call, OperatorFailed
-from semantic.operators.failures import NotYet
-from semantic.planner.problem import WAIT, Undecided
+from semantic.operators.failures import Failure, NotAnswered
+from semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
 
 if TYPE_CHECKING:
     from semantic.operators.layer import OperatorLayer
@@ -17,6 +17,7 @@ __all__ = ["Deciding", "Decision", "Step", "Waiting"]
 
 NOBODY = -1
 """Stands for the subscription of a candidate that is not decided by another clause."""
+NOT_ANSWERED = Failure("waiting", "an operator has not answered yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,21 @@ class Step:
     """Open candidates that held it."""
     work: int
     """Literals that those had not evaluated yet: what it could settle at most."""
-    outcome: bool | None
-    settled: int
+    outcome: bool | None = None
+    settled: int = 0
     """Candidates that its answer decided."""
+    failure: Failure | None = None
+    """Why it has no outcome."""
 
 
 @dataclass(slots=True)
 class Decision:
     """What became of the candidates of one event: clause → its joined bindings; clause → why it is undecided; and the
-    calls that were made, in order. `not_yet`: those of the undecided clauses that wait for an answer which is to come.
-    `literals`: how many calls there would have been with nothing shared and nothing
+    calls that were made, in order. `literals`: how many calls there would have been with nothing shared and nothing
     left out."""
 
     matched: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    undecided: dict[int, str] = field(default_factory=dict)
-    not_yet: set[int] = field(default_factory=set)
+    undecided: dict[int, Failure] = field(default_factory=dict)
     asked: list[Call] = field(default_factory=list)
     literals: int = 0
     steps: list[Step] | None = None
@@ -62,18 +63,37 @@ class Waiting:
 
 
 class Deciding:
-    """The candidates of one event on their way to a decision."""
+    """The candidates of one event on their way to a decision.
 
-    def __init__(self, layer: "OperatorLayer", waiting: Waiting, steps: bool) -> None:
+    `run` asks what the plan wants. A call that is asked elsewhere and has not answered yet (`NotAnswered`) is waited
+    for: no other call of its candidate, nor of another clause of its subscription that it may make superfluous, starts
+    meanwhile, except those of operators that `speculate`. When it has answered, `run` goes on.
+
+    `patient`: a call that failed, but may answer another time, leaves its candidates for later instead of asking their
+    other calls, which cannot make them match now.
+    """
+
+    def __init__(
+        self, layer: "OperatorLayer", waiting: Waiting, *, steps: bool, patient: bool = False, learns: bool = True
+    ) -> None:
         self._layer = layer
         self._candidates = waiting.candidates
+        self._patient = patient
         literals, calls, self._estimates = layer.problem(waiting.candidates)
         self._calls = calls.tolist()
         self._undecided = Undecided(literals, len(self._calls))
-        self._decision = Decision(literals=len(literals.predicate), steps=[] if steps else None)
+        self._literals = len(literals.predicate)
+        self._steps: list[Step] | None = [] if steps else None
+        self._step_of: dict[int, int] = {}
+        self._members: dict[int, Sequence[int]] = {}
         self._subscription = self._group(waiting.subscriptions)
-        self.asking = Asking(layer, waiting.event)
+        self.asking = Asking(layer, waiting.event, learns=learns)
         self._plan = layer.plan(self._undecided, self._estimates, waiting.candidates)
+        self._started: dict[int, NotAnswered] = {}  # by predicate
+        self._groups: dict[int, NotAnswered] = {}  # by candidate: a call of a negated group
+        self._matched: dict[int, list[dict[str, Any]]] = {}  # by candidate
+        self._failures: dict[int, Failure] = {}
+        self._concluded: set[int] = set()
         self.done = False
 
     def _group(self, subscriptions: Sequence[int] | None) -> Mapping[int, int]:
@@ -88,14 +108,25 @@ class Deciding:
             parts = [self._layer.part(self._candidates[each]) for each in candidates]
             if len(candidates) > 1 and not any(part.has_variables for part in parts):
                 found.update(dict.fromkeys(candidates, subscription))
+                self._members[subscription] = candidates
                 certain = [each for each, part in zip(candidates, parts, strict=True) if not part.groups]
                 self._undecided.group(candidates, certain)
         return found
 
+    @property
+    def pending(self) -> bool:
+        """Whether an answer is yet to come: `run` goes on with it."""
+        return bool(self._started or self._groups)
+
     def run(self) -> None:
-        """One call after another."""
-        for chosen in self._plan:
-            self.settle(chosen, self.asking.answer(self.call(chosen)))
+        """Ask, one after another, all that the plan wants and nothing under way hinders."""
+        for predicate in [each for each, hanging in self._started.items() if hanging.done()]:
+            del self._started[predicate]
+            self._take(predicate)
+        self._follow_plan()
+        while self._started and self._drop():
+            self._follow_plan()
+        self._conclude()
 
     def choose(self, most: int) -> list[int]:
         """At most so many predicates that are needed whatever the others come to; they are under way then."""
@@ -107,6 +138,7 @@ class Deciding:
                 break
             if chosen == WAIT:
                 break
+            self._note_step(chosen)
             self._undecided.begin(chosen)
             found.append(chosen)
         return found
@@ -115,58 +147,140 @@ class Deciding:
         return self._layer.call_of(self._calls[predicate])
 
     def settle(self, predicate: int, answer: Answer | OperatorFailed) -> None:
-        outcome = None if isinstance(answer, OperatorFailed) else answer.holds
-        if self._decision.steps is None:
+        before = 0 if self._steps is None else self._undecided.unsettled()
+        failure = answer.failure if isinstance(answer, OperatorFailed) else None
+        outcome = answer.holds if isinstance(answer, Answer) else None
+        if failure is not None and (failure.kind == "busy" or (self._patient and not failure.for_good)):
+            self._undecided.give_up(predicate)
+        else:
             self._undecided.settle(predicate, outcome)
-            return
-        held, work = (int(each[predicate].sum()) for each in (self._undecided.popularity, self._undecided.work))
-        chance, seconds = (float(each[predicate]) for each in (self._estimates.holds, self._estimates.cost))
-        before = self._undecided.unsettled()
-        self._undecided.settle(predicate, outcome)
-        settled = before - self._undecided.unsettled()
-        self._decision.steps.append(Step(self.call(predicate), chance, seconds, held, work, outcome, settled))
+        if self._steps is not None:
+            settled = before - self._undecided.unsettled()
+            at = self._step_of[predicate]
+            self._steps[at] = replace(self._steps[at], outcome=outcome, settled=settled, failure=failure)
 
-    def finished(self) -> Decision:
-        """The decision, when nothing is left to ask for the literals."""
-        self._decision.asked = self.asking.asked
-        matched: set[int] = set()
-        for candidate in self._undecided.satisfied():
-            subscription = self._subscription.get(candidate, NOBODY)
-            if subscription not in matched and self._finish(self._candidates[candidate]) and subscription != NOBODY:
-                matched.add(subscription)
-        for candidate in self._undecided.undecidable():
-            if self._subscription.get(candidate, NOBODY) not in matched:
-                self._give_up(self._candidates[candidate])
-        for candidate, subscription in self._subscription.items() if self._decision.not_yet else ():
-            if subscription in matched:
-                self._decision.not_yet.discard(self._candidates[candidate])
-        return self._decision
+    def decision(self) -> Decision:
+        """What is known by now. What waits for an answer is undecided."""
+        found = Decision(asked=self.asking.asked, literals=self._literals, steps=self._steps)
+        found.matched = {self._candidates[each]: bindings for each, bindings in self._matched.items()}
+        undecided = dict(self._failures)
+        if self.pending:
+            settled = [*self._undecided.satisfied(), *self._undecided.undecidable()]
+            for each in (*self._undecided.open(), *settled):
+                if each not in self._concluded:
+                    undecided[each] = NOT_ANSWERED
+        for each, failure in undecided.items():
+            if not self._has_matched(each):
+                found.undecided[self._candidates[each]] = failure
+        return found
 
-    def _finish(self, clause: int) -> bool:
-        part = self._layer.part(clause)
+    def _follow_plan(self) -> None:
+        while True:
+            chosen = next(self._plan, None)
+            if chosen is None or chosen == WAIT:
+                break
+            self._take(chosen)
+        if self._started and self._layer.speculates:
+            self._speculate()
+
+    # ── one call ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, predicate: int) -> None:
+        """Ask, and settle what it says, or wait for it."""
+        self._note_step(predicate)
+        answer = self.asking.answer(self.call(predicate))
+        if isinstance(answer, NotAnswered):
+            if predicate not in self._undecided.under_way:
+                self._undecided.begin(predicate)
+            self._started[predicate] = answer
+        else:
+            self.settle(predicate, answer)
+
+    def _note_step(self, predicate: int) -> None:
+        if self._steps is not None and predicate not in self._step_of:
+            held, work = (int(each[predicate].sum()) for each in (self._undecided.popularity, self._undecided.work))
+            chance, seconds = (float(each[predicate]) for each in (self._estimates.holds, self._estimates.cost))
+            self._step_of[predicate] = len(self._steps)
+            self._steps.append(Step(self.call(predicate), chance, seconds, held, work))
+
+    def _speculate(self) -> None:
+        """Ask what an open candidate holds and need not be waited with."""
+        for predicate in range(len(self._calls)):
+            unknown = self._undecided.outcome[predicate] == UNKNOWN
+            if unknown and self._layer.operator(self.call(predicate)).speculate and self._undecided.is_held(predicate):
+                self._take(predicate)
+
+    def _drop(self) -> bool:
+        """Wait no longer for what nobody needs any more; whether there was any."""
+        superfluous = [each for each in self._started if not self._undecided.is_held(each)]
+        for predicate in superfluous:
+            self._started.pop(predicate).drop()
+            self._undecided.release(predicate)
+        return bool(superfluous)
+
+    # ── conclusions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _conclude(self) -> None:
+        """What bindings and negated groups say of the candidates whose literals are settled."""
+        for satisfied, candidates in ((True, self._undecided.satisfied()), (False, self._undecided.undecidable())):
+            for candidate in candidates:
+                hanging = self._groups.get(candidate)
+                if candidate not in self._concluded and (hanging is None or hanging.done()):
+                    self._groups.pop(candidate, None)
+                    self._conclude_one(candidate, satisfied)
+
+    def _conclude_one(self, candidate: int, satisfied: bool) -> None:
+        part = self._layer.part(self._candidates[candidate])
+        if not self._has_matched(candidate):
+            if part.groups and self._siblings_hang(candidate):
+                return
+            try:
+                if satisfied:
+                    self._finish(candidate)
+                else:
+                    self._leave(candidate)
+            except NotAnswered as hanging:
+                self._groups[candidate] = hanging
+                return
+        self._concluded.add(candidate)
+
+    def _finish(self, candidate: int) -> None:
+        """A candidate whose literals all came out as wanted."""
+        part = self._layer.part(self._candidates[candidate])
         try:
             bindings = self.asking.bindings(part)
             if bindings and not self.asking.any_has_binding(part.groups):
-                self._decision.matched[clause] = bindings if part.has_variables else []
-                return True
-        except OperatorFailed as failure:
-            self._undecide(clause, [failure])
-        return False
+                self._matched[candidate] = bindings if part.has_variables else []
+        except NotAnswered:
+            raise
+        except OperatorFailed as failed:
+            self._failures[candidate] = failed.failure
 
-    def _give_up(self, clause: int) -> None:
-        """A clause that hangs on a call that failed, unless one of its negated groups decides it all the same."""
-        part = self._layer.part(clause)
-        failed = (self.asking.answers.get(call) for call, _ in part.literals)
-        failures = [each for each in failed if isinstance(each, OperatorFailed)]
-        for group in part.groups:
+    def _leave(self, candidate: int) -> None:
+        """One that hangs on a call that failed, unless one of its negated groups decides it all the same."""
+        part = self._layer.part(self._candidates[candidate])
+        known = (self.asking.answers.get(call) for call, _ in part.literals)
+        failures = [each.failure for each in known if isinstance(each, OperatorFailed)]
+        for group in () if self._patient else part.groups:
             try:
                 if self.asking.has_binding(group):
                     return
-            except OperatorFailed as failure:
-                failures.append(failure)
-        self._undecide(clause, failures)
+            except NotAnswered:
+                raise
+            except OperatorFailed as failed:
+                failures.append(failed.failure)
+        self._failures[candidate] = Failure.of_clause(failures or [NOT_ANSWERED])
 
-    def _undecide(self, clause: int, failures: Sequence[OperatorFailed]) -> None:
-        self._decision.undecided[clause] = "; ".join(dict.fromkeys(map(str, failures)))
-        if any(isinstance(each, NotYet) for each in failures):
-            self._decision.not_yet.add(clause)
+    def _of(self, candidate: int) -> int:
+        return self._subscription.get(candidate, NOBODY)
+
+    def _has_matched(self, candidate: int) -> bool:
+        """Whether another clause, of which one is enough, matched."""
+        members = self._members.get(self._of(candidate), ())
+        return any(each in self._matched for each in members)
+
+    def _siblings_hang(self, candidate: int) -> bool:
+        """Whether another clause, of which one is enough, waits for an answer."""
+        members = self._members.get(self._of(candidate), ())
+        state = self._undecided.state
+        return any(each != candidate and (each in self._groups or state[each] == OPEN) for each in members)

@@ -48,6 +48,8 @@ class Operator:
     `timeout`               seconds a call may take. A function in its own process is killed then; one in this process
                             cannot be, and should look at `time_left()` itself
     `concurrency`           how many calls may run at once
+    `speculate`             its calls start as soon as a subscription may need them, without waiting for what its other
+                            calls answer: more calls, sooner. Counts where calls are not waited for (on a server)
     `isolated`              run it in processes of its own, so that what hangs or crashes is killed and begun anew. The
                             function must stand at the top of a module that can be imported
     """
@@ -64,6 +66,7 @@ class Operator:
     cache_seconds: float | None = None
     timeout: float | None = None
     concurrency: int = 1
+    speculate: bool = False
     isolated: bool = False
     signature: inspect.Signature = field(init=False, repr=False)
 
@@ -131,6 +134,7 @@ def operator(
     cache_seconds: float | None = None,
     timeout: float | None = None,
     concurrency: int = 1,
+    speculate: bool = False,
     isolated: bool = False,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Make a function an operator; what it may say of itself is told at `Operator`. Raises `InvalidDeclaration` for
@@ -157,6 +161,7 @@ def operator(
             cache_seconds=cache_seconds,
             timeout=timeout,
             concurrency=concurrency,
+            speculate=speculate,
             isolated=isolated,
         )
 

@@ -187,7 +187,7 @@ class _Worker:
             while len(got) < wanted:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise OperatorFailed(late)
+                    raise OperatorFailed(late, kind="timed_out")
                 for key, _ in selector.select(left):
                     if key.fd == self._input:
                         sending = sending[self._write(sending) :]

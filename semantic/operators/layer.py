@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from semantic.model import CanonicalEvent
 from semantic.operators.asking import Asking
-from semantic.operators.calls import Answer, Call, NotAsked, OperatorFailed, ask_several
+from semantic.operators.calls import Answer, Call, OperatorFailed, ask_several
 from semantic.operators.clauses import ExpensiveClause
 from semantic.operators.deciding import Deciding, Decision, Step, Waiting
 from semantic.operators.declaration import Operator
@@ -28,16 +28,31 @@ from semantic.operators.joining import joined
 from semantic.operators.literal_store import LiteralStore, distinct
 from semantic.operators.readings import EventView
 from semantic.operators.remembering import Answers
-from semantic.planner.estimates import CERTAIN, Estimates
+from semantic.planner.estimates import Estimates
 from semantic.planner.learning import Experience
 from semantic.planner.problem import Literals, Undecided
 from semantic.planner.strategies import new_strategy
 from semantic.units import Units
 
-__all__ = ["Decision", "OperatorLayer", "Step", "Waiting"]
+__all__ = ["Decision", "Link", "OperatorLayer", "Step", "Waiting"]
 
 FIRST_ROOM = 64
 """Calls whose estimates fit at first; doubled as needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A call of a clause, whether it must hold, how likely it does, and what it is expected to take."""
+
+    call: Call
+    wanted: bool
+    chance: float
+    seconds: float
+
+    @property
+    def passing(self) -> float:
+        """The probability that it comes out as wanted."""
+        return self.chance if self.wanted else 1.0 - self.chance
 
 
 @dataclass(slots=True)
@@ -65,8 +80,6 @@ class OperatorLayer:
         self._threads = threads
         self.experience = Experience()
         self.answers = Answers()
-        self.watched: list[Decision] | None = None
-        """Every decision with its steps, for explanations; None: nobody looks."""
         self._clauses: dict[int, ExpensiveClause] = {}
         self._literals = LiteralStore()
         self._known: dict[Call, _Known] = {}
@@ -117,14 +130,19 @@ class OperatorLayer:
         for call, known in self._known.items():
             self._estimate(call, known)
 
-    def chain(self, clause: int) -> list[tuple[Call, bool, float, float, int]]:
-        """(call, wanted outcome, chance that it holds, expected seconds, clauses that hold it), from top to bottom."""
+    def chain(self, clause: int) -> list[Link]:
+        """The calls of a clause in the order in which the strategy asks them about an event that has no other
+        candidate, for as long as each comes out as wanted."""
+        wanted = dict(self._clauses[clause].literals)
+        literals, calls, estimates = self.problem([clause])
+        undecided = Undecided(literals, len(calls))
         found = []
-        for call, wanted in self._clauses[clause].literals:
-            known = self._known[call]
-            chance, cost = float(self._holds[known.number]), float(self._cost[known.number])
-            found.append((call, wanted, chance, cost, known.holders))
-        return sorted(found, key=lambda each: each[3] / max(1 - each[2] if each[1] else each[2], CERTAIN))
+        for predicate in self.plan(undecided, estimates, [clause]):
+            call = self.call_of(int(calls[predicate]))
+            chance, seconds = float(estimates.holds[predicate]), float(estimates.cost[predicate])
+            found.append(Link(call, wanted[call], chance, seconds))
+            undecided.settle(predicate, wanted[call])
+        return found
 
     def decide(
         self,
@@ -141,16 +159,19 @@ class OperatorLayer:
 
     def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
         """The same for several events; operators that answer in batches are asked about all of them together."""
-        deciding = [Deciding(self, each, steps or self.watched is not None) for each in waiting]
+        deciding = [Deciding(self, each, steps=steps) for each in waiting]
         if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
             for each in deciding:
                 each.run()
         else:
             self._rounds(deciding)
-        decisions = [each.finished() for each in deciding]
-        if self.watched is not None:
-            self.watched += decisions
-        return decisions
+            for each in deciding:
+                each.run()  # what is left beside the literals
+        return [each.decision() for each in deciding]
+
+    def open(self, waiting: Waiting, *, steps: bool = False, patient: bool = False, learns: bool = True) -> Deciding:
+        """The way to the decision on one event, for who does not wait for its answers: see `Deciding`."""
+        return Deciding(self, waiting, steps=steps, patient=patient, learns=learns)
 
     def _rounds(self, deciding: Sequence[Deciding]) -> None:
         open_ones = list(deciding)
@@ -205,7 +226,7 @@ class OperatorLayer:
         known = self._known.get(call)
         text = str(call) if known is None else known.text
         if isinstance(answer, OperatorFailed):
-            if not isinstance(answer, NotAsked):
+            if answer.teaches:
                 self.experience.note_failure(call.operator, text)
             return
         seconds = seconds if answer.seconds is None else answer.seconds
@@ -213,6 +234,11 @@ class OperatorLayer:
             self.experience.note(call.operator, text, answer.holds, seconds)
             if known is not None:
                 self._estimate(call, known)
+
+    @property
+    def speculates(self) -> bool:
+        """Whether calls of some operator start before it is known that they are needed."""
+        return any(each.speculate for each in self._operators.values())
 
     def operator(self, call: Call) -> Operator:
         return self._operators[call.operator]

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from semantic.model import CanonicalEvent, SubscriptionSlot
-from semantic.operators.deciding import Decision, Waiting
+from semantic.operators.deciding import Deciding, Decision, Waiting
+from semantic.operators.failures import Failure
 from semantic.operators.layer import OperatorLayer
 from semantic.results import Found, ascending
 
-__all__ = ["EITHER", "Screened", "decide_screened"]
-
-EITHER = " | "
-"""Between the reasons of several clauses of a subscription, each of which could match it."""
+__all__ = ["OpenDecision", "Screened", "decide_screened"]
 
 
 @dataclass(slots=True)
@@ -27,23 +25,16 @@ class Screened:
 
 
 def decide_screened(
-    layer: OperatorLayer, screened: Sequence[Screened], evaluations: Counter[str], deferred: str | None
+    layer: OperatorLayer, screened: Sequence[Screened], evaluations: Counter[str], deferred: Failure | None
 ) -> list[Found]:
     """What each event matches, slots ascending. Operators are asked about all events together; with `deferred` they are
     not asked at all, and what hangs on them is undecided for that reason. Where no clause of a subscription has
     variables, one clause that matches is enough."""
-    needed: list[dict[int, SubscriptionSlot]] = []
-    for each in screened:
-        carrying = {slot for row, slot in each.rows.items() if layer.has_variables(row)}
-        needed.append({row: slot for row, slot in each.rows.items() if slot not in each.slots - carrying})
+    needed = [_needed(layer, each) for each in screened]
     if deferred is not None:
-        return [_waiting(each, rows, deferred) for each, rows in zip(screened, needed, strict=True)]
+        return [_deferred(each, rows, deferred) for each, rows in zip(screened, needed, strict=True)]
     asked = [number for number, rows in enumerate(needed) if rows]
-    waiting = []
-    for number in asked:
-        event = screened[number].event
-        assert event is not None, "operators are asked about an event that is not there"
-        waiting.append(Waiting(list(needed[number]), event, list(needed[number].values())))
+    waiting = [_waiting(screened[number], needed[number]) for number in asked]
     decisions = dict(zip(asked, layer.decide_several(waiting) if waiting else (), strict=True))
     found = []
     for number, each in enumerate(screened):
@@ -53,7 +44,58 @@ def decide_screened(
     return found
 
 
-def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot], why: str) -> Found:
+class OpenDecision:
+    """What one event matches, for a caller that does not wait for operators: `advance` asks what can be asked now, and
+    goes on each time an answer has come. One thread at a time. `Deciding` says what the flags mean."""
+
+    def __init__(
+        self,
+        layer: OperatorLayer,
+        screened: Screened,
+        *,
+        steps: bool = False,
+        patient: bool = False,
+        learns: bool = True,
+    ) -> None:
+        self._screened = screened
+        self._rows = _needed(layer, screened)
+        self._deciding: Deciding | None = None
+        if self._rows:
+            waiting = _waiting(screened, self._rows)
+            self._deciding = layer.open(waiting, steps=steps, patient=patient, learns=learns)
+        self.decision = Decision()
+        """The state of the calls."""
+
+    @property
+    def candidates(self) -> int:
+        """How many clauses hang on operators."""
+        return len(self._rows)
+
+    @property
+    def pending(self) -> bool:
+        """Whether an answer is yet to come."""
+        return self._deciding is not None and self._deciding.pending
+
+    def advance(self) -> Found:
+        """What is known now; what waits for an answer is undecided, and its failure is of the kind `waiting`."""
+        if self._deciding is not None:
+            self._deciding.run()
+            self.decision = self._deciding.decision()
+        return _decided(self._screened, self._rows, self.decision)
+
+
+def _needed(layer: OperatorLayer, screened: Screened) -> dict[int, SubscriptionSlot]:
+    """The rows to be decided: those of slots that match already only where their matches carry bindings."""
+    carrying = {slot for row, slot in screened.rows.items() if layer.has_variables(row)}
+    return {row: slot for row, slot in screened.rows.items() if slot not in screened.slots - carrying}
+
+
+def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot]) -> Waiting:
+    assert screened.event is not None, "operators are asked about an event that is not there"
+    return Waiting(list(rows), screened.event, list(rows.values()))
+
+
+def _deferred(screened: Screened, rows: dict[int, SubscriptionSlot], why: Failure) -> Found:
     """A match that hangs on operators is to carry the bindings of all its clauses."""
     waiting = dict.fromkeys(rows.values(), why)
     return Found(ascending(screened.slots - waiting.keys()), undecided=waiting)
@@ -63,10 +105,12 @@ def _decided(screened: Screened, rows: dict[int, SubscriptionSlot], decision: De
     bindings: dict[SubscriptionSlot, list[dict[str, Any]]] = {}
     for row, joined in decision.matched.items():
         bindings.setdefault(rows[row], []).extend(joined)
-    slots = (screened.slots | bindings.keys()) - {rows[row] for row in decision.not_yet}
-    reasons: dict[SubscriptionSlot, list[str]] = {}
+    slots = (screened.slots | bindings.keys()) - {
+        rows[row] for row, why in decision.undecided.items() if why.is_to_come
+    }
+    failures: dict[SubscriptionSlot, list[Failure]] = {}
     for row, why in decision.undecided.items():
         if rows[row] not in slots:
-            reasons.setdefault(rows[row], []).append(why)
-    undecided = {slot: EITHER.join(dict.fromkeys(whys)) for slot, whys in reasons.items()}
+            failures.setdefault(rows[row], []).append(why)
+    undecided = {slot: Failure.of_subscription(whys) for slot, whys in failures.items()}
     return Found(ascending(slots), {slot: bindings[slot] for slot in bindings.keys() & slots}, undecided)

@@ -151,8 +151,7 @@ def close_candidate(
 @compiled
 def hold_candidates(
     begun: int,
-    first_holder: Ints,
-    holder: Ints,
+    held: Ints,
     first: Ints,
     literal: Ints,
     wanted: Bytes,
@@ -163,9 +162,8 @@ def hold_candidates(
     popularity: Ints,
     work: Ints,
 ) -> None:
-    """Take the candidates that hold `begun` out of the counts while it is under way."""
-    for at in range(first_holder[begun], first_holder[begun + 1]):
-        candidate = holder[at]
+    """Take the candidates `held` out of the counts while `begun` is under way."""
+    for candidate in held:
         if state[candidate] == 0 and waits[candidate] == 0:
             _count_candidate(-1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
         waits[candidate] += 1
@@ -175,8 +173,7 @@ def hold_candidates(
 @compiled
 def release_candidates(
     ended: int,
-    first_holder: Ints,
-    holder: Ints,
+    held: Ints,
     first: Ints,
     literal: Ints,
     wanted: Bytes,
@@ -190,12 +187,11 @@ def release_candidates(
     """Put them back, but for those that wait for another; answers the predicates whose counts grew, some twice."""
     outcome[ended] = -1
     room = 0
-    for at in range(first_holder[ended], first_holder[ended + 1]):
-        room += first[holder[at] + 1] - first[holder[at]]
+    for candidate in held:
+        room += first[candidate + 1] - first[candidate]
     grown = np.empty(room, dtype=np.int32)
     count = 0
-    for at in range(first_holder[ended], first_holder[ended + 1]):
-        candidate = holder[at]
+    for candidate in held:
         waits[candidate] -= 1
         if state[candidate] == 0 and waits[candidate] == 0:
             _count_candidate(1, candidate, first, literal, wanted, outcome, remaining, popularity, work)

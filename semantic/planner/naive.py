@@ -33,6 +33,7 @@ def naive(undecided: Undecided) -> Iterator[int]:
                 literals.wanted,
                 undecided.outcome,
                 undecided.state,
+                undecided.waits,
             )
             if asked < 0:
                 break

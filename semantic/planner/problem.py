@@ -81,9 +81,9 @@ class Undecided:
     want the outcome `w`; `work[p, w]`: literals not yet evaluated in those candidates. A predicate that is held by no
     open candidate need not be evaluated any more.
 
-    Several predicates may be under way at once: `begin` takes the candidates that hold one out of all counts, until
-    `settle` brings its outcome. So whatever a strategy chooses meanwhile is needed whatever that outcome is, and
-    nothing is asked for nought.
+    Several predicates may be under way at once: `begin` takes the candidates that hold one, and those that its outcome
+    may make superfluous (`group`), out of all counts until `settle` brings its outcome. So whatever a strategy chooses
+    meanwhile is needed whatever that outcome is, and no unnecessary call is made.
     """
 
     def __init__(self, literals: Literals, predicates: int) -> None:
@@ -99,7 +99,8 @@ class Undecided:
         )
         self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
         self.waits = np.zeros(len(literals), dtype=np.int32)
-        self.under_way: list[int] = []
+        self.under_way: dict[int, Ints] = {}
+        """The predicates that are being evaluated, each with the candidates that wait for it."""
         self.grown: list[Ints] = []
         """Predicates that more open candidates hold than before; who keeps an order of them takes these out."""
         self._satisfied = np.zeros(len(literals), dtype=np.int32)
@@ -112,6 +113,10 @@ class Undecided:
     def needed(self, predicate: int) -> bool:
         """Whether an open candidate waits for `predicate`."""
         return bool(self.outcome[predicate] == UNKNOWN and self.popularity[predicate].any())
+
+    def is_held(self, predicate: int) -> bool:
+        """Whether an open candidate holds `predicate`, whatever it waits for."""
+        return bool((self.state[self.holders(predicate)] == OPEN).any())
 
     def is_open(self, candidate: int) -> bool:
         """Whether it is undecided, and hangs on nothing that is under way."""
@@ -126,11 +131,10 @@ class Undecided:
 
     def begin(self, predicate: int) -> None:
         """`predicate` is being evaluated; `settle` ends it."""
-        self.under_way.append(predicate)
+        held = self.under_way[predicate] = self._waiting_for(predicate)
         hold_candidates(
             predicate,
-            self.first_holder,
-            self.holder,
+            held,
             self.literals.first,
             self.literals.predicate,
             self.literals.wanted,
@@ -145,24 +149,7 @@ class Undecided:
     def settle(self, predicate: int, outcome: bool | None) -> None:
         """Note what `predicate` came to; None: its operator failed, and decides nothing. Cost: the literals of the
         candidates that hold it."""
-        if self.under_way and predicate in self.under_way:
-            self.under_way.remove(predicate)
-            self.grown.append(
-                release_candidates(
-                    predicate,
-                    self.first_holder,
-                    self.holder,
-                    self.literals.first,
-                    self.literals.predicate,
-                    self.literals.wanted,
-                    self.outcome,
-                    self.state,
-                    self.remaining,
-                    self.waits,
-                    self.popularity,
-                    self.work,
-                )
-            )
+        self.release(predicate)
         value = FAILED if outcome is None else TRUE if outcome else FALSE
         self.outcome[predicate] = value
         satisfied = settle_literals(
@@ -187,26 +174,74 @@ class Undecided:
                 if candidate in self._siblings:
                     self._drop_siblings(candidate)
 
+    def give_up(self, predicate: int) -> None:
+        """The operator of `predicate` has no answer for now, and what hangs on it is left for later: its open
+        candidates are undecidable, whatever else they hold. Cost as `settle`."""
+        self.release(predicate)
+        for each in self.holders(predicate).tolist():
+            if self.state[each] == OPEN:
+                self._close(each, UNDECIDABLE)
+        self.outcome[predicate] = FAILED
+
+    def _waiting_for(self, predicate: int) -> Ints:
+        """The candidates that wait while `predicate` is under way: its holders, and the other candidates of theirs of
+        which one is enough."""
+        holders = self.holders(predicate)
+        if not self._siblings:
+            return holders
+        found = dict.fromkeys(holders.tolist())
+        for each in list(found):
+            if self.state[each] == OPEN:
+                found.update(dict.fromkeys(self._siblings.get(each, ())))
+        return np.array(list(found), dtype=np.int32)
+
+    def release(self, predicate: int) -> None:
+        """`predicate` is not being evaluated any more."""
+        held = self.under_way.pop(predicate, None)
+        if held is not None:
+            grown = release_candidates(
+                predicate,
+                held,
+                self.literals.first,
+                self.literals.predicate,
+                self.literals.wanted,
+                self.outcome,
+                self.state,
+                self.remaining,
+                self.waits,
+                self.popularity,
+                self.work,
+            )
+            self.grown.append(grown)
+
+    def _close(self, candidate: int, state: int) -> None:
+        close_candidate(
+            candidate,
+            state,
+            self.literals.first,
+            self.literals.predicate,
+            self.literals.wanted,
+            self.outcome,
+            self.state,
+            self.remaining,
+            self.waits,
+            self.popularity,
+            self.work,
+        )
+
     def _drop_siblings(self, candidate: int) -> None:
         for each in self._siblings[candidate]:
             if each != candidate and self.state[each] == OPEN:
-                close_candidate(
-                    each,
-                    NOT_NEEDED,
-                    self.literals.first,
-                    self.literals.predicate,
-                    self.literals.wanted,
-                    self.outcome,
-                    self.state,
-                    self.remaining,
-                    self.waits,
-                    self.popularity,
-                    self.work,
-                )
+                self._close(each, NOT_NEEDED)
 
     def unsettled(self) -> int:
         """How many candidates are open."""
         return int(np.count_nonzero(self.state == OPEN))
+
+    def open(self) -> list[int]:
+        """The candidates that are not settled, ascending."""
+        found: list[int] = np.flatnonzero(self.state == OPEN).tolist()
+        return found
 
     def satisfied(self) -> list[int]:
         """The candidates whose literals all came out as wanted, ascending."""
@@ -227,10 +262,11 @@ class Undecided:
             own = range(first[candidate], first[candidate + 1])
             waiting = [each for each in own if self.outcome[predicate[each]] == UNKNOWN]
             pending = sum(self.outcome[predicate[each]] == UNDER_WAY for each in own)
+            waits = sum(candidate in held.tolist() for held in self.under_way.values())
             if self.state[candidate] == OPEN:
-                assert self.waits[candidate] == pending, candidate
+                assert self.waits[candidate] == waits >= pending, candidate
                 assert self.remaining[candidate] == len(waiting) + pending > 0, candidate
-                for each in waiting if not pending else ():
+                for each in waiting if not waits else ():
                     popularity[predicate[each], wanted[each]] += 1
                     work[predicate[each], wanted[each]] += len(waiting)
         unknown = self.outcome == UNKNOWN

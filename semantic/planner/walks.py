@@ -77,21 +77,22 @@ def next_in_turn(
     wanted: Bytes,
     outcome: Bytes,
     state: Bytes,
+    waits: Ints,
 ) -> tuple[int, int, int, int]:
     """(place, step, count, predicate, or -1 at the end): the next predicate that nobody knows of a candidate whose
-    literals so far came out as wanted, or failed. Candidates that stop at one that is under way are added to
-    `waiting[:count]`."""
+    literals so far came out as wanted, or failed, unless it is given up (3) or not needed (4). Candidates that wait for
+    one that is under way are added to `waiting[:count]`."""
     while place < len(order):
         candidate = order[place]
-        while state[candidate] != 4 and step < first[candidate + 1] - first[candidate]:
+        while state[candidate] < 3 and step < first[candidate + 1] - first[candidate]:
+            if waits[candidate] > 0:
+                waiting[count] = candidate
+                count += 1
+                break
             at = first[candidate] + step
             known = outcome[literal[at]]
             if known == -1:
                 return place, step, count, literal[at]
-            if known == -2:
-                waiting[count] = candidate
-                count += 1
-                break
             if known == 1 - wanted[at]:
                 break
             step += 1

@@ -26,7 +26,6 @@ from server.error_responses import Problem, as_document, problem_of
 from server.operators.asking import asking_through
 from server.parking import ParkingService
 from server.parking.explaining import asking_and_waiting, decide_now
-from server.settings import Settings
 from server.store.subscriptions import find_subscription
 
 __all__ = ["router"]
@@ -69,7 +68,7 @@ async def match(
         if found[0].problem is not None:
             raise found[0].problem
         version = broker.vocabulary.version
-        return answer(await _with_operators(found[0], broker, parking, settings) | {"vocabulary_version": version})
+        return answer(await _with_operators(found[0], broker, parking) | {"vocabulary_version": version})
     items = body["events"]
     if not isinstance(items, list):
         raise Problem(
@@ -80,7 +79,7 @@ async def match(
     decoded = [_decoded(reader, item) for item in items]
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
-        await _with_operators(next(results), broker, parking, settings)
+        await _with_operators(next(results), broker, parking)
         if isinstance(each, DecodedEvent)
         else _result(EventMatches([], problem=each))
         for each in decoded
@@ -126,16 +125,15 @@ async def explain_verdict(
     return answer(said | {"vocabulary_version": vocabulary.version})
 
 
-async def _with_operators(
-    found: EventMatches, broker: Broker, parking: ParkingService, settings: Settings
-) -> dict[str, Any]:
+async def _with_operators(found: EventMatches, broker: Broker, parking: ParkingService) -> dict[str, Any]:
     """The result, with what operators say of the subscriptions that hang on them."""
     if not found.undecided or found.canonical is None:
         return _result(found)
-    verdicts, plan = await decide_now(
-        parking.desks, broker.vocabulary, found.canonical, found.undecided, depth=settings.max_json_depth
-    )
-    open = [{"subscription": id, "reason": reason} for id, reason in verdicts.reasons.items()]
+    verdicts, plan = await decide_now(parking.desks, broker.vocabulary, found.canonical, found.undecided)
+    open = [
+        {"subscription": id, "kind": failure.kind, "reason": failure.reason}
+        for id, failure in verdicts.undecided.items()
+    ]
     whole = EventMatches([*found.matches, *verdicts.matched.values()], found.notes)
     return _result(whole) | {"undecided": open, "operators": plan}
 

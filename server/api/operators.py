@@ -37,6 +37,7 @@ REGISTRATION = {
         "selectivity": {"type": "number", "description": "Probability to assume before anything was learned."},
         "timeout_seconds": {"type": "number"},
         "concurrency": {"type": "integer"},
+        "speculate": {"type": "boolean", "description": "Ask at once what may be needed, without waiting for others."},
         "retries": {"type": "integer", "description": "Of a connection that breaks, within the timeout."},
         "cache_seconds": {"type": "number", "description": "How long an answer stands for the same question."},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},

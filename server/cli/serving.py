@@ -27,6 +27,12 @@ def serve(
     port: Annotated[int | None, typer.Option(metavar="PORT", help="0 takes a free one.  [8080]")] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept.  [kindcast-data]")] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="Another database than SQLite in DIR.")] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="How operators are ordered: greedy, sub_order, sequential or naive.  [greedy]"
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(envvar="KINDCAST_CONFIG", metavar="FILE", help="Settings as TOML; flags and KINDCAST_* win."),
@@ -40,7 +46,7 @@ def serve(
     from server.settings import Settings
 
     try:
-        settings = Settings.load(config, host=host, port=port, data=data, database=database)
+        settings = Settings.load(config, host=host, port=port, data=data, database=database, planner=planner)
     except ValidationError as error:
         raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
     except FileNotFoundError as error:

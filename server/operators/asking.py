@@ -2,62 +2,38 @@
 
     planner ──▶ Deferred ──▶ Asking ── at once ──▶ built-in operators
                               │  └──── started ──▶ a service, a process ──▶ answer ──▶ kept here
-                              └ not answered yet: `StillAsked`, and the planner goes on with the others
+                              └ not answered yet: `NotAnswered`, and the planner goes on with what need not wait for it
 
-The event is looked at again when an answer has come; what was answered is not asked again. For explanations `Asking`
+What was answered is not asked again, nor in a later try of the same event (`AnswersByEvent`). For explanations `Asking`
 can wait for each answer instead.
 """
 
 import inspect
 import threading
-import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
-from semantic.operators.calls import NotAsked, OperatorFailed, Remembered
-from semantic.operators.failures import NotYet
-from server.operators.circuit import CircuitOpen
+from semantic.operators.calls import Remembered
+from semantic.operators.failures import NotAnswered, OperatorFailed
 
-__all__ = [
-    "STILL_ASKED",
-    "TOO_BUSY",
-    "Answered",
-    "Asking",
-    "Caller",
-    "Deferred",
-    "StillAsked",
-    "TooBusy",
-    "asking_through",
-]
+__all__ = ["Answered", "AnswersByEvent", "Asking", "Caller", "Deferred", "asking_through", "missing"]
 
 Event = Mapping[str, tuple[Any, ...]]
 
 
-STILL_ASKED = "is still being asked"
-TOO_BUSY = "has too much to do at present"
-"""By which a reason tells what kind it is: it is all that is left of a failure when the planner is done."""
-
-
-class StillAsked(NotYet):
-    """The operator was asked and has not answered yet."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} {STILL_ASKED}")
-
-
-class TooBusy(NotYet):
-    """So many calls of the operator wait already that this one is turned away; `after` says for how long."""
-
-    def __init__(self, name: str, after: float) -> None:
-        super().__init__(f"{name} {TOO_BUSY}", after=after)
+def missing(name: str) -> OperatorFailed:
+    """Nobody provides the operator."""
+    return OperatorFailed(f"there is no operator {name!r} at present", kind="missing")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an operator returned, and the seconds it took."""
+    """What an operator returned, and the seconds it took; 0.0 for all but the first of those who share the answer."""
 
     value: object
     seconds: float
@@ -73,7 +49,7 @@ class Caller(Protocol):
         """The answer, at once."""
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """The answer, later. Any thread."""
+        """The answer, later. Any thread. Who cancels it does not need it any more."""
 
     def told(self) -> dict[str, Any]:
         """How it is doing, for people."""
@@ -82,80 +58,91 @@ class Caller(Protocol):
         """It is not asked any more."""
 
 
+Question = tuple[Caller, str]
+"""An operator as it is registered, and the arguments: within one event, what is asked alike is answered alike."""
+
+
+class AnswersByEvent:
+    """What operators answered of events some of whose candidates are to be tried again, so that nothing is asked twice.
+    In memory; of so many events, those of old tries go first. One thread."""
+
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, dict[Question, object]] = OrderedDict()
+
+    def of(self, event: int) -> dict[Question, object]:
+        """The answers of an event, to be read and added to."""
+        found = self._kept.setdefault(event, {})
+        self._kept.move_to_end(event)
+        while len(self._kept) > self.MOST:
+            self._kept.popitem(last=False)
+        return found
+
+    def forget(self, event: int) -> None:
+        """The event is decided."""
+        self._kept.pop(event, None)
+
+
 class Asking:
     """The answers about one event. One thread at a time; `woken` is called, in any thread, for every answer that comes
-    after `StillAsked` was raised for it."""
+    after `NotAnswered` was raised for it."""
 
-    def __init__(self, callers: Mapping[str, Caller], *, woken: Callable[[], None] | None = None) -> None:
-        """Without `woken`, it waits for each answer."""
+    def __init__(
+        self,
+        callers: Mapping[str, Caller],
+        *,
+        woken: Callable[[], None] | None = None,
+        answers: dict[Question, object] | None = None,
+    ) -> None:
+        """Without `woken`, it waits for each answer. `answers` are known already, and grow."""
         self._callers = callers
         self._woken = woken
-        self._started: dict[tuple[str, str], Future[Answered]] = {}
-        self._told: set[tuple[str, str]] = set()
-        self.not_before = 0.0
-        """When the circuit of an operator that is left alone lets a call through again, in seconds since 1970."""
-        self.busy_seconds = 0.0
-        """How long those should wait that were turned away."""
-        self.for_good: set[str] = set()
-        """Reasons of failures that asking again cannot mend."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether an answer is yet to come."""
-        return any(not each.done() for each in self._started.values())
+        self._answers = {} if answers is None else answers
+        self._started: dict[Question, Future[Answered]] = {}
+        self._waiting: Counter[Question] = Counter()
+        self._failed: dict[Question, OperatorFailed] = {}
 
     def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
-        """The answer of an operator. Raises `StillAsked`, `OperatorFailed`, and whatever an operator of our own
+        """The answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and whatever an operator of our own
         raises."""
         caller = self._callers.get(name)
         if caller is None:
-            raise NotAsked(f"there is no operator {name!r} at present")
+            raise missing(name)
         if caller.at_once:
-            return self._at_once(caller, event, arguments)
-        key = (name, repr(arguments))  # plain values: what looks alike is alike
-        future = self._started.get(key)
+            return caller.call(event, arguments)
+        question = (caller, repr(arguments))  # plain values: what looks alike is alike
+        if question in self._answers:
+            return Remembered(self._answers[question])
+        if question in self._failed:
+            raise self._failed[question]
+        future = self._started.get(question)
         if future is None:
-            future = self._started[key] = caller.start(event, arguments)
+            future = self._started[question] = caller.start(event, arguments)
             if self._woken is not None:
                 woken = self._woken
                 future.add_done_callback(lambda _: woken())
         if self._woken is not None and not future.done():
-            raise StillAsked(name)
-        return self._answer(key, future)
+            self._waiting[question] += 1
+            raise NotAnswered("has not answered yet", future.done, partial(self._drop, question))
+        del self._started[question]
+        try:
+            answered = future.result()
+        except OperatorFailed as failed:
+            self._failed[question] = failed.again()
+            raise
+        self._answers[question] = answered.value
+        return Remembered(answered.value, answered.seconds)
 
     def cancel(self) -> None:
         """Drop what was not answered."""
         for each in self._started.values():
             each.cancel()
 
-    def _answer(self, key: tuple[str, str], future: "Future[Answered]") -> object:
-        first = key not in self._told
-        self._told.add(key)
-        try:
-            answered = future.result()
-        except CircuitOpen as shut:
-            self.not_before = max(self.not_before, shut.until)
-            raise
-        except TooBusy as busy:
-            self.busy_seconds = max(self.busy_seconds, busy.after or 0.0)
-            raise
-        except OperatorFailed as error:
-            self._note(error)
-            raise error if first else NotAsked(str(error), for_good=error.for_good, after=error.after) from None
-        return Remembered(answered.value, answered.seconds if first else 0.0)
-
-    def _at_once(self, caller: Caller, event: Event, arguments: tuple[Any, ...]) -> object:
-        try:
-            return caller.call(event, arguments)
-        except OperatorFailed as error:
-            self._note(error)
-            raise
-
-    def _note(self, error: OperatorFailed) -> None:
-        if error.for_good:
-            self.for_good.add(str(error))
-        if error.after is not None:
-            self.not_before = max(self.not_before, time.time() + error.after)
+    def _drop(self, question: Question) -> None:
+        self._waiting[question] -= 1
+        if not self._waiting[question] and question in self._started:
+            self._started.pop(question).cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +155,7 @@ class Deferred:
     def __call__(self, event: Event, *arguments: Any) -> object:
         asking = getattr(_here, "asking", None)
         if asking is None:
-            raise NotAsked(f"{self.name} is not asked here")
+            raise OperatorFailed("is not asked here", kind="missing")
         answer: object = asking.ask(self.name, event, arguments)
         return answer
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from semantic.errors import InvalidDeclaration
-from semantic.operators.calls import OperatorFailed
 from semantic.operators.declaration import Operator
+from semantic.operators.failures import OperatorFailed
 from semantic.operators.isolation import START_SECONDS, Cancellation
 from semantic.operators.running import run, stop
 from server.delivery.connections import Connections
@@ -102,9 +102,7 @@ class _Plugin:
             cancellation.cancel()
             raise
         if isinstance(found, OperatorFailed):
-            words = str(found)
-            named = words if words.startswith(self._operator.name) else f"{self._operator.name} {words}"
-            raise OperatorFailed(named, for_good=found.for_good, after=found.after)
+            raise found
         return found
 
     def close(self) -> None:

@@ -1,22 +1,25 @@
 """One way to an operator that takes its time: deadline, concurrency, circuit, kept answers, and what is told of it.
 
-    start ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call itself, until its deadline ──▶ Answered, or OperatorFailed
+    start ──▶ under way? ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call, to its deadline ──▶ Answered, or OperatorFailed
 
-Everything runs on the event loop of the server; `start` is the door for other threads.
+Who asks what is under way already shares that call, whatever subscription or event it asks for; it is cancelled when
+nobody is left who needs it. Calls run on the event loop of the server; `start` is the door for other threads.
 """
 
 import asyncio
+import hashlib
 import random
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from semantic.operators.calls import OperatorFailed
-from server.operators.asking import Answered, Event, TooBusy
-from server.operators.circuit import Circuit, CircuitOpen
+from semantic.operators.failures import FailureKind, OperatorFailed
+from server.operators.asking import Answered, Event
+from server.operators.circuit import Circuit
 
 __all__ = ["AtOnce", "Limits", "OnLoop"]
 
@@ -41,6 +44,14 @@ class Limits:
     concurrency: int
     keep_seconds: float = 0.0
     attributes: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A call that is under way, and who waits for it."""
+
+    askers: "list[Future[Answered]]" = field(default_factory=list)
+    task: "Future[Answered] | None" = None
 
 
 class AtOnce:
@@ -82,11 +93,13 @@ class OnLoop:
         """`closed` frees what the call holds."""
         self.name = name
         self.limits = limits
-        self.circuit = Circuit(name)
+        self.circuit = Circuit()
         self._call = call
         self._loop = loop
         self._room = asyncio.Semaphore(limits.concurrency)
-        self._kept: OrderedDict[str, tuple[float, object]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[float, object]] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
+        self._guard = threading.Lock()
         self._closed = closed
         self._waiting = 0
         self._mean_seconds = 0.1
@@ -97,19 +110,64 @@ class OnLoop:
         raise NotImplementedError("it answers later")
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """Ask. Any thread."""
+        """Ask, or share the call that asks the same already. Any thread."""
         seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
-        plain = {name: tuple(event[name]) for name in seen}
-        return asyncio.run_coroutine_threadsafe(self.ask(plain, arguments), self._loop)
+        plain = {name: tuple(event[name]) for name in sorted(seen)}
+        key = hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
+        asker: Future[Answered] = Future()
+        with self._guard:
+            flight = self._flights.get(key)
+            begins = flight is None
+            if flight is None:
+                flight = self._flights[key] = _Flight()
+            flight.askers.append(asker)
+        asker.add_done_callback(lambda done: self._leave(key, flight, done))
+        if begins:
+            flight.task = asyncio.run_coroutine_threadsafe(self._ask(key, plain, arguments), self._loop)
+            flight.task.add_done_callback(lambda done: self._land(key, flight, done))
+        return asker
 
-    async def ask(self, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
-        """The answer. Raises `OperatorFailed`, `CircuitOpen`."""
-        key = repr((event, arguments)) if self.limits.keep_seconds else ""
-        if key and (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
+    def _leave(self, key: bytes, flight: _Flight, asker: "Future[Answered]") -> None:
+        """Somebody does not need the answer any more; the last one cancels the call."""
+        if asker.cancelled():
+            with self._guard:
+                if asker in flight.askers:
+                    flight.askers.remove(asker)
+                unneeded = not flight.askers
+                if unneeded and self._flights.get(key) is flight:
+                    del self._flights[key]
+            if unneeded and flight.task is not None:
+                flight.task.cancel()
+
+    def _land(self, key: bytes, flight: _Flight, done: "Future[Answered]") -> None:
+        """Everybody gets what came of it; what is learned of it, is learned once."""
+        with self._guard:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+            askers, flight.askers = flight.askers, []
+        failed = OperatorFailed("was cancelled") if done.cancelled() else done.exception()
+        for asker in askers:
+            if not asker.set_running_or_notify_cancel():
+                continue
+            if isinstance(failed, OperatorFailed):
+                asker.set_exception(failed)
+                failed = failed.again()
+            elif failed is not None:
+                asker.set_exception(failed)
+            else:
+                answered = done.result()
+                asker.set_result(answered)
+                done = Future()
+                done.set_result(Answered(answered.value, 0.0))
+
+    async def _ask(self, key: bytes, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
+        """The answer. Raises `OperatorFailed`."""
+        if (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
             return Answered(kept[1], 0.0)
         if self._waiting >= WAITING_EACH * self.limits.concurrency:
             expected = self._mean_seconds * WAITING_EACH * random.uniform(0.5, 1.5)
-            raise TooBusy(self.name, min(max(expected, SHORTEST_WAIT), LONGEST_WAIT))
+            after = min(max(expected, SHORTEST_WAIT), LONGEST_WAIT)
+            raise OperatorFailed("has too much to do at present", kind="busy", after=after)
         self._waiting += 1
         try:
             async with self._room:
@@ -129,7 +187,7 @@ class OnLoop:
         """Nobody asks any more."""
         self._closed()
 
-    async def _asked(self, key: str, event: Event, arguments: tuple[Any, ...]) -> Answered:
+    async def _asked(self, key: bytes, event: Event, arguments: tuple[Any, ...]) -> Answered:
         await self.circuit.enter()
         began = time.perf_counter()
         self._running += 1
@@ -137,35 +195,32 @@ class OnLoop:
             async with asyncio.timeout(self.limits.seconds):
                 value = await self._call(event, arguments)
         except TimeoutError:
-            raise self._failure(f"{self.name} did not answer within {self.limits.seconds:g} s") from None
-        except CircuitOpen:
-            self.circuit.left()
-            raise
+            raise self._failure(f"did not answer within {self.limits.seconds:g} s", "timed_out") from None
         except OperatorFailed as error:
             if error.for_good:  # it works, and says that this question has no answer
                 self.circuit.succeeded()
                 raise
-            raise self._failure(str(error), error.after) from None
+            raise self._failure(str(error), error.kind, error.after) from None
         except asyncio.CancelledError:
             self.circuit.left()
             raise
         except Exception as error:  # whatever it is, it is the operator's failure and nobody else's
-            raise self._failure(f"{self.name} failed: {type(error).__name__}: {error}") from error
+            raise self._failure(f"failed: {type(error).__name__}: {error}") from error
         finally:
             self._running -= 1
         self.circuit.succeeded()
-        if key:
+        if self.limits.keep_seconds:
             self._keep(key, value)
         seconds = time.perf_counter() - began
         self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
         return Answered(value, seconds)
 
-    def _failure(self, reason: str, after: float | None = None) -> OperatorFailed:
+    def _failure(self, reason: str, kind: FailureKind = "failed", after: float | None = None) -> OperatorFailed:
         self._failed += 1
         self.circuit.failed(reason)
-        return OperatorFailed(reason, after=after)
+        return OperatorFailed(reason, kind=kind, after=after)
 
-    def _keep(self, key: str, value: object) -> None:
+    def _keep(self, key: bytes, value: object) -> None:
         self._kept[key] = (time.monotonic() + self.limits.keep_seconds, value)
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_KEPT:

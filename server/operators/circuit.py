@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from semantic.operators.calls import NotAsked
+from semantic.operators.failures import OperatorFailed
 
-__all__ = ["Circuit", "CircuitOpen"]
+__all__ = ["Circuit"]
 
 FAILURES = 5
 """In a row: fewer may be chance, more would hold up candidates for so many timeouts."""
@@ -21,19 +21,10 @@ LONGEST_PAUSE_SECONDS = 60.0
 """Doubled from the first to the longest: a short hiccup costs a second, a dead service one call a minute."""
 
 
-class CircuitOpen(NotAsked):
-    """The operator failed too often and is left alone; `until`: when it is asked again, in seconds since 1970."""
-
-    def __init__(self, name: str, until: float, failures: int, reason: str) -> None:
-        super().__init__(f"{name} failed {failures} times in a row and is left alone for a while: {reason}")
-        self.until = until
-
-
 class Circuit:
     """One an operator; on one event loop."""
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
-        self._name = name
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._pause = FIRST_PAUSE_SECONDS
         self._until: float | None = None
@@ -56,13 +47,14 @@ class Circuit:
 
     async def enter(self) -> None:
         """Before a call: waits while another one tries whether it works again. Every `enter` that returns is followed
-        by `succeeded`, `failed` or `left`. Raises `CircuitOpen`."""
+        by `succeeded`, `failed` or `left`. Raises `OperatorFailed` of the kind `circuit_open`."""
         while self._until is not None:
             if self._probe is not None:
                 await asyncio.shield(self._probe)
                 continue
             if self._clock() < self._until:
-                raise CircuitOpen(self._name, self._until, self.failures, self.reason)
+                reason = f"failed {self.failures} times in a row and is left alone for a while: {self.reason}"
+                raise OperatorFailed(reason, kind="circuit_open", after=self._until - self._clock())
             self._probe = asyncio.get_running_loop().create_future()
             return
 

@@ -33,6 +33,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     selectivity: float = 0.5
     timeout_seconds: float = 5.0
     concurrency: int = 8
+    speculate: bool = False
     retries: int = 1
     cache_seconds: float = 0.0
     headers: dict[str, str] = {}
@@ -83,6 +84,7 @@ def as_operator(name: str, registration: Registration) -> Operator:
         cost=registration.cost,
         selectivity=registration.selectivity,
         version=registration.version,
+        speculate=registration.speculate,
     )
 
 

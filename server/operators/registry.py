@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from semantic.operators.calls import NotAsked
 from semantic.operators.declaration import Operator
-from server.operators.asking import Deferred
+from server.operators.asking import Deferred, missing
 from server.operators.data import OwnData
 from server.operators.registration import Registration, as_operator
 
@@ -92,6 +91,6 @@ def _deferred(entry: Entry) -> Operator:
 
 def _stand_in(name: str) -> Operator:
     def gone(event: object, *arguments: object) -> bool:
-        raise NotAsked(f"there is no operator {name!r} at present")
+        raise missing(name)
 
     return Operator(name=name, function=Deferred(name, inspect.signature(gone)))

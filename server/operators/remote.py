@@ -14,7 +14,7 @@ import httpcore
 import msgspec
 
 from semantic.model import Instant, Quantity
-from semantic.operators.calls import OperatorFailed
+from semantic.operators.failures import FailureKind, OperatorFailed
 from server.delivery.connections import Connections
 from server.operators.asking import Event
 from server.operators.registration import Registration
@@ -50,14 +50,15 @@ class RemoteOperator:
         while True:
             tries -= 1
             try:
-                return _read(self._name, await self._post(body))
+                return _read(await self._post(body))
             except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.RemoteProtocolError) as error:
                 if not tries:
-                    raise OperatorFailed(f"{self._name} cannot be reached: {type(error).__name__}") from None
+                    kind: FailureKind = "timed_out" if isinstance(error, httpcore.TimeoutException) else "failed"
+                    raise OperatorFailed(f"cannot be reached: {type(error).__name__}", kind=kind) from None
             except SinkRefused as error:
-                raise OperatorFailed(f"{self._name} is not asked: {error}") from None
+                raise OperatorFailed(f"is not asked: {error}") from None
             except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
-                raise OperatorFailed(f"{self._name} did not answer in HTTP") from None
+                raise OperatorFailed("did not answer in HTTP") from None
 
     async def _post(self, body: bytes) -> bytes:
         service = check_sink(self._registration.url, allow_private=self._allow_private)
@@ -71,12 +72,12 @@ class RemoteOperator:
             ) as answer,
         ):
             if answer.status != 200:
-                raise OperatorFailed(f"{self._name} answered with status {answer.status}; 200 is expected")
+                raise OperatorFailed(f"answered with status {answer.status}; 200 is expected")
             found = bytearray()
             async for piece in answer.aiter_stream():
                 found += piece
                 if len(found) > MAX_ANSWER_BYTES:
-                    raise OperatorFailed(f"{self._name} answered more than {MAX_ANSWER_BYTES:,} bytes")
+                    raise OperatorFailed(f"answered more than {MAX_ANSWER_BYTES:,} bytes")
             return bytes(found)
 
     def _headers(self, service: Sink) -> list[tuple[bytes, bytes]]:
@@ -95,19 +96,19 @@ class RemoteOperator:
         return _encoder.encode(question)
 
 
-def _read(name: str, body: bytes) -> object:
+def _read(body: bytes) -> object:
     """The answer as an operator's function returns it. Raises `OperatorFailed` for what is no answer."""
     try:
         return _holds.decode(body).holds
     except msgspec.ValidationError:
         pass
     except msgspec.DecodeError:
-        raise OperatorFailed(f"{name} answered what is no JSON") from None
+        raise OperatorFailed("answered what is no JSON") from None
     try:
         return [tuple(map(_value, binding)) for binding in _bindings.decode(body).bindings]
     except (msgspec.ValidationError, ValueError) as error:
         detail = 'expected is {"holds": …} or {"bindings": [[…], …]}'
-        raise OperatorFailed(f"{name} answered what is no answer: {error}; {detail}") from None
+        raise OperatorFailed(f"answered what is no answer: {error}; {detail}") from None
 
 
 def _value(value: object) -> object:

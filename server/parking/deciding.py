@@ -1,27 +1,30 @@
 """One event and its candidates, from parked to settled: looked at as often as answers come in.
 
-parked rows ──▶ the event's vocabulary, its desk ──▶ look ──▶ settled ones written at once
+parked rows ──▶ the event's vocabulary, its desk ──▶ case ──▶ settled ones written at once
                                                       ▲        │ some not answered yet
                                                       └─ woken ◀┘
 failed ──▶ the next time of the schedule, or given up
+
+An operator that fails leaves its candidates for the next try, in which what others answered is not asked again. In the
+last try the other calls are asked all the same: they may still tell that an event is not for a subscription.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from semantic import CanonicalEvent, Event, Vocabulary
-from semantic.operators.screened import EITHER
+from semantic import Event, Vocabulary
+from semantic.operators.failures import Failure
 from server.broker.late_matches import Settlement
 from server.broker.publishing import bindings_json
 from server.cloudevents import EventReader
 from server.operators.asking import Asking
-from server.parking.desk import Verdicts
+from server.parking.desk import Case, Verdicts
 from server.parking.desks import Desks
 from server.parking.settling import SettlingLog
 from server.store.events import find_event
@@ -29,17 +32,18 @@ from server.store.parking import Retry
 from server.store.subscriptions import trees
 from server.strict_json import decode
 
-__all__ = ["Parked", "Schedule", "decide_event"]
+__all__ = ["Parked", "Schedule", "decide_event", "wake"]
 
-UNREADABLE = "the event cannot be read under the vocabulary that it was accepted under"
+UNREADABLE = Failure("failed", "the event cannot be read under the vocabulary that it was accepted under")
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The due candidates of one event: (number, id, tries so far) each."""
+    """The due candidates of one event: (number, id, tries so far) each. `last`: this is their last try."""
 
     event: int
     version: str
+    last: bool
     candidates: Sequence[tuple[int, str, int]]
 
 
@@ -57,6 +61,10 @@ class Schedule:
         """
         return None if tries > len(self.delays) else max(now + self.delays[tries - 1], not_before)
 
+    def is_last(self, tries: int) -> bool:
+        """Whether the try after so many failed ones is the last."""
+        return tries >= len(self.delays)
+
 
 @dataclass(slots=True)
 class _Open:
@@ -65,6 +73,8 @@ class _Open:
     numbers: dict[str, int]
     tries: dict[str, int]
     written: "list[asyncio.Future[None]]" = field(default_factory=list)
+    postponed: bool = False
+    """Whether some of them are to be tried again."""
 
 
 async def decide_event(
@@ -75,92 +85,102 @@ async def decide_event(
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    asking = Asking(desks.ways, woken=lambda: _wake(loop, woken))
+    ways = desks.ways
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},
     )
-    look = _Look(await desks.versions.get(parked.version), reader.from_object(decode(row.body.encode())).event, asking)
+    vocabulary = await desks.versions.get(parked.version)
+    event = reader.from_object(decode(row.body.encode())).event
+    asking = Asking(ways, woken=lambda: wake(loop, woken), answers=desks.answers.of(parked.event))
     try:
-        while open.numbers:
+        begin = partial(_begin, desks, vocabulary, event, asking, patient=not parked.last)
+        case = await _begun(desks, vocabulary, open, begin)
+        while case is not None and open.numbers:
             woken.clear()
-            verdicts = await desks.run(partial(look.verdicts, desks, tuple(open.numbers)))
-            if isinstance(verdicts, Verdicts):
-                _settle(parked.event, verdicts, open, asking, settling, schedule)
-                if open.numbers:
-                    await woken.wait()
-            else:
-                await _bring_trees(desks, look, verdicts, open)
+            _settle(parked.event, await desks.run(case.advance), open, settling, schedule)
+            if open.numbers:
+                await woken.wait()
+        if case is None and open.numbers:
+            unreadable = Verdicts(undecided=dict.fromkeys(open.numbers, UNREADABLE))
+            _settle(parked.event, unreadable, open, settling, schedule)
     finally:
         asking.cancel()
+    if not open.postponed:
+        desks.answers.forget(parked.event)
     await asyncio.gather(*open.written)
 
 
-@dataclass(slots=True)
-class _Look:
-    """One event under its vocabulary, and how to look at its candidates. In the thread of the desks."""
-
-    vocabulary: Vocabulary
-    event: Event
-    asking: Asking
-    _canonical: CanonicalEvent | None = None
-
-    def verdicts(self, desks: Desks, ids: Sequence[str]) -> Verdicts | list[str]:
-        """What can be said now; or which subscriptions the desk does not know (it may have been made anew)."""
-        desk = desks.at(self.vocabulary)
-        lacking = desk.lacks(ids)
-        if lacking:
-            return lacking
-        if self._canonical is None:
-            self._canonical = desk.canonical(self.event)
-        if self._canonical is None:
-            return Verdicts(reasons=dict.fromkeys(ids, UNREADABLE))
-        return desk.decide(self._canonical, ids, self.asking)
+def _begin(
+    desks: Desks, vocabulary: Vocabulary, event: Event, asking: Asking, ids: Sequence[str], *, patient: bool
+) -> Case | list[str] | None:
+    """The case; or which subscriptions the desk does not know (it may have been made anew); None where the event cannot
+    be read. In the thread of the desks."""
+    desk = desks.at(vocabulary)
+    lacking = desk.lacks(ids)
+    if lacking:
+        return lacking
+    canonical = desk.canonical(event)
+    return None if canonical is None else desk.begin(canonical, ids, asking, patient=patient)
 
 
-async def _bring_trees(desks: Desks, look: _Look, lacking: Sequence[str], open: _Open) -> None:
-    """Teach the desk what it lacks; a subscription that is gone took its candidates with it."""
-    numbers = [open.numbers[id] for id in lacking]
-    found = await desks.broker.read(lambda connection: _trees(connection, numbers))
-    await desks.run(lambda: desks.at(look.vocabulary).learn_trees(found))
-    open.numbers = {id: number for id, number in open.numbers.items() if id in found or id not in lacking}
+async def _begun(
+    desks: Desks, vocabulary: Vocabulary, open: _Open, begin: Callable[[Sequence[str]], Case | list[str] | None]
+) -> Case | None:
+    """The case, when the desk knows all candidates; those of a subscription that is gone went with it."""
+    while True:
+        found = await desks.run(partial(begin, tuple(open.numbers)))
+        if not isinstance(found, list):
+            return found
+        numbers = [open.numbers[id] for id in found]
+        known = await desks.broker.read(partial(_trees, numbers=numbers))
+        await desks.run(partial(_learn, desks, vocabulary, known))
+        open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 
 
-def _settle(
-    event: int, verdicts: Verdicts, open: _Open, asking: Asking, settling: SettlingLog, schedule: Schedule
-) -> None:
+def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, schedule: Schedule) -> None:
     """Hand on what is settled now."""
     now = time.time()
-    retries: list[Retry] = []
-    for id, reason in {**verdicts.reasons, **verdicts.turned_away}.items():
-        tried = id in verdicts.reasons
-        tries = open.tries[id] + tried
-        ways = reason.split(EITHER)
-        hopeless = tried and all(any(each in way for each in asking.for_good) for way in ways)
-        if tried:
-            at = None if hopeless else schedule.next_try(tries, now, not_before=asking.not_before)
-        else:
-            at = now + asking.busy_seconds
-        retries.append(_retry(event, open.numbers[id], reason, tries, at))
-    settlement = Settlement(
-        event=event,
-        matched={open.numbers[id]: bindings_json(match) for id, match in verdicts.matched.items()},
-        unmatched=[open.numbers[id] for id in verdicts.unmatched],
-        retries=retries,
-    )
-    if settlement.matched or settlement.unmatched or retries:
+    matched = {id: match for id, match in verdicts.matched.items() if id in open.numbers}
+    unmatched = [id for id in verdicts.unmatched if id in open.numbers]
+    failed = {
+        id: failure for id, failure in verdicts.undecided.items() if id in open.numbers and failure.kind != "waiting"
+    }
+    retries = [
+        _retry(event, open.numbers[id], failure, open.tries[id], schedule, now) for id, failure in failed.items()
+    ]
+    if matched or unmatched or retries:
+        settlement = Settlement(
+            event=event,
+            matched={open.numbers[id]: bindings_json(match) for id, match in matched.items()},
+            unmatched=[open.numbers[id] for id in unmatched],
+            retries=retries,
+        )
         open.written.append(settling.add(settlement))
-    open.numbers = {id: open.numbers[id] for id in verdicts.pending}
+        open.postponed |= any(each["of_next_try_at"] is not None for each in retries)
+        settled = {*matched, *unmatched, *failed}
+        open.numbers = {id: number for id, number in open.numbers.items() if id not in settled}
 
 
-def _retry(event: int, number: int, reason: str, tries: int, at: float | None) -> Retry:
+def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Schedule, now: float) -> Retry:
+    """A try that failed; one that was turned away since the operator has too much to do counts for nothing."""
+    after = now + (failure.after or 0.0)
+    if failure.kind != "busy":
+        tries += 1
+        at = None if failure.for_good else schedule.next_try(tries, now, not_before=after)
+    else:
+        at = after
     return {
         "of_event": event,
         "of_subscription": number,
-        "of_reason": reason,
+        "of_reason": failure.reason,
         "of_tries": tries,
         "of_next_try_at": at,
     }
+
+
+def _learn(desks: Desks, vocabulary: Vocabulary, trees: Mapping[str, Any]) -> None:
+    desks.at(vocabulary).learn_trees(trees)
 
 
 def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:
@@ -168,6 +188,7 @@ def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:
     return {row.id: row.tree for row in rows}
 
 
-def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    """An answer has come. Any thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(woken.set)

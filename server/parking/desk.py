@@ -1,10 +1,10 @@
 """The desk: a matcher of its own for the subscriptions with operators, one for each version of the vocabulary.
 
     event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `Asking`
-                                                        └──▶ matched | does not match | failed | not answered yet
+                                                        └──▶ matched | does not match | undecided, and why
 
 All desks share what is learned of the operators. Everything here runs in one thread, which never waits: an operator
-that takes its time is asked elsewhere.
+that takes its time is asked elsewhere, and a `Case` goes on when it has answered.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,24 +14,63 @@ from typing import Any
 
 from semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Match, Matcher, Vocabulary
 from semantic.canonicalise import EventLimits
+from semantic.operators.deciding import Decision
 from semantic.operators.declaration import Operator
+from semantic.operators.failures import Failure
 from semantic.operators.layer import OperatorLayer
+from semantic.operators.screened import OpenDecision
 from semantic.planner.learning import Experience
-from server.operators.asking import STILL_ASKED, TOO_BUSY, Asking, asking_through
+from server.operators.asking import Asking, asking_through
 
-__all__ = ["Desk", "Verdicts", "desk_maker"]
+__all__ = ["Case", "Desk", "Verdicts", "desk_maker"]
 
 
 @dataclass(slots=True)
 class Verdicts:
-    """What is known of the candidates of one event, by the id of the subscription; `reasons` of those that failed,
-    `pending` those whose operators have not answered yet, `turned_away` those whose operator has too much to do."""
+    """What is known of the candidates of one event, by the id of the subscription. What operators have not answered yet
+    is undecided, with a failure of the kind `waiting`."""
 
     matched: dict[str, Match] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
-    reasons: dict[str, str] = field(default_factory=dict)
-    pending: list[str] = field(default_factory=list)
-    turned_away: dict[str, str] = field(default_factory=dict)
+    undecided: dict[str, Failure] = field(default_factory=dict)
+
+
+class Case:
+    """Candidates of one event on their way to a decision. In the thread of the desks; it stays with the operators and
+    subscriptions of its beginning."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        open: OpenDecision,
+        asking: Asking,
+        ids: Sequence[str],
+        meaningless: Mapping[str, Failure],
+    ) -> None:
+        self._matcher = matcher
+        self._open = open
+        self._asking = asking
+        self._ids = ids
+        self._meaningless = meaningless
+
+    @property
+    def pending(self) -> bool:
+        """Whether an answer is yet to come."""
+        return self._open.pending
+
+    @property
+    def decision(self) -> Decision:
+        """The state of the calls."""
+        return self._open.decision
+
+    def advance(self) -> Verdicts:
+        """What can be said now. No call is made that the plan does not want by what was answered so far."""
+        with asking_through(self._asking):
+            decided = self._matcher.decided(self._open.advance())
+        verdicts = Verdicts({each.subscription: each for each in decided.matches})
+        verdicts.undecided = {each.subscription: each.failure for each in decided.undecided} | dict(self._meaningless)
+        verdicts.unmatched = [id for id in self._ids if id not in verdicts.matched and id not in verdicts.undecided]
+        return verdicts
 
 
 class Desk:
@@ -39,7 +78,7 @@ class Desk:
 
     def __init__(self, matcher: Matcher) -> None:
         self.matcher = matcher
-        self._meaningless: dict[str, str] = {}
+        self._meaningless: dict[str, Failure] = {}
 
     @property
     def layer(self) -> OperatorLayer:
@@ -57,7 +96,7 @@ class Desk:
                 try:
                     self.matcher.restore(id, tree)
                 except InvalidSubscription as error:
-                    self._meaningless[id] = str(error)
+                    self._meaningless[id] = Failure("failed", str(error))
 
     def canonical(self, event: Event) -> CanonicalEvent | None:
         """The event under this version; None where it cannot be read (it could when it was accepted)."""
@@ -66,29 +105,28 @@ class Desk:
         except InvalidEvent:
             return None
 
-    def decide(self, event: CanonicalEvent, ids: Sequence[str], asking: Asking) -> Verdicts:
-        """What can be said now; each call that was answered is not made again. It must lack none of `ids`."""
-        with asking_through(asking):
-            decided = self.matcher.decide(event, among=ids)
-        verdicts = Verdicts({each.subscription: each for each in decided.matches})
-        for each in decided.undecided:
-            if STILL_ASKED in each.reason:
-                verdicts.pending.append(each.subscription)
-            elif TOO_BUSY in each.reason:
-                verdicts.turned_away[each.subscription] = each.reason
-            else:
-                verdicts.reasons[each.subscription] = each.reason
-        verdicts.reasons |= {id: self._meaningless[id] for id in ids if id in self._meaningless}
-        known = {*verdicts.matched, *verdicts.pending, *verdicts.reasons, *verdicts.turned_away}
-        verdicts.unmatched = [id for id in ids if id not in known]
-        return verdicts
+    def begin(
+        self,
+        event: CanonicalEvent,
+        ids: Sequence[str],
+        asking: Asking,
+        *,
+        patient: bool = False,
+        steps: bool = False,
+        learns: bool = True,
+    ) -> Case:
+        """The way to the verdicts on `ids`, none of which it may lack. `patient`: what failed for now is left for a
+        later try; otherwise the other calls may still tell that it does not match."""
+        open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns)
+        meaningless = {id: self._meaningless[id] for id in ids if id in self._meaningless}
+        return Case(self.matcher, open, asking, ids, meaningless)
 
 
 def desk_maker(
-    operators: Callable[[], Mapping[str, Operator]], experience: Experience, *, depth: int
+    operators: Callable[[], Mapping[str, Operator]], experience: Experience, *, planner: str, depth: int
 ) -> Callable[[Vocabulary], Desk]:
     """How to make a desk: with the operators of the moment, and with what was learned so far."""
-    new_matcher = partial(Matcher, planner="greedy", limits=EventLimits(depth=depth))
+    new_matcher = partial(Matcher, planner=planner, limits=EventLimits(depth=depth))
 
     def made(vocabulary: Vocabulary) -> Desk:
         matcher = new_matcher(vocabulary, operators=operators().values())

@@ -13,7 +13,7 @@ from typing import TypeVar
 from semantic import Vocabulary
 from semantic.planner.learning import Experience
 from server.broker import Broker
-from server.operators.asking import Caller
+from server.operators.asking import AnswersByEvent, Caller
 from server.operators.callers import Callers
 from server.parking.desk import Desk, desk_maker
 from server.parking.versions import Versions
@@ -35,11 +35,17 @@ class Desks:
         self.callers = Callers(settings)
         self.versions = Versions(broker)
         self.experience = experience
+        self.planner = settings.planner
+        self.is_patient = bool(settings.operator_delays_seconds)
+        """Whether the first try of a candidate is followed by others."""
+        self.answers = AnswersByEvent()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
         self._desks: OrderedDict[str, Desk] = OrderedDict()
         self._registry = broker.state.operators
         self.callers.follow(self._registry)
-        self._made = desk_maker(lambda: broker.state.operators.known, experience, depth=settings.max_json_depth)
+        self._made = desk_maker(
+            lambda: broker.state.operators.known, experience, planner=settings.planner, depth=settings.max_json_depth
+        )
 
     @property
     def ways(self) -> Mapping[str, Caller]:

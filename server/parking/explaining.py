@@ -1,6 +1,7 @@
 """What operators say of an event that is not published, and plans in words. Nothing is stored, and nothing is learned.
 
-Here somebody waits for the answer, so calls are waited for, in a worker thread and on a desk of its own.
+It goes the way of published events: the same desk, the same planner with what it has learned, and calls that are shared
+with those under way. An explanation of one subscription asks everything, and waits for it in a worker thread.
 """
 
 import asyncio
@@ -10,19 +11,16 @@ from typing import Any
 from sqlalchemy import Connection
 
 from semantic import CanonicalEvent, Vocabulary
-from semantic.operators.calls import Call
-from semantic.operators.clauses import expensive_clause
-from semantic.operators.deciding import Step
-from semantic.planner.learning import Experience
+from semantic.operator_plans import chains
+from semantic.operators.deciding import Decision, Step
+from semantic.operators.layer import Link
 from server.operators.asking import Asking
-from server.parking.desk import Desk, Verdicts, desk_maker
+from server.parking.deciding import wake
+from server.parking.desk import Case, Verdicts
 from server.parking.desks import Desks
 from server.store import subscriptions
 
 __all__ = ["asking_and_waiting", "decide_now", "subscription_plan"]
-
-Link = tuple[Call, bool, float, float]
-"""A call, whether it must hold, how likely it does, and what it costs."""
 
 
 def asking_and_waiting(desks: Desks) -> Asking:
@@ -31,93 +29,72 @@ def asking_and_waiting(desks: Desks) -> Asking:
 
 
 async def decide_now(
-    desks: Desks, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str], *, depth: int
+    desks: Desks, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str]
 ) -> tuple[Verdicts, dict[str, Any]]:
-    """The verdicts on these candidates, and the plan: which calls were made, in which order, why, and what was saved.
-
-    `ids` that are gone meanwhile do not match."""
+    """The verdicts on these candidates in their first try, and the plan: which calls were made, in which order, why,
+    and what was saved. `ids` that are gone meanwhile do not match."""
 
     def read(connection: Connection) -> dict[str, Any]:
         found = (subscriptions.find_subscription(connection, id) for id in ids)
         return {row.id: row.tree for row in found if row is not None}
 
     trees = await desks.broker.read(read)
-    asking = asking_and_waiting(desks)
-    known = await desks.run(lambda: Experience(operators=dict(desks.experience.operators)))
-    made = desk_maker(lambda: desks.broker.state.operators.known, known, depth=depth)
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+    asking = Asking(desks.ways, woken=lambda: wake(loop, woken))
 
-    def decide() -> tuple[Verdicts, dict[str, Any]]:
-        desk = made(vocabulary)
+    def begin() -> Case:
+        desk = desks.at(vocabulary)
         desk.learn_trees(trees)
-        desk.layer.watched = []
-        verdicts = desk.decide(event, list(trees), asking)
-        return verdicts, _plan_in_words(desk)
+        return desk.begin(event, list(trees), asking, patient=desks.is_patient, steps=True, learns=False)
 
     try:
-        return await asyncio.to_thread(decide)
+        case = await desks.run(begin)
+        while True:
+            woken.clear()
+            verdicts = await desks.run(case.advance)
+            if not case.pending:
+                return verdicts, _plan_in_words(case.decision, desks.planner)
+            await woken.wait()
     finally:
         asking.cancel()
 
 
 async def subscription_plan(desks: Desks, id: str, tree: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
-    """The chain of each clause of a subscription with operators: its calls in the order that is cheapest for it alone,
-    what each is expected to cost and how often to hold, and how many clauses of all subscriptions share it."""
+    """The calls of each clause of a subscription with operators in the order in which the planner asks them of an event
+    that is for no other one, what each is expected to cost and how often to hold, and how many clauses of all
+    subscriptions share it."""
 
     def work() -> list[list[Link]]:
         desk = desks.at(vocabulary)
         desk.learn_trees({id: tree})
-        return _chains(desk, id)
+        return chains(desk.matcher, id) if id in desk.matcher else []
 
-    chains = await desks.run(work)
+    found = await desks.run(work)
     layer = desks.broker.state.matcher.layer
-    told = []
-    for chain in chains:
+    told, seconds = [], 0.0
+    for chain in found:
         total, reached, calls = 0.0, 1.0, []
-        for call, wanted, chance, seconds in chain:
-            total += reached * seconds
+        for link in chain:
+            total += reached * link.seconds
             calls.append(
                 {
-                    "call": str(call) if wanted else f"not {call}",
-                    "expected_seconds": seconds,
-                    "expected_true": chance,
+                    "call": str(link.call) if link.wanted else f"not {link.call}",
+                    "expected_seconds": link.seconds,
+                    "expected_true": link.chance,
                     "asked_with_probability": reached,
-                    "held_by_clauses": layer.holders(call),
+                    "held_by_clauses": layer.holders(link.call),
                 }
             )
-            reached *= chance if wanted else 1.0 - chance
+            reached *= link.passing
         told.append({"calls": calls, "expected_seconds": total, "expected_true": reached})
-    return {"clauses": told, "expected_seconds": sum(each["expected_seconds"] for each in told)}
+        seconds += total
+    return {"planner": desks.planner, "clauses": told, "expected_seconds": seconds}
 
 
-def _chains(desk: Desk, id: str) -> list[list[Link]]:
-    """The calls of each clause, by cost over the chance that they settle it."""
-    matcher, experience = desk.matcher, desk.layer.experience
-    found = []
-    for atoms in matcher[id].clauses if id in matcher else ():
-        part = expensive_clause(atoms, matcher.operators, matcher.vocabulary)
-        if part is None:
-            continue
-        chain = []
-        for call, wanted in part.literals:
-            operator = matcher.operators[call.operator]
-            chance, seconds = experience.expected(call.operator, str(call), operator.selectivity, operator.cost)
-            chain.append((call, wanted, chance, seconds))
-        found.append(sorted(chain, key=_rank))
-    return found
-
-
-def _rank(each: Link) -> float:
-    _, wanted, chance, seconds = each
-    fails = 1.0 - chance if wanted else chance
-    return seconds / max(fails, 1e-9)
-
-
-def _plan_in_words(desk: Desk) -> dict[str, Any]:
-    decisions = desk.layer.watched or []
-    steps = [_step(each) for decision in decisions for each in decision.steps or ()]
-    literals = sum(decision.literals for decision in decisions)
-    asked = sum(len(decision.asked) for decision in decisions)
-    return {"planner": desk.matcher.planner_name, "calls": steps, "asked": asked, "saved": max(0, literals - asked)}
+def _plan_in_words(decision: Decision, planner: str) -> dict[str, Any]:
+    steps = [_step(each) for each in decision.steps or ()]
+    asked = len(decision.asked)
+    return {"planner": planner, "calls": steps, "asked": asked, "saved": max(0, decision.literals - asked)}
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -131,5 +108,6 @@ def _step(step: Step) -> dict[str, Any]:
         "expected_seconds": step.seconds,
         "expected_true": step.chance,
         "held": step.outcome,
+        "failure": None if step.failure is None else {"kind": step.failure.kind, "reason": step.failure.reason},
         "settled": step.settled,
     }

@@ -126,15 +126,16 @@ class ParkingService:
             return FAULT_PAUSE_SECONDS
 
     def _begin(self, rows: Iterable[Row[Any]]) -> None:
-        by_event: dict[tuple[int, str], list[tuple[int, str, int]]] = {}
+        by_event: dict[tuple[int, str, bool], list[tuple[int, str, int]]] = {}
         for row in rows:
-            by_event.setdefault((row.event, row.vocabulary_version), []).append((row.subscription, row.id, row.tries))
-        for (event, version), candidates in by_event.items():
+            key = (row.event, row.vocabulary_version, self._schedule.is_last(row.tries))
+            by_event.setdefault(key, []).append((row.subscription, row.id, row.tries))
+        for (event, version, last), candidates in by_event.items():
             if len(self._tasks) >= EVENTS_AT_ONCE:
                 return
             taken = {(event, number) for number, _, _ in candidates}
             self._busy |= taken
-            task = asyncio.create_task(self._decide(Parked(event, version, candidates), taken))
+            task = asyncio.create_task(self._decide(Parked(event, version, last, candidates), taken))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["EXPRESSIONS", "NAMES", "TRIES", "Clause", "Data", "Mode", "Model", "Waits", "truth"]
+__all__ = ["EXPRESSIONS", "FORESEEN", "NAMES", "TRIES", "Clause", "Data", "Mode", "Model", "Waits", "truth"]
 
 TRIES = 2
 """One at once and one more: then it is given up."""
@@ -47,6 +47,15 @@ EXPRESSIONS: dict[str, tuple[Clause, ...]] = {
     "count(?x) and ?x > 0 or left()": (Clause({"count": True}, above=0), Clause({"left": True})),
     "count(?x) or n >= 2": (Clause({"count": True}), Clause({}, least=2)),
 }
+
+FORESEEN = sorted(
+    name
+    for name, clauses in EXPRESSIONS.items()
+    if all(len(clause.calls) <= 1 for clause in clauses)
+    and (sum(map(len, (clause.calls for clause in clauses))) <= 1 or any(clause.has_variables for clause in clauses))
+)
+"""Of these the model says at any time what has become of them. Of the others it depends on the order of the plan which
+call is the one that they wait for, or that failed; only what becomes of them in the end does not."""
 
 
 @dataclass

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from server.operators.circuit import FAILURES, FIRST_PAUSE_SECONDS, Circuit, CircuitOpen
+from semantic.operators.failures import OperatorFailed
+from server.operators.circuit import FAILURES, FIRST_PAUSE_SECONDS, Circuit
 
 
 class Clock:
@@ -27,7 +28,7 @@ def test_circuit_opens_after_failures_in_a_row_and_an_answer_between_starts_anew
     """Only a row of failures opens it; while it is open nobody is let through, and the reason is told."""
 
     async def body() -> None:
-        circuit = Circuit("op", Clock())
+        circuit = Circuit(Clock())
         await fail(circuit, FAILURES - 1)
         await circuit.enter()
         circuit.succeeded()
@@ -35,9 +36,9 @@ def test_circuit_opens_after_failures_in_a_row_and_an_answer_between_starts_anew
         assert circuit.state == "closed"
         await fail(circuit)
         assert circuit.state == "open"
-        with pytest.raises(CircuitOpen, match="no answer") as raised:
+        with pytest.raises(OperatorFailed, match="no answer") as raised:
             await circuit.enter()
-        assert raised.value.until == 1_000.0 + FIRST_PAUSE_SECONDS
+        assert (raised.value.kind, raised.value.after) == ("circuit_open", FIRST_PAUSE_SECONDS)
 
     asyncio.run(body())
 
@@ -47,7 +48,7 @@ def test_circuit_lets_one_call_try_and_the_others_wait_for_it() -> None:
 
     async def body() -> None:
         clock = Clock()
-        circuit = Circuit("op", clock)
+        circuit = Circuit(clock)
         await fail(circuit, FAILURES)
         clock.now += FIRST_PAUSE_SECONDS
         await circuit.enter()
@@ -67,14 +68,14 @@ def test_circuit_whose_try_fails_waits_twice_as_long() -> None:
 
     async def body() -> None:
         clock = Clock()
-        circuit = Circuit("op", clock)
+        circuit = Circuit(clock)
         await fail(circuit, FAILURES)
         clock.now += FIRST_PAUSE_SECONDS
         await circuit.enter()
         other = asyncio.create_task(circuit.enter())
         await asyncio.sleep(0)
         circuit.failed("still no answer")
-        with pytest.raises(CircuitOpen):
+        with pytest.raises(OperatorFailed):
             await other
         assert circuit.until == clock.now + 2 * FIRST_PAUSE_SECONDS
 
@@ -86,7 +87,7 @@ def test_circuit_whose_try_is_cancelled_lets_the_next_one_try() -> None:
 
     async def body() -> None:
         clock = Clock()
-        circuit = Circuit("op", clock)
+        circuit = Circuit(clock)
         await fail(circuit, FAILURES)
         clock.now += FIRST_PAUSE_SECONDS
         await circuit.enter()

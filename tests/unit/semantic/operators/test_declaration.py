@@ -125,7 +125,7 @@ def test_failures_that_an_operator_tells_name_the_call() -> None:
     matcher.add("a", 'later("C1")')
     matcher.add("b", "broken()")
     reasons = [each.reason for each in matcher.decide({}).undecided]
-    assert reasons == ["later('C1'): it is booting", "broken() raised KeyError: 'x'"]
+    assert reasons == ["later('C1'): it is booting", "broken(): raised KeyError: 'x'"]
 
 
 def test_time_left_is_told_to_an_operator_that_has_a_timeout() -> None:

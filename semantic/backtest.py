@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from semantic.compilation import compile_expression
 from semantic.errors import InvalidEvent
+from semantic.event_plans import ReadEvent
 from semantic.explaining import explain
 from semantic.language import to_text, to_tree
 from semantic.matcher import Matcher
@@ -106,22 +107,19 @@ class Backtest:
 
     def feed(self, events: Sequence[PastEvent]) -> None:
         """Count events one by one. Those that cannot be read are counted as such."""
-        read = []
-        canonical = []
+        read: list[ReadEvent] = []
+        past: list[PastEvent] = []
         for each in events:
             try:
-                canonical.append(self.matcher.canonicalise(each.event))
-                read.append(each)
+                read.append(self.matcher.read(each.event))
+                past.append(each)
             except InvalidEvent:
                 self.counts.unreadable += 1
-        truth = np.zeros((len(read), len(self._atoms) + 1), dtype=bool)
         before = self.matcher.statistics.undecided
-        for row, matches in enumerate(self.matcher.match_batch(canonical)):
-            for match in matches:
-                truth[row, self._column(match.subscription)] = True
+        table = self.matcher.match_read(read)
         self.counts.undecided += self.matcher.statistics.undecided - before
-        names = [(each.source, each.id) for each in read]
-        self._count(truth, [each.day for each in read], names.__getitem__, read.__getitem__)
+        names = [(each.source, each.id) for each in past]
+        self.feed_table(table, [each.day for each in past], names.__getitem__, past.__getitem__)
 
     def feed_table(
         self,

@@ -70,14 +70,15 @@ async def publish(
     request: Request,
     broker: AppBroker,
     reader: AppEventReader,
-    verbose: Annotated[bool, Query(description="Whether the answer lists every event.")] = True,
+    verbose: Annotated[bool, Query(description="Whether the answer lists every event, with notes.")] = True,
 ) -> Response:
     """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
     and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
-    others of its request; when none can be read, the answer is an error."""
+    others of its request; when none can be read, the answer is an error. Notes tell of every attribute of an event,
+    100 at most; with `verbose=false` none are made or kept, and only what subscriptions ask about is read."""
     decoded = await _decoded(request, reader)
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
-    results = iter(await broker.publish(good))
+    results = iter(await broker.publish(good, verbose=verbose))
     told: list[Outcome] = []
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):

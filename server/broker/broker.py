@@ -151,14 +151,15 @@ class Broker:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def publish(self, events: Sequence[DecodedEvent]) -> list[Outcome | InvalidEvent]:
-        """Accept events, in order; one result each, an error for those that cannot be read. Raises `BrokerBusy`."""
+    async def publish(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome | InvalidEvent]:
+        """Accept events, in order; one result each, an error for those that cannot be read; without `verbose` nothing
+        is noted of them. Raises `BrokerBusy`."""
         if not events:
             return []
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        return await self._submit(lambda group: publish(group, events, observe), weight=len(events))
+        return await self._submit(lambda group: publish(group, events, observe, verbose=verbose), weight=len(events))
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """What each event would match now; nothing is stored."""

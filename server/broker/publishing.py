@@ -1,20 +1,25 @@
 """Events in: deduplicated, read, matched and stored with their matches, all in the transaction that acknowledges them.
 
 decoded ──known?──▶ duplicate
-    └─▶ canonicalise ──▶ match_batch ──▶ rows of events, matches, parked candidates ──▶ one insert for many
+    └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many
+          └─where somebody wants notes: all values
 
-No operator is called here: what hangs on one is parked with the event, and decided by `server.parking`.
+No operator is called here: what hangs on one is parked with the event, and decided by `server.parking`. Subscriptions
+are slots of the matcher from the index to the row of a match; nobody's name is looked up.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
+from semantic.event_plans import ReadEvent
 from semantic.operators.telling import as_json
-from semantic.results import Undecided
+from semantic.results import MatchTable, Reasons
 from server.broker.group import Group
 from server.broker.state import State
 from server.cloudevents import DecodedEvent
@@ -24,7 +29,7 @@ from server.store.parking import ParkedRow, insert_parked, keep_vocabulary
 
 __all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish"]
 
-MAX_NOTES = 20
+MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
 
 DIFFERS = "differs"
@@ -64,14 +69,14 @@ class EventMatches:
 
 
 def publish(
-    group: Group, events: Sequence[DecodedEvent], observe: Callable[[float, int], None]
+    group: Group, events: Sequence[DecodedEvent], observe: Callable[[float, int], None], *, verbose: bool = True
 ) -> list[Outcome | InvalidEvent]:
     """Accept events, in order; one result each. `observe(seconds, events)` is told how long it took to read and match
-    them."""
+    them. Without `verbose` nothing is noted of them, and only what subscriptions ask about is read."""
     state = group.state
     known = find_known(group.connection, [(each.source, each.id) for each in events if not each.id_is_ours])
     results: list[Outcome | InvalidEvent | None] = [None] * len(events)
-    fresh: list[tuple[int, DecodedEvent, CanonicalEvent]] = []
+    fresh: list[tuple[int, DecodedEvent, ReadEvent]] = []
     repeated: list[tuple[int, int]] = []  # (index, index of the first one in this very request)
     first: dict[tuple[str, str], int] = {}
     started = time.perf_counter()
@@ -82,17 +87,18 @@ def publish(
         elif key in first:
             repeated.append((index, first[key]))
         else:
-            canonical = _canonical(state.matcher, each.event)
-            if isinstance(canonical, InvalidEvent):
-                results[index] = canonical
+            read = _read(state.matcher, each.event)
+            if isinstance(read, InvalidEvent):
+                results[index] = read
             else:
                 first[key] = index
-                fresh.append((index, each, canonical))
-    found = state.matcher.match_batch([canonical for _, _, canonical in fresh])
+                fresh.append((index, each, read))
+    table = state.matcher.match_read([read for _, _, read in fresh])
     observe(time.perf_counter() - started, len(fresh))
-    rows = _Rows(group)
-    for number, (index, each, canonical) in enumerate(fresh):
-        results[index] = rows.add(each, canonical.notes, found[number], found.undecided(number))
+    rows = _Rows(group, table)
+    for number, (index, each, read) in enumerate(fresh):
+        notes = (*each.notes, *read.notes(MAX_NOTES)) if verbose else ()
+        results[index] = rows.add(number, each, notes[:MAX_NOTES])
     rows.store()
     for index, original in repeated:
         outcome = results[original]
@@ -104,24 +110,38 @@ def publish(
 
 def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
     """What each event would match if it were published now. Changes nothing."""
-    state, found = group.state, []
-    for event in events:
-        canonical = _canonical(state.matcher, event)
-        if isinstance(canonical, InvalidEvent):
-            found.append(EventMatches([], problem=canonical))
-        else:
-            decided = state.matcher.decide(canonical)
-            matches = [each for each in decided.matches if _in_time(state, each, group.now)]
-            open = tuple(each.subscription for each in decided.undecided if _in_time(state, each, group.now))
-            found.append(EventMatches(matches, canonical.notes, undecided=open, canonical=canonical))
+    state = group.state
+    matcher = state.matcher
+    read = [_read(matcher, event) for event in events]
+    table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
+    slots, live = table.slots.tolist(), state.roll.numbers_in_time(table.slots, group.now).tolist()
+    found: list[EventMatches] = []
+    number = 0
+    for each in read:
+        if isinstance(each, InvalidEvent):
+            found.append(EventMatches([], problem=each))
+            continue
+        matches = [
+            Match(matcher.name(slots[at]), table.bindings[at] if table.bindings else (), at in table.truncated)
+            for at in range(*table.offsets[number : number + 2].tolist())
+            if live[at]
+        ]
+        reasons = table.undecided.get(number, {})
+        open = [matcher.name(slot) for slot, _, _ in _in_time(state, reasons, group.now)]
+        whole = each.canonical() if open else None
+        found.append(EventMatches(matches, tuple(each.notes(MAX_NOTES)), undecided=tuple(open), canonical=whole))
+        number += 1
     return found
 
 
 class _Rows:
-    """The rows of one command's events, numbered as they come."""
+    """The rows of one command's events, numbered as they come; `table` has what they match."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, table: MatchTable) -> None:
         self._group = group
+        self._table = table
+        self._subscriptions: list[int] = group.state.roll.numbers_in_time(table.slots, group.now).tolist()
+        self._bounds: list[int] = table.offsets.tolist()
         self._version = group.state.vocabulary.version
         self._events: list[EventRow] = []
         self._matches: list[MatchRow] = []
@@ -136,27 +156,24 @@ class _Rows:
         group.on_undo(undo)
         state.last_accepted_at = max(group.now, state.last_accepted_at)  # a clock set back must not reorder the log
 
-    def add(
-        self, event: DecodedEvent, notes: tuple[Note, ...], matches: Sequence[Match], undecided: Sequence[Undecided]
-    ) -> Outcome:
-        """The rows of one event."""
-        group, state = self._group, self._group.state
+    def add(self, number: int, event: DecodedEvent, notes: Sequence[Note]) -> Outcome:
+        """The rows of one event, which has this number in the table."""
+        group, state, table = self._group, self._group.state, self._table
         state.sequence += 1
-        matched = 0
-        for match in matches:
-            number = state.roll.number_in_time(match.subscription, group.now)
-            if number is None:
-                continue
-            matched += 1
-            group.touched.add(number)
-            bindings = bindings_json(match)
-            self._matches.append(
-                {"subscription": number, "position": state.sequence, "bindings": bindings, "event": None}
-            )
-        waiting = [each for each in undecided if _in_time(state, each, group.now)]
-        self._parked += [self._parked_row(each) for each in waiting]
+        before = len(self._matches)
+        for at in range(*self._bounds[number : number + 2]):
+            subscription = self._subscriptions[at]
+            if subscription:
+                bindings = None if table.bindings is None else _bindings_json(table.bindings[at])
+                self._matches.append(
+                    {"subscription": subscription, "position": state.sequence, "bindings": bindings, "event": None}
+                )
+                group.touched.add(subscription)
+        matched = len(self._matches) - before
+        waiting = _in_time(state, table.undecided.get(number, {}), group.now)
+        self._parked += [self._parked_row(subscription, reason) for _, subscription, reason in waiting]
         self._hits += matched > 0
-        told = [EventNote(note.code, note.attribute, note.detail) for note in (*event.notes, *notes)[:MAX_NOTES]]
+        told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
             {
                 "sequence": state.sequence,
@@ -184,13 +201,12 @@ class _Rows:
             self._group.totals["parked"] += len(self._parked)
             self._group.parked = True
 
-    def _parked_row(self, undecided: Undecided) -> ParkedRow:
-        state = self._group.state
+    def _parked_row(self, subscription: int, reason: str) -> ParkedRow:
         return {
-            "event": state.sequence,
-            "subscription": state.roll.number(undecided.subscription),
+            "event": self._group.state.sequence,
+            "subscription": subscription,
             "vocabulary_version": self._version,
-            "reason": undecided.reason,
+            "reason": reason,
             "tries": 0,
             "parked_at": self._group.now,
             "next_try_at": self._group.now,
@@ -210,15 +226,21 @@ class _Rows:
             self._group.on_undo(undo)
 
 
-def _canonical(matcher: Matcher, event: Event) -> CanonicalEvent | InvalidEvent:
+def _read(matcher: Matcher, event: Event) -> ReadEvent | InvalidEvent:
     try:
-        return matcher.canonicalise(event)
+        return matcher.read(event)
     except InvalidEvent as problem:
         return problem
 
 
-def _in_time(state: State, match: Match | Undecided, now: float) -> bool:
-    return state.roll.number_in_time(match.subscription, now) is not None
+def _in_time(state: State, reasons: Reasons, now: float) -> list[tuple[int, int, str]]:
+    """(slot, number, reason) of those whose time is not over."""
+    if not reasons:
+        return []
+    slots = np.array(sorted(reasons), dtype=np.int32)
+    numbers = state.roll.numbers_in_time(slots, now).tolist()
+    pairs = zip(slots.tolist(), numbers, strict=True)
+    return [(slot, number, reasons[slot]) for slot, number in pairs if number]
 
 
 def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
@@ -231,8 +253,12 @@ def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
 
 
 def bindings_json(match: Match) -> str | None:
-    """Bindings as JSON: a list of objects, variable → value; None where there are none."""
-    if not match.bindings:
+    """The bindings of a match as JSON: a list of objects, variable → value; None where there are none."""
+    return _bindings_json(match.bindings)
+
+
+def _bindings_json(bindings: tuple[tuple[tuple[str, Any], ...], ...]) -> str | None:
+    if not bindings:
         return None
-    rows = [{name: as_json(value) for name, value in binding} for binding in match.bindings]
+    rows = [{name: as_json(value) for name, value in binding} for binding in bindings]
     return msgspec.json.encode(rows).decode()

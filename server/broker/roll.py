@@ -70,10 +70,13 @@ class Roll:
         slot = self.matcher.slots.get(id)
         return self.aside[id].number if slot is None else self._numbers[slot]
 
-    def number_in_time(self, id: str, now: float) -> int | None:
-        """The number of one that is in the matcher, unless its time is over."""
-        slot = self.matcher.slots[id]
-        return self._numbers[slot] if self._ends[slot] > now else None
+    def numbers_in_time(self, slots: npt.NDArray[np.int32], now: float) -> npt.NDArray[np.int64]:
+        """The numbers of the subscriptions in these slots of the matcher, `int64[slots]`; 0 for one whose time is
+        over."""
+        if not slots.size:
+            return np.zeros(0, dtype=np.int64)
+        numbers = np.frombuffer(self._numbers, dtype=np.int64)[slots]
+        return np.where(np.frombuffer(self._ends, dtype=np.float64)[slots] > now, numbers, 0)
 
     def numbers_sum(self) -> int:
         """The sum of all numbers, to be compared with the store's. Some ns a subscription."""

@@ -99,6 +99,27 @@ def test_publish_terse_answer_counts_only(client: httpx.Client) -> None:
     assert answer == {"accepted": 2, "duplicates": 0, "matched": 0, "rejected": []}
 
 
+def test_publish_notes_cover_every_attribute_up_to_a_hundred(client: httpx.Client) -> None:
+    """Also those that nobody asks about, nested and in arrays too; a terse answer makes and keeps none."""
+    client.put("/v1/attributes/weight", json={"unit": "kg", "kind": "number"}).raise_for_status()
+    subscribe(client, "price <= 400")
+    data = {"price": 350, "boxes": [{"weight": f"{number} USD"} for number in range(3)], "weight": "5 EUR"}
+    event = accepted(publish(client, data))["events"][0]
+    assert event["matched"] == 1
+    assert {(note["code"], note["attribute"]) for note in event["notes"]} == {
+        ("wrong-dimension", "weight"),
+        ("wrong-dimension", "boxes.weight"),
+    }
+    many = accepted(publish(client, {f"box{number}": {"weight": "5 USD"} for number in range(150)}))["events"][0]
+    assert len(many["notes"]) == 100
+    terse = accepted(client.post("/v1/events?verbose=false", json=data))
+    assert terse == {"accepted": 1, "duplicates": 0, "matched": 1, "rejected": []}
+    kept = client.get("/v1/events").json()["events"]
+    assert [len(each["notes"]) for each in kept] == [len(event["notes"]), 100, 0]
+    asked = client.post("/v1/match", json={"event": data}).json()
+    assert asked["notes"] == event["notes"]
+
+
 def test_publish_nothing_is_accepted_as_nothing(client: httpx.Client) -> None:
     """An empty batch and empty lines are no error."""
     for body, content_type in (("[]", BATCH), ("\n\n", LINES)):

@@ -62,8 +62,9 @@ def test_roll_says_what_a_dict_of_all_would_say(steps: list[tuple[str, str, floa
             for live in model.values():
                 assert each.number(live.id) == live.number
                 if live.matching:
-                    expected = live.number if live.expires_at > now else None
-                    assert each.number_in_time(live.id, now) == expected
+                    slots = np.array([each.matcher.slots[live.id]] * 2, dtype=np.int32)
+                    expected = live.number if live.expires_at > now else 0
+                    assert each.numbers_in_time(slots, now).tolist() == [expected] * 2
 
 
 @given(st.lists(st.integers(1, 6), max_size=12), st.integers(1, 5), st.integers(0, 12))

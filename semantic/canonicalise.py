@@ -17,6 +17,7 @@ from semantic.errors import InvalidEvent, SemanticError
 from semantic.flatten import EventLimits, Found, QuantityObject, as_json, flatten, problem_at
 from semantic.instants import parse_instant
 from semantic.model import CanonicalEvent, Event, Note, Value
+from semantic.term_notes import notes_on_event_term
 from semantic.typed_events import JSON_NUMBER, TypedEvents
 from semantic.vocabulary import Vocabulary
 
@@ -225,12 +226,9 @@ class Canonicaliser:
                 value = self._read_number(name, published, number, None, notes)
                 return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
         scope = range_of(declaration, vocabulary)
-        concepts = vocabulary.resolve(text, within=scope).candidates if scope else vocabulary.readings(text)
-        if len(concepts) > 1:
-            labels = ", ".join(vocabulary.label(concept) for concept in concepts)
-            notes.append(Note("ambiguous-term", name, f"{published!r} may mean {labels}: all are counted"))
-        elif not concepts and declaration is not None and declaration.kind == "concept":
-            notes.append(Note("unknown-term", name, f"{published!r} is no concept we know: it stays a string"))
+        found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)
+        holds_concepts = declaration is not None and declaration.kind == "concept"
+        notes.extend(notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts))
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         return Value(
@@ -240,7 +238,7 @@ class Canonicaliser:
             instant=parse_instant(published),
             amount=amount,
             dimension=dimension,
-            concepts=tuple(concepts),
+            concepts=found.candidates,
         )
 
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:

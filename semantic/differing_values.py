@@ -3,7 +3,7 @@
 What is the same in both vocabularies is not looked at: a value whose names, labels and place are untouched reads the
 same, whatever its subscribers ask. What comes out is a little more than what really differs, never less.
 
-    names   declared, dropped, with other parents, classes or equivalences … and all beneath them
+    names   declared, dropped, with other parents, classes, equivalences or exact matches … and all beneath them
     words   labels that come, go or change hands; local names; entries of the user's table of synonyms
 """
 
@@ -29,6 +29,7 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
     for was, now in _pairs(before.ontologies, after.ontologies):
         forwarding |= _compare_records(was, now, touched, words)
         _compare_pairs(was, now, touched, above)
+    touched |= _matched_otherwise(before, after)
     related = [_related(vocabulary) for vocabulary in (before, after)]
     if related[0] != related[1]:
         touched |= {low for _, low, _ in related[0] ^ related[1]}
@@ -79,6 +80,8 @@ def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set
         words |= {word for word, _ in _readings(record) ^ (_readings(other) if other is not None else set())}
         if other is None:
             touched.add(record.iri)
+        elif other.kind != record.kind:
+            words |= _words(record)  # a class goes before individuals of the same name
         forwarding |= _forwards(record) != (_forwards(other) if other is not None else None)
     for record in old.values():
         touched.add(record.iri)
@@ -95,6 +98,20 @@ def _compare_pairs(was: Ontology, now: Ontology, touched: set[str], above: set[s
         above.add(high)
     for pair in set(was.equivalences) ^ set(now.equivalences):
         touched.update(pair)
+
+
+def _matched_otherwise(before: Vocabulary, after: Vocabulary) -> set[str]:
+    """The names of concepts that exact matches merge in one of the vocabularies, and not so in the other: a pair or a
+    scheme more may undo the merges of a whole component."""
+    touched: set[str] = set()
+    for name in {name for each in (before, after) for one in each.ontologies for pair in one.matches for name in pair}:
+        was, now = (
+            _names(each, [concept]) if (concept := each.concept(name)) is not None else set()
+            for each in (before, after)
+        )
+        if was != now:
+            touched |= was | now
+    return touched
 
 
 def _records(ontology: Ontology) -> Iterator[ConceptRecord]:

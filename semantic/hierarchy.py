@@ -1,10 +1,11 @@
 """Names and pairs to one DAG of numbered concepts: equivalent names and cycles become one concept.
 
-    names ──equivalences──▶ groups ──peel off the acyclic part──▶ cycles ──components──▶ groups ──number──▶ graph
+    names ──equivalences──▶ groups ──exact matches──▶ groups ──peel off the acyclic part──▶ cycles ──▶ groups ──▶ graph
 
-Almost every hierarchy is acyclic but for a few sloppy corners, so the acyclic part is peeled off first and only what is
-left is given to networkx. Everything is deterministic: the same names and pairs give the same numbers, in whatever
-order they come.
+Exact matches join groups only where they are one-to-one between schemes: docs/matching-semantics.md, rule 10. Almost
+every hierarchy is acyclic but for a few sloppy corners, so the acyclic part is peeled off first and only what is left
+is given to networkx. Everything is deterministic: the same names and pairs give the same numbers, in whatever order
+they come.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ import networkx as nx
 
 from index.clause import ConceptId
 from index.concept_graph import ConceptGraph
+from semantic.ontology.names import namespace
 
 __all__ = ["Hierarchy"]
 
@@ -28,7 +30,8 @@ class Hierarchy:
 
     `names[c]` are the names of concept `c`, the preferred one first; `concept_of` is their inverse; `children[c]` and
     `individuals[c]` are what `graph.parents` and `graph.entries` say, downwards; `depth` is the longest path upwards,
-    in pairs; `cycles` are the groups of names that stood in a circle.
+    in pairs; `cycles` are the groups of names that stood in a circle; `unmerged` are the groups of names that exact
+    matches connect and, not being one-to-one, do not merge.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -38,6 +41,7 @@ class Hierarchy:
     individuals: dict[int, list[ConceptId]] = field(repr=False)
     depth: int
     cycles: tuple[tuple[str, ...], ...]
+    unmerged: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def build(
@@ -47,11 +51,14 @@ class Hierarchy:
         pairs: Iterable[Pair] = (),
         types: Iterable[Pair] = (),
         equivalences: Iterable[Pair] = (),
+        matches: Iterable[Pair] = (),
+        schemes: Callable[[str], Iterable[str]] = lambda name: (),
         preference: Callable[[str], object] = str,
     ) -> "Hierarchy":
-        """`pairs` are (narrower, broader), `types` (individual, class); their names are names too. `equivalences` may
-        bring in further ones: those connected to a name are names too, the others are ignored. Of the names of one
-        concept the smallest by `preference` comes first.
+        """`pairs` are (narrower, broader), `types` (individual, class); their names are names too. `equivalences` and
+        `matches` (those by `skos:exactMatch`) may bring in further ones: those connected to a name are names too, the
+        others are ignored. `schemes` says which ones a name is in. Of the names of one concept the smallest by
+        `preference` comes first.
 
         Cost: linear in names and pairs, but for sorting.
         """
@@ -60,6 +67,7 @@ class Hierarchy:
         union = _Union(known)
         for one, other in sorted(equivalences):
             union.join(one, other)
+        unmerged = _join_matches(union, known, set(matches), schemes)
         cycles: list[tuple[str, ...]] = []
         low_high = {(union.find(low), union.find(high)) for low, high in pairs}
         for component in _components(low_high):
@@ -89,6 +97,7 @@ class Hierarchy:
             individuals=_downwards(entries),
             depth=_depth(len(ordered), edges),
             cycles=tuple(cycles),
+            unmerged=tuple(unmerged),
         )
 
     def __len__(self) -> int:
@@ -162,6 +171,55 @@ class _Union:
 
     def all(self) -> list[str]:
         return list(self._parent)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parent
+
+
+def _join_matches(
+    union: _Union, known: set[str], matches: set[Pair], schemes: Callable[[str], Iterable[str]]
+) -> list[tuple[str, ...]]:
+    """Join what exact matches connect, component by component, where no two concepts of a component share a scheme;
+    returns the names of the others, those left out where nothing is `known`. Linear."""
+    connected = _Union(())
+    for one, other in sorted(matches):
+        connected.join(union.find(one), union.find(other))
+    components: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # the names of each concept of each
+    for root in connected.all():
+        components[connected.find(root)][root] = set()
+    for name in union.all() if matches else ():
+        root = union.find(name)
+        if root in connected:
+            components[connected.find(root)][root].add(name)
+    ends = {name for pair in matches for name in pair}
+    unmerged: list[tuple[str, ...]] = []
+    for _, concepts in sorted(components.items()):
+        if _share_schemes(concepts.values(), schemes):
+            group = set(chain.from_iterable(concepts.values()))
+            if not known.isdisjoint(group):
+                unmerged.append(tuple(sorted(ends & group)))
+        else:
+            first, *rest = concepts
+            for root in rest:
+                union.join(first, root)
+    return unmerged
+
+
+def _share_schemes(concepts: Iterable[set[str]], schemes: Callable[[str], Iterable[str]]) -> bool:
+    """Whether two of these concepts have a scheme in common, or, where one of them has none, a namespace."""
+    seen: set[str] = set()
+    spaces_of_bare: set[str] = set()  # the namespaces of concepts without a scheme
+    spaces: set[str] = set()
+    for names in concepts:
+        own = {scheme for name in names for scheme in schemes(name)}
+        within = {namespace(name) for name in names}
+        if not seen.isdisjoint(own) or not within.isdisjoint(spaces_of_bare if own else spaces):
+            return True
+        seen |= own
+        spaces |= within
+        if not own:
+            spaces_of_bare |= within
+    return False
 
 
 def _components(pairs: set[Pair]) -> list[set[str]]:

@@ -17,12 +17,15 @@ class Names:
 
     records: Mapping[str, ConceptRecord] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    _remarked: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The schemes of names that have no record: a mapping file may tell them of what it maps."""
 
     @classmethod
     def of(cls, ontologies: Iterable[Ontology]) -> "Names":
         """The union of what `ontologies` say: a name has the labels of all, and is deprecated if one says so."""
         records: dict[str, ConceptRecord] = {}
         origins: dict[str, str] = {}
+        remarked: dict[str, tuple[str, ...]] = {}
         ontologies = sorted(ontologies, key=lambda each: (each.name, each.sha256))
         for ontology in ontologies:
             for record in ontology.concepts:
@@ -38,7 +41,14 @@ class Names:
             for remark in ontology.remarks:
                 if remark.iri in records:
                     records[remark.iri] = _merged(records[remark.iri], remark)
-        return cls(records=records, origins=origins)
+                elif remark.schemes:
+                    remarked[remark.iri] = (*remarked.get(remark.iri, ()), *remark.schemes)
+        return cls(records=records, origins=origins, _remarked=remarked)
+
+    def schemes(self, iri: str) -> tuple[str, ...]:
+        """Those that it is stated to be in."""
+        record = self.records.get(iri)
+        return self._remarked.get(iri, ()) if record is None else record.schemes
 
     def preference(self, iri: str) -> tuple[bool, bool, bool, bool]:
         """Sorts the names of one concept: known, not deprecated, declared, labelled ones first."""

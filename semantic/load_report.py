@@ -48,6 +48,7 @@ def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, r
         "languages": {tag: languages[tag] for tag in sorted(languages)},
         "merged": len(hierarchy.concept_of) - len(hierarchy),
         "merged_across": _merges_across(names, hierarchy),
+        "unmerged": [list(group) for group in hierarchy.unmerged[:LISTED]],
         "deprecated": sum(record.deprecated for record in records),
         "relations": [
             {"iri": iri, "label": relations.label(iri), "edges": relations.edge_count(iri)} for iri in relations
@@ -104,6 +105,14 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]
     several = len(ontologies) > 1
     warnings = [f"{each.name}: {text}" if several else text for each in ontologies for text in each.warnings]
     for cycle in hierarchy.cycles[:LISTED]:
-        shown = ", ".join(cycle[:5]) + (f" and {len(cycle) - 5} more" if len(cycle) > 5 else "")
-        warnings.append(f"each of these is beneath the other, so they are one concept: {shown}")
+        warnings.append(f"each of these is beneath the other, so they are one concept: {_shown(cycle)}")
+    if hierarchy.unmerged:
+        count, first = len(hierarchy.unmerged), _shown(hierarchy.unmerged[0])
+        warnings.append(
+            f"skos:exactMatch is not one-to-one in {count} groups of names, which stay apart; one is: {first}"
+        )
     return warnings
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

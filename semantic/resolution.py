@@ -43,10 +43,13 @@ from semantic.operators.declaration import Operator
 from semantic.patterns import compile_pattern
 from semantic.reading import enumeration_of
 from semantic.schemas.enumerations import Enumeration
+from semantic.term_notes import notes_on_term
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["Resolved", "resolve"]
 
+CANDIDATES = 20
+"""Meanings of an ambiguous term that are told."""
 SUGGESTED = 10
 """Members of enumerations of one subscription for which near ones are looked for: each is compared with all."""
 
@@ -173,19 +176,18 @@ class _Resolver:
             return self.kept(attribute, term.iri or term.text, term)
         scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
         found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
-        for old, new in found.replaced:
-            self.notes.append(Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead"))
-        for iri in found.iris:
-            if considered := vocabulary.considered(iri):
-                detail = f"{iri} is deprecated, nothing replaces it; consider {', '.join(considered)}"
-                self.notes.append(Note("deprecated-term", attribute, detail))
+        self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
         if len(found.candidates) == 1:
             # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
             # equivalence back, the subscription stays with what its author named (rule 14).
             return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
         if found.candidates:
-            detail = f"{term.text!r} may mean several concepts: write one of them as <IRI>"
-            candidates = tuple(vocabulary.summary(concept) for concept in found.candidates[:20])
+            listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
+            written = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
+            detail = (
+                f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(written[:3])}"
+            )
+            candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)
             self.problem("ambiguous-term", detail, term.at, candidates)
         else:
             detail = f"no concept is named {term.text!r}"

@@ -9,8 +9,9 @@ Levels, best first; the first with a hit decides:
     synonym     exact synonym or alternative label, folded
 """
 
+import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +23,7 @@ __all__ = ["Level", "Resolution", "TermIndex", "folded"]
 
 Level = Literal["iri", "short", "label", "folded", "synonym"]
 
+_CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of semantic.language has it
 LONGEST = 4_096  # characters of a term that is looked up: no label is longer, and folding costs by the character
 
 
@@ -29,12 +31,24 @@ LONGEST = 4_096  # characters of a term that is looked up: no label is longer, a
 class Resolution:
     """What a term may mean: nothing, one concept, or several (ambiguous). `level` says how it was found; `replaced`
     pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are
-    the names that were hit: equivalent names are one concept today, but perhaps not under the next version."""
+    the names that were hit: equivalent names are one concept today, but perhaps not under the next version.
+    `set_aside` are individuals of the same name that gave way to the one class or SKOS concept."""
 
     candidates: tuple[ConceptId, ...] = ()
     level: Level | None = None
     replaced: tuple[tuple[str, str], ...] = ()
     iris: tuple[str, ...] = field(default=(), compare=False)
+    set_aside: tuple[ConceptId, ...] = ()
+
+    def only(self, concept: ConceptId, names: frozenset[str], set_aside: tuple[ConceptId, ...] = ()) -> "Resolution":
+        """The same for one of the candidates, which has these `names`."""
+        return Resolution(
+            (concept,),
+            self.level,
+            tuple(pair for pair in self.replaced if pair[1] in names),
+            tuple(name for name in self.iris if name in names),
+            set_aside,
+        )
 
 
 class TermIndex:
@@ -101,6 +115,16 @@ class TermIndex:
             term = f"{prefix}_{rest}"
         found = self._local.get(term)
         return found if len({self._concept_of[iri] for iri in found}) == 1 else ()
+
+    def curies(self, iri: str) -> Iterator[str]:
+        """The CURIEs of `iri` that may stand in an expression as they are, shortest first. Linear in the prefixes."""
+        found = [
+            f"{prefix}:{iri.removeprefix(namespace)}"
+            for prefix, namespaces in self._prefixes.items()
+            for namespace in namespaces
+            if namespace and iri.startswith(namespace)
+        ]
+        return filter(_CURIE.fullmatch, sorted(found, key=lambda curie: (len(curie), curie)))
 
     def _resolution(self, iris: tuple[str, ...], level: Level) -> Resolution:
         named: dict[str, None] = {}

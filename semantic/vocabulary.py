@@ -36,6 +36,7 @@ MEANING = 2
 something else than before: versions of vocabularies are others then, and nothing that was compiled, canonicalised or
 counted under the old meaning is taken for the new one."""
 KEPT_TEXT = 1_000  # characters of a text whose meaning is kept: what publishers send must not fill the memory
+_CLASSES = frozenset({"class", "concept"})  # kinds of records that go before individuals of the same name
 READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
 
 
@@ -73,7 +74,9 @@ class Vocabulary:
             names.records,
             pairs=(pair for each in self._ontologies for pair in each.edges),
             types=(pair for each in self._ontologies for pair in each.types),
-            equivalences=(pair for each in self._ontologies for pair in (*each.equivalences, *each.matches)),
+            equivalences=(pair for each in self._ontologies for pair in each.equivalences),
+            matches=(pair for each in self._ontologies for pair in each.matches),
+            schemes=names.schemes,
             preference=names.preference,
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
@@ -89,7 +92,7 @@ class Vocabulary:
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
         self._version = _version(self._ontologies, attributes, synonyms, rates, schemas)
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
-        self._readings: dict[str, tuple[ConceptId, ...]] = {}
+        self._readings: dict[str, Resolution] = {}
 
     # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,31 +230,49 @@ class Vocabulary:
     # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
-        """What `term` may mean, by the levels of `semantic.terms`; deprecated names are replaced already. `within` (the
-        declared range of an attribute) keeps the candidates at or beneath one of it, if that leaves exactly one. A term
-        that means nothing is tried again as its root word."""
+        """What `term` may mean, by the levels of `semantic.terms`; deprecated names are replaced already. Of several
+        candidates it is the one at or beneath one of `within` (the declared range of an attribute), if that leaves
+        exactly one; else the one class or SKOS concept, if all others are individuals. A term that means nothing is
+        tried again as its root word."""
         found = self._terms.resolve(term, is_iri=is_iri)
         if not found.candidates and not is_iri and self._roots:
             found = self._terms.resolve(self.root_word(term))
-        if len(found.candidates) > 1 and within:
-            kept = tuple(each for each in found.candidates if any(self.isa(each, upper) for upper in within))
+        if len(found.candidates) > 1:
+            kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
             if len(kept) == 1:
-                iri = self.iri(kept[0])
-                names = tuple(name for name in found.iris if self.concept(name) == kept[0])
-                return Resolution(kept, found.level, tuple(pair for pair in found.replaced if pair[1] == iri), names)
+                return found.only(kept[0], frozenset(self.iris(kept[0])))
+            kinds = [{record.kind for record in self._records(each)} for each in found.candidates]
+            classes = [
+                each for each, kind in zip(found.candidates, kinds, strict=True) if not kind.isdisjoint(_CLASSES)
+            ]
+            if len(classes) == 1 and kinds.count({"individual"}) == len(kinds) - 1:
+                others = tuple(each for each in found.candidates if each != classes[0])
+                return found.only(classes[0], frozenset(self.iris(classes[0])), others)
         return found
 
     def readings(self, text: str) -> tuple[ConceptId, ...]:
         """The concepts that a published string may mean. One dict access for strings seen lately."""
+        return self.reading(text).candidates
+
+    def reading(self, text: str) -> Resolution:
+        """The same with how it was found, for notes: `resolve(text)`. One dict access for strings seen lately."""
         found = self._readings.get(text)
         if found is None:
-            found = self.resolve(text).candidates
+            found = self.resolve(text)
             if len(text) > KEPT_TEXT:
                 return found
             if len(self._readings) >= READINGS:
                 self._readings.clear()
             self._readings[text] = found
         return found
+
+    def curie(self, concept: ConceptId) -> str | None:
+        """A CURIE that resolves to `concept` alone, by the prefixes of the documents; None where there is none."""
+        for iri in self.iris(concept):
+            for curie in self._terms.curies(iri):
+                if self.resolve(curie).candidates == (concept,):
+                    return curie
+        return None
 
     def root_word(self, text: str) -> str:
         """The user's root word for `text`, else `text` itself; in NFC."""

@@ -143,6 +143,9 @@ EX = "http://example.org/"
 CLASSES = tuple(f"{EX}C{number}" for number in range(5))
 INDIVIDUALS = (f"{EX}i0", f"{EX}i1")
 RELATIONS = (f"{EX}part_of", f"{EX}near")
+FOREIGN = ("http://other.org/D0", "http://other.org/D1")
+"""Names of another vocabulary, which may be matched exactly with those of this one."""
+SCHEMES = (f"{EX}s0", f"{EX}s1")
 RETIRED = f"{EX}Old"
 """A deprecated name: events may use it, expressions do not."""
 WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1")
@@ -169,8 +172,9 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
     hierarchies, relations that may run in circles, and declarations. Without `complete` some of `CLASSES` and of
     `RELATIONS` may be unknown."""
     classes = CLASSES if complete else tuple(name for name in CLASSES if draw(st.booleans()))
-    names = (*classes, *INDIVIDUALS, RETIRED)
+    names = (*classes, *INDIVIDUALS, *FOREIGN, RETIRED)
     name, a_class = st.sampled_from(names[:-1]), st.sampled_from(classes or INDIVIDUALS)
+    exact = st.tuples(st.sampled_from(names), st.sampled_from(FOREIGN))
     upwards = st.tuples(a_class, a_class).map(lambda pair: (max(pair), min(pair)))
     individual = st.one_of(st.sampled_from(INDIVIDUALS), st.sampled_from(INDIVIDUALS), name)  # classes may be such, too
     narrower = draw(st.lists(upwards, min_size=2, max_size=8)) + draw(st.lists(st.tuples(name, name), max_size=1))
@@ -186,6 +190,9 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         narrower=tuple(narrower),
         individuals=tuple(draw(st.lists(st.tuples(individual, a_class), min_size=1, max_size=4))),
         equivalent=tuple(draw(st.lists(st.tuples(name, name), max_size=1))),
+        matches=tuple(draw(st.lists(exact, max_size=2))),
+        schemes=tuple(draw(st.lists(st.tuples(name, st.sampled_from(SCHEMES)), max_size=2))),
+        only=draw(st.frozensets(st.sampled_from((*INDIVIDUALS, *FOREIGN)), max_size=4)),
         labels=tuple(draw(st.lists(labels, max_size=5, unique_by=lambda label: label[:3]))),
         names=names,
         prefixes=(("ex", EX),),

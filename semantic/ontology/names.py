@@ -1,6 +1,10 @@
-"""The short end of an IRI."""
+"""The two ends of an IRI."""
 
-__all__ = ["local_name"]
+from typing import Final
+
+__all__ = ["OBO", "local_name", "namespace"]
+
+OBO: Final = "http://purl.obolibrary.org/obo/"
 
 
 def local_name(iri: str) -> str:
@@ -13,3 +17,18 @@ def local_name(iri: str) -> str:
     """
     text = iri.rstrip("/#")
     return text[max(text.rfind("#"), text.rfind("/"), text.rfind(":")) + 1 :]
+
+
+def namespace(iri: str) -> str:
+    """What stands before the local name of `iri`; of an identifier of OBO the prefix belongs to it, for all of its
+    ontologies share what is before that.
+
+    >>> namespace("https://brickschema.org/schema/Brick#Temperature_Sensor")
+    'https://brickschema.org/schema/Brick#'
+    >>> namespace("http://purl.obolibrary.org/obo/CL_0000084")
+    'http://purl.obolibrary.org/obo/CL_'
+    """
+    local = local_name(iri)
+    if iri.startswith(OBO):
+        local = local.rpartition("_")[2]
+    return iri.rstrip("/#").removesuffix(local)

@@ -316,6 +316,7 @@ def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
     return report | {
         "format": ontology.format,
         "merged_across": together["merged_across"],
+        "unmerged": together["unmerged"],
         "unresolved_imports": [each for each in report["unresolved_imports"] if each in unresolved],
     }
 

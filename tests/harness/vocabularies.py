@@ -22,6 +22,8 @@ def vocabulary_of(world: World) -> Vocabulary:
     records = [
         ConceptRecord(
             iri=iri,
+            kind="individual" if iri in world.only else "class",
+            schemes=tuple(scheme for name, scheme in world.schemes if name == iri),
             preferred=labels(iri, "preferred"),
             synonyms=labels(iri, "synonym"),
             hidden=labels(iri, "hidden"),
@@ -43,6 +45,7 @@ def vocabulary_of(world: World) -> Vocabulary:
         edges=world.narrower,
         types=world.individuals,
         equivalences=world.equivalent,
+        matches=world.matches,
         properties=tuple(properties),
         prefixes=world.prefixes,
         relations=tuple(RelationRecord(iri=iri, edges=pairs) for iri, pairs in world.relations.items()),

@@ -46,6 +46,9 @@ def world_of(
         narrower=records.edges,
         individuals=records.types,
         equivalent=records.equivalences,
+        matches=records.matches,
+        schemes=tuple((each.iri, scheme) for each in (*records.concepts, *records.remarks) for scheme in each.schemes),
+        only=frozenset(each.iri for each in records.concepts if each.kind == "individual"),
         labels=tuple(
             (each.iri, text, language, level)
             for each in records.concepts

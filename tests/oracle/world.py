@@ -7,7 +7,8 @@ beneath each other by definition, and so are names in a cycle. Every question wa
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from functools import cached_property
+from itertools import combinations, pairwise, product
 
 __all__ = ["Declaration", "World"]
 
@@ -35,12 +36,16 @@ class World:
 
     `labels` are (iri, label, language, level) with the levels `preferred`, `synonym` and `hidden`; `replaced` are
     (deprecated iri, its replacement); `relations` are (from, to) pairs by relation; `subproperties` are (narrower,
-    broader) names of attributes.
+    broader) names of attributes. `matches` are pairs by skos:exactMatch, `schemes` are (concept, scheme); `only` are
+    the names that are individuals and neither classes nor SKOS concepts.
     """
 
     narrower: Pairs = ()
     individuals: Pairs = ()
     equivalent: Pairs = ()
+    matches: Pairs = ()
+    schemes: Pairs = ()
+    only: frozenset[str] = frozenset()
     labels: tuple[tuple[str, str, str | None, str], ...] = ()
     names: tuple[str, ...] = ()
     prefixes: Pairs = ()
@@ -58,13 +63,28 @@ class World:
         known = set(self.names) | {iri for iri, *_ in self.labels}
         known |= {name for pair in (*self.narrower, *self.individuals, *self.replaced) for name in pair}
         known |= {name for pairs in self.relations.values() for pair in pairs for name in pair}
-        pairs = [pair for one, other in self.equivalent for pair in ((one, other), (other, one))]
-        return _closed(known, pairs)
+        return _closed(known, self.merged)
 
     def above(self, iri: str) -> set[str]:
         """`iri` and every class or broader concept above it; equivalent names are above each other."""
-        pairs = [*self.narrower, *self.equivalent, *((other, one) for one, other in self.equivalent)]
-        return _closed({iri}, pairs)
+        return _closed({iri}, [*self.narrower, *self.merged])
+
+    @cached_property
+    def merged(self) -> list[tuple[str, str]]:
+        """Rule 10: every pair of names for one thing, both ways; of exact matches those that are one-to-one."""
+        stated, matches = _both_ways(self.equivalent), _both_ways(self.matches)
+        return stated + [pair for pair in matches if self._is_one_to_one(_closed({pair[0]}, stated + matches), stated)]
+
+    def _is_one_to_one(self, component: set[str], stated: list[tuple[str, str]]) -> bool:
+        """Whether no two concepts of a component share a scheme."""
+        concepts = {frozenset(_closed({name}, stated)) for name in component}
+        return not any(self._share(one, other) for one, other in combinations(concepts, 2))
+
+    def _share(self, one: frozenset[str], other: frozenset[str]) -> bool:
+        schemes = [{scheme for name, scheme in self.schemes if name in concept} for concept in (one, other)]
+        if schemes[0] and schemes[1]:
+            return bool(schemes[0] & schemes[1])
+        return bool(set(map(namespace, one)) & set(map(namespace, other)))
 
     def same(self, one: str, other: str) -> bool:
         """Whether two names are one concept."""
@@ -94,13 +114,20 @@ class World:
     # ── terms (rules 12, 13) ────────────────────────────────────────────────────────────────────────────────────
 
     def readings(self, text: str, within: Iterable[str] = ()) -> set[str]:
-        """The concepts that a published string may mean, one name each; `within` decides where it leaves one."""
+        """The concepts that a published string may mean, one name each; `within` decides where it leaves one, and then
+        the one class or SKOS concept among individuals."""
         found = self._distinct(self._current(self._named(text)))
         if len(found) > 1:
             kept = {iri for iri in found if any(self.isa(iri, upper) for upper in within)}
             if len(kept) == 1:
                 return kept
+            classes = {iri for iri in found if not self._is_only_individual(iri)}
+            if len(classes) == 1:
+                return classes
         return found
+
+    def _is_only_individual(self, iri: str) -> bool:
+        return all(name in self.only for name in self.names if self.same(name, iri))
 
     def _named(self, text: str) -> set[str]:
         concepts = self.concepts()
@@ -208,6 +235,13 @@ def local_name(iri: str) -> str:
     return iri.replace("#", "/").rpartition("/")[2]
 
 
+def namespace(iri: str) -> str:
+    """What stands before the local name; of an identifier of OBO the prefix too."""
+    local = local_name(iri)
+    prefix = local.rpartition("_")[0] + "_" if iri.startswith("http://purl.obolibrary.org/obo/") else ""
+    return iri[: len(iri) - len(local)] + prefix
+
+
 def folded(text: str) -> str:
     """For comparisons that forgive case, width and white space (rule 12)."""
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
@@ -215,6 +249,10 @@ def folded(text: str) -> str:
 
 def _nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
+
+
+def _both_ways(pairs: Pairs) -> list[tuple[str, str]]:
+    return [*pairs, *((other, one) for one, other in pairs)]
 
 
 def _closed(start: Iterable[str], pairs: Iterable[tuple[str, str]]) -> set[str]:

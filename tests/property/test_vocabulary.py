@@ -1,9 +1,11 @@
 """Laws of vocabularies over random graphs: syntax does not matter, `isa` is the closure, terms resolve by the book."""
 
+import random
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import networkx as nx
@@ -16,6 +18,7 @@ from rdflib.namespace import OWL, RDF, RDFS, SKOS
 from index.clause import ConceptId
 from semantic.ontology import ConceptRecord, Ontology, read
 from semantic.vocabulary import Vocabulary
+from tests.oracle import World
 
 NAMES = [f"http://example.org/n{number}" for number in range(8)]
 SYNTAXES = {"turtle": "turtle", "xml": "rdf-xml", "nt": "n-triples", "json-ld": "json-ld"}
@@ -139,6 +142,64 @@ def test_isa_is_the_closure_over_the_raw_pairs(
                 for step, (one, other) in enumerate(pairwise(path)):
                     direct = vocabulary.graph.parents(one) + (vocabulary.graph.entries(one) if step == 0 else [])
                     assert other in direct
+
+
+# ── exact matches ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+SPACES = ("http://a.org/", "http://b.org/x#", "http://c.org/", "urn:d:", "http://purl.obolibrary.org/obo/HP_")
+MATCHED = [f"{space}{number}" for space in (*SPACES, "http://purl.obolibrary.org/obo/MP_") for number in (1, 2)]
+matched = st.sampled_from(MATCHED)
+matches = st.lists(st.tuples(matched, matched), max_size=8)
+
+
+@st.composite
+def matched_worlds(draw: st.DrawFn) -> World:
+    """Few names of many namespaces, some of them known, in schemes or in none, equal, on circles, matched at will."""
+    known = draw(st.lists(matched, unique=True, max_size=8))
+    return World(
+        names=tuple(known),
+        narrower=tuple(draw(st.lists(st.tuples(matched, matched), max_size=4))),
+        equivalent=tuple(draw(st.lists(st.tuples(matched, matched), max_size=2))),
+        matches=tuple(draw(matches)),
+        schemes=tuple(draw(st.lists(st.tuples(matched, st.sampled_from(["http://s/1", "http://s/2"])), max_size=6))),
+    )
+
+
+@given(matched_worlds(), st.randoms(use_true_random=False))
+def test_exact_matches_merge_where_they_are_one_to_one(world: World, rolls: random.Random) -> None:
+    """Which names are one concept is what rule 10 says, by brute force; whatever document says which part of it."""
+
+    def parts(facts: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        first = [fact for fact in facts if rolls.random() < 0.5]
+        return tuple(first), tuple(fact for fact in facts if fact not in first)
+
+    split = [parts(each) for each in (world.narrower, world.equivalent, world.matches, world.schemes)]
+    ontologies = [
+        Ontology(
+            name=f"o{number}",
+            concepts=tuple(ConceptRecord(iri=name, schemes=_schemes(name, schemes)) for name in world.names),
+            remarks=tuple(
+                ConceptRecord(iri=name, schemes=_schemes(name, schemes)) for name in MATCHED if name not in world.names
+            ),
+            edges=edges,
+            equivalences=same,
+            matches=exact,
+        )
+        for number, (edges, same, exact, schemes) in enumerate(zip(*split, strict=True))
+    ]
+    vocabulary = Vocabulary.from_ontologies(ontologies)
+    assert {name for name in MATCHED if vocabulary.concept(name) is not None} == world.concepts()
+    for one, other in combinations(sorted(world.concepts()), 2):
+        assert (vocabulary.concept(one) == vocabulary.concept(other)) == world.same(one, other)
+    stated = nx.Graph([*world.equivalent, *world.matches])
+    ends = {name for pair in world.matches for name in pair}
+    undone = {one for one, other in world.matches if (one, other) not in world.merged}
+    groups = [each & ends for each in nx.connected_components(stated) if each & undone and each & world.concepts()]
+    assert sorted(vocabulary.report["unmerged"]) == sorted(map(sorted, groups))
+
+
+def _schemes(name: str, schemes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(sorted({scheme for each, scheme in schemes if each == name}))
 
 
 # ── terms resolve by the book ───────────────────────────────────────────────────────────────────────────────────────

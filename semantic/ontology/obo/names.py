@@ -17,11 +17,9 @@ from urllib.parse import quote
 import pyoxigraph as ox
 
 from semantic.ontology import namespaces as ns
-from semantic.ontology.names import local_name
+from semantic.ontology.names import OBO, local_name
 
 __all__ = ["IDSPACE_LENGTH", "OBO", "OboNames", "expansion"]
-
-OBO: Final = "http://purl.obolibrary.org/obo/"
 
 IDSPACE_LENGTH: Final = 512  # characters of the IRI of an idspace: every id may stand for one
 

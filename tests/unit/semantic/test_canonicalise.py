@@ -114,6 +114,36 @@ def test_canonicalise_ambiguous_term_counts_all_and_says_so(vocabulary: Vocabula
     assert [(note.code, note.attribute) for note in canonical.notes] == [("ambiguous-term", "seen")]
 
 
+def test_canonicalise_deprecated_term_is_noted() -> None:
+    """Rule 12: the replacement is read, and the publisher hears of it; also that nothing replaces it, but something may
+    be considered."""
+    turtle = b"""
+        @prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix dct: <http://purl.org/dc/terms/> . @prefix oio: <http://www.geneontology.org/formats/oboInOwl#> .
+        :Phone a owl:Class ; owl:deprecated true ; dct:isReplacedBy :Smartphone . :Smartphone a owl:Class .
+        :Pager a owl:Class ; owl:deprecated true ; oio:consider :Smartphone .
+    """
+    vocabulary = Vocabulary.from_bytes(turtle)
+    canonical = Canonicaliser(vocabulary).canonicalise({"a": "Phone", "b": ["Pager", "Smartphone"]})
+    assert canonical.attributes["a"][0].concepts == (vocabulary.concept("http://e/Smartphone"),)
+    assert [(note.code, note.attribute, note.detail) for note in canonical.notes] == [
+        ("deprecated-term", "a", "http://e/Phone is deprecated: http://e/Smartphone is used instead"),
+        ("deprecated-term", "b", "http://e/Pager is deprecated, nothing replaces it; consider http://e/Smartphone"),
+    ]
+
+
+def test_canonicalise_name_of_a_class_and_of_individuals_is_the_class() -> None:
+    """Rule 12, in events as in subscriptions: individuals of the same name are no readings, noted."""
+    turtle = b"""
+        @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+        :Sensor a rdfs:Class ; rdfs:label "sensor" . :tag a :Tag ; rdfs:label "sensor" .
+    """
+    vocabulary = Vocabulary.from_bytes(turtle)
+    canonical = Canonicaliser(vocabulary).canonicalise({"t": "sensor"})
+    assert canonical.attributes["t"][0].concepts == (vocabulary.concept("http://e/Sensor"),)
+    assert [(note.code, note.attribute) for note in canonical.notes] == [("class-preferred", "t")]
+
+
 def test_canonicalise_unknown_term_of_a_declared_attribute_is_noted(vocabulary: Vocabulary) -> None:
     """An unknown term stays a string, and the publisher hears of it (rule 13)."""
     canonical = Canonicaliser(vocabulary).canonicalise({"pet": "zebra", "name": "zebra"})

@@ -77,6 +77,41 @@ def test_resolve_ambiguous_label_is_refused_with_its_candidates(vocabulary: Voca
     }
 
 
+def test_resolve_ambiguous_label_offers_curies(vocabulary: Vocabulary) -> None:
+    """As they may be written: where a prefix stands for several namespaces, or the rest is no name, it is the IRI."""
+    turtle = """
+        @prefix a: <http://a.org/> . @prefix b: <http://b.org/x#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix c: <http://c.org/> .
+        a:Bank a owl:Class ; rdfs:label "bank" . b:Bank a owl:Class ; rdfs:label "bank" .
+        <http://c.org/the/bench> a owl:Class ; rdfs:label "bank" .
+    """
+    words = Vocabulary.from_bytes(turtle.encode(), format="turtle")
+    [problem] = problems("x isa bank", words)
+    assert "write the one that you mean, as a:Bank or b:Bank or <http://c.org/the/bench>" in problem.detail
+    assert [each["curie"] for each in problem.suggestions] == ["a:Bank", "b:Bank", None]
+    for each in ("a:Bank", "b:Bank"):
+        assert resolved(f"x isa {each}", words) == f"x isa <{words.iri(words.resolve(each).candidates[0])}>"
+
+
+def test_resolve_name_of_a_class_and_of_individuals_is_the_class() -> None:
+    """Brick's tags are called as the classes that they mark. Noted; several classes, or none, stay ambiguous."""
+    words = Vocabulary.from_bytes(
+        PREFIXES
+        + b"""
+        :SensorClass a owl:Class ; rdfs:label "Sensor" . :tag_sensor a :Tag ; rdfs:label "Sensor" .
+        :Point1 a owl:Class ; rdfs:label "Point" . :Point2 a owl:Class ; rdfs:label "Point" .
+        :tag_point a :Tag ; rdfs:label "Point" . :h1 a :Tag ; rdfs:label "Hot" . :h2 a :Tag ; rdfs:label "Hot" .
+        """
+    )
+    found = resolve(parse("type isa Sensor"), words)
+    assert to_text(found.expression) == "type isa <http://example.org/SensorClass>"
+    [note] = found.notes
+    assert (note.code, note.attribute) == ("class-preferred", "type")
+    assert "individuals have that name: http://example.org/tag_sensor" in note.detail
+    for term in ("Point", "Hot"):
+        assert [problem.code for problem in problems(f"type isa {term}", words)] == ["ambiguous-term"]
+
+
 def test_resolve_unknown_concept_is_refused_with_the_nearest(vocabulary: Vocabulary) -> None:
     """A slip of the pen is met with the label that was meant."""
     (problem,) = problems("x isa lapotp", vocabulary)

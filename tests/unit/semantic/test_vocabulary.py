@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from index.clause import ConceptId
+from semantic.differing_values import differing_values
 from semantic.errors import InvalidDeclaration, OntologyError
+from semantic.impact import Impact
 from semantic.ontology import ConceptRecord, Ontology, read
 from semantic.vocabulary import Vocabulary
 
@@ -328,6 +330,7 @@ def test_report_counts_what_an_ontologist_checks_first() -> None:
         "languages": {"de": 1, "en": 2},
         "merged": 2,
         "merged_across": [],
+        "unmerged": [],
         "deprecated": 1,
         "unresolved_imports": ["http://i/one#", "http://i/two"],
     }
@@ -335,6 +338,45 @@ def test_report_counts_what_an_ontologist_checks_first() -> None:
     assert len(vocabulary) == report["concepts"] + report["individuals"] + report["retired"] - report["merged"]
     assert any("http://e/E, http://e/F" in text for text in report["warnings"])
     assert json.loads(json.dumps(report)) == report
+
+
+CODES = """
+@prefix m: <http://cv.org/mediatopic/> . @prefix s: <http://cv.org/subject/> .
+m:war skos:prefLabel "war"@en ; a skos:Concept ; skos:inScheme m: ; skos:exactMatch s:1 , s:2 .
+m:crime a skos:Concept ; skos:inScheme m: ; skos:prefLabel "war crime"@en ; skos:exactMatch s:2 .
+m:peace a skos:Concept ; skos:inScheme m: ; skos:prefLabel "peace"@en ; skos:exactMatch s:3 .
+s:1 a skos:Concept ; skos:inScheme s: . s:2 a skos:Concept ; skos:inScheme s: . s:3 a skos:Concept ; skos:inScheme s: .
+"""
+
+
+def test_exact_matches_that_are_not_one_to_one_merge_nothing() -> None:
+    """As with IPTC's retired codes: a war is no war crime. The report tells; what is one-to-one is merged."""
+    vocabulary = loaded(CODES)
+    war, crime, peace = (vocabulary.readings(text) for text in ("war", "war crime", "peace"))
+    assert len({*war, *crime, *peace}) == 3
+    assert vocabulary.iris(peace[0]) == ("http://cv.org/mediatopic/peace", "http://cv.org/subject/3")
+    report = vocabulary.report
+    names = ["mediatopic/crime", "mediatopic/war", "subject/1", "subject/2"]
+    assert report["unmerged"] == [[f"http://cv.org/{name}" for name in names]]
+    assert any("skos:exactMatch is not one-to-one in 1 groups" in text for text in report["warnings"])
+    assert report["merged"] == 1
+
+
+def test_exact_matches_of_two_documents_are_judged_together() -> None:
+    """A second match, or a scheme that only another document tells, undoes a merge; differences tell of it."""
+    shop = read(source(":A a owl:Class . :B a owl:Class ."), name="shop")
+    one = read(source("<http://o/1> a owl:Class ; skos:exactMatch :A ."), name="one")
+    two = read(source("<http://o/1> skos:exactMatch :B ."), name="two")
+    schemes = read(source("<http://o/1> skos:inScheme :S . :A skos:inScheme :S ."), name="schemes")
+    before = Vocabulary.from_ontologies([shop, one])
+    assert concept(before, "A") == before.concept("http://o/1")
+    for more in (two, schemes):
+        after = Vocabulary.from_ontologies([shop, one, more])
+        assert concept(after, "A") != after.concept("http://o/1")
+        assert {"http://e/A", "http://o/1"} <= differing_values(before, after)
+        impact = Impact(before, after)
+        impact.add([("s", {"isa": ["t", {"iri": "http://e/A"}]})])
+        assert [change.listed["loses"] for change in impact.changes.values()] == [["http://o/1"]]
 
 
 def test_report_is_a_copy() -> None:

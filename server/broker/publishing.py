@@ -18,8 +18,9 @@ import numpy as np
 
 from semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
 from semantic.event_plans import ReadEvent
+from semantic.model import SubscriptionSlot
 from semantic.operators.telling import as_json
-from semantic.results import MatchTable, Reasons
+from semantic.results import Failures, MatchTable
 from server.broker.group import Group
 from server.broker.state import State
 from server.cloudevents import DecodedEvent
@@ -126,8 +127,8 @@ def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
             for at in range(*table.offsets[number : number + 2].tolist())
             if live[at]
         ]
-        reasons = table.undecided.get(number, {})
-        open = [matcher.name(slot) for slot, _, _ in _in_time(state, reasons, group.now)]
+        waiting = _in_time(state, table.undecided.get(number, {}), group.now)
+        open = [matcher.name(slot) for slot, _, _ in waiting]
         whole = each.canonical() if open else None
         found.append(EventMatches(matches, tuple(each.notes(MAX_NOTES)), undecided=tuple(open), canonical=whole))
         number += 1
@@ -233,14 +234,14 @@ def _read(matcher: Matcher, event: Event) -> ReadEvent | InvalidEvent:
         return problem
 
 
-def _in_time(state: State, reasons: Reasons, now: float) -> list[tuple[int, int, str]]:
+def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, str]]:
     """(slot, number, reason) of those whose time is not over."""
-    if not reasons:
+    if not failures:
         return []
-    slots = np.array(sorted(reasons), dtype=np.int32)
+    slots = np.array(sorted(failures), dtype=np.int32)
     numbers = state.roll.numbers_in_time(slots, now).tolist()
     pairs = zip(slots.tolist(), numbers, strict=True)
-    return [(slot, number, reasons[slot]) for slot, number in pairs if number]
+    return [(slot, number, failures[SubscriptionSlot(slot)].reason) for slot, number in pairs if number]
 
 
 def _duplicate(event: DecodedEvent, known: Known) -> Outcome:

@@ -105,24 +105,6 @@ class Canonicaliser:
             self._names[array, raw] = found
         return found
 
-    @property
-    def reads_values_apart(self) -> bool:
-        """Whether there are events whose values may be read one by one: nothing is derived from other values, and flat
-        data is not too deep."""
-        return not self._vocabulary.derivations and self._limits.depth > 0
-
-    def is_plain(self, raw: str) -> bool:
-        """Whether a value under this name may stand in an event, and be read without the others, by `names` and `read`
-        alone."""
-        return raw not in ("ce", "@type") and not raw.startswith("ce.") and not self.needs_row(raw)
-
-    def needs_row(self, raw: str) -> bool:
-        """Whether a value of this attribute can only be read with the event around it: its unit stands in a sibling, it
-        says the type of the event, or another attribute is derived from it."""
-        names = self.names(raw)
-        declaration = self._declaration(names[0])
-        return (declaration is not None and declaration.unit_from is not None) or self._typed.needs_row(names)
-
     # ── elements ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _elements(

@@ -90,6 +90,10 @@ class Lowering:
         """The number of an attribute that some subscription asks about."""
         return self._attributes.get(name)
 
+    def asks(self, name: str, reading: str) -> bool:
+        """Whether some subscription reads an attribute so."""
+        return (name, reading) in self._columns
+
     def columns(self, name: str, value: Value) -> ValueColumns:
         """The columns that some subscription reads of `value` under the attribute `name`."""
         columns = self._columns

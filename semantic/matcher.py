@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import ClauseRow
-from index.engine import ColumnEngine, MeasuredEngine, RowTable, add_in_bulk
+from index.engine import MeasuredEngine, RowTable, add_in_bulk
 from index.engines import new_engine
 from semantic.books import Books, packed
 from semantic.bulk.bulk import Bulk
@@ -48,8 +48,8 @@ from semantic.results import (
 )
 from semantic.saved_matcher import SavedMatcher, open_saved, save, versions
 from semantic.slot_names import NamesView
-from semantic.table import RowsNeeded, Table, TableReader
-from semantic.table_parts import parts_by_column
+from semantic.table import Table, TableReader
+from semantic.table_parts import parts_of
 from semantic.verification import Readable, Verification
 from semantic.vocabulary import Vocabulary
 
@@ -98,7 +98,7 @@ class Matcher:
         self._canonicaliser = Canonicaliser(vocabulary, limits=limits)
         self._lowering = Lowering(vocabulary)
         self._engine = new_engine(engine, vocabulary.graph, budget=budget)
-        self._tables = TableReader(self._canonicaliser, self._lowering)
+        self._tables = TableReader(self._canonicaliser, self._lowering, vocabulary.units)
         self._plans = EventPlans(self._canonicaliser, self._lowering)
         self._books = Books()
         self._operators = dict(operators_by_name(operators))
@@ -370,22 +370,15 @@ class Matcher:
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
 
-        Null and NaN mean absent; a list is several values; a struct flattens with dots. Values are read once per
-        distinct value, not per row. With an engine that takes columns, the index works in so many `threads`; the
-        result is the same. Raises `InvalidEvent`, `ValueError` for columns of different lengths.
+        Null and NaN mean absent; a list is several values; a struct flattens with dots; dates, decimals and what a
+        dictionary holds are read as `match` reads them. Columns that nobody asks about are only checked. Values are
+        read once per distinct value, not per row. With an engine that takes columns, so many `threads` read the table
+        and search the index; the result is the same. Raises `InvalidEvent`, `ValueError` for columns of different
+        lengths.
         """
         table = self._tables.read(columns)
-        names = self._books.names.view()
-        if isinstance(self._engine, ColumnEngine):
-            try:
-                parts = parts_by_column(self._engine, table, self._verified, size=BATCH, threads=threads)
-                return table_of(parts, len(table), names)
-            except RowsNeeded:
-                pass  # then row by row
-        spans = range(0, len(table), BATCH)
-        found = (self._engine.match_batch(table.events(start, min(start + BATCH, len(table)))) for start in spans)
-        parts = (self._verified(rows, table, start) for rows, start in zip(found, spans, strict=True))
-        return table_of(parts, len(table), names)
+        parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
+        return table_of(parts, len(table), self._books.names.view())
 
     def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
         """What the rows of `table` from `start` on match."""

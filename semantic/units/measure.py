@@ -14,6 +14,7 @@ Percent, ppm and counts are all `dimensionless`. Temperatures in °C and °F hav
 (`degC`), none inside another unit (`W/m2/degC`).
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -21,6 +22,9 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from semantic.errors import InvalidQuantity, UnknownUnit
 from semantic.model import Quantity
@@ -42,6 +46,9 @@ MOST_WORDS = 4
 
 CERTAIN_DIGITS = 15
 """Decimal digits that any double keeps."""
+CERTAIN = 10.0**CERTAIN_DIGITS
+EXACT = 2.0**53
+"""Integers below are exact as doubles, and so are their sums."""
 
 NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?"
 DECIMAL = re.compile(NUMBER)
@@ -112,6 +119,31 @@ class Units:
             return Measure(scale.dimension, (numerator * scale.a + denominator * scale.b) / (denominator * scale.c))
         except (OverflowError, ValueError) as error:
             raise InvalidQuantity(f"{_shown(value)} {unit} is no number within the range of a double") from error
+
+    def amounts(self, values: npt.NDArray[np.float64], unit: str) -> npt.NDArray[np.float64]:
+        """The amounts of `measure` for `float64[n]`, NaN for what it refuses. Some 60 ns a number of few digits, whose
+        integers are exact as doubles, so that one division rounds once; 2 µs for another. Raises `UnknownUnit`."""
+        scale = self._known(unit)
+        if scale.plain:
+            return np.where(np.isfinite(values), values + 0.0, np.nan)
+        found = np.full(values.shape, np.nan)
+        left = np.isfinite(values)
+        for power in (1, 10, 100, 1_000, 10_000):
+            with np.errstate(invalid="ignore", over="ignore"):
+                whole = np.rint(values * power)
+                above, below = whole * scale.a + float(power * scale.b), float(power * scale.c)
+                short = left & (whole / power == values) & (np.abs(whole) < CERTAIN)
+                exact = np.abs(whole) * abs(scale.a) + abs(power * scale.b) < EXACT
+            if power * scale.c < EXACT:
+                chosen = short & exact
+                found[chosen] = above[chosen] / below
+                left &= ~chosen
+            if not left.any():
+                return found
+        for place in np.flatnonzero(left).tolist():
+            with contextlib.suppress(InvalidQuantity):
+                found[place] = self.measure(float(values[place]), unit).amount
+        return found
 
     def dimension(self, unit: str) -> str:
         """What `unit` measures: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises `UnknownUnit`."""

@@ -7,7 +7,7 @@ SPARK_READY := $(VENV)/.spark-ready
 BENCH_READY := $(VENV)/.bench-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check fix bench docs lock clean
+.PHONY: help setup demo serve test campaign check fix bench docs lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,16 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 
 test: $(SPARK_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
+
+CAMPAIGNS := agreement fuzz kills soak
+campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"
+	@$(BIN)/python -m tests.campaigns $(filter $(CAMPAIGNS),$(MAKECMDGOALS)) $(OPTIONS)
+
+ifneq ($(filter campaign,$(MAKECMDGOALS)),)
+.PHONY: $(CAMPAIGNS)
+$(CAMPAIGNS):
+	@:
+endif
 
 check: $(SPARK_READY)  ## verify format, lint, types and layers; changes nothing
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fix" >&2; exit 1; }

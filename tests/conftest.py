@@ -5,7 +5,7 @@ the environment variable KINDCAST_TEST_DATA names, else in `shared/data` beside 
 tests that need them say so and skip.
 
 Hypothesis has four profiles, chosen by HYPOTHESIS_PROFILE. `dev` (the default) and `ci` (the default where CI is set)
-draw the same examples every time, so that no run fails by chance; `fuzz` (of `make campaign NAME=fuzz`) draws others;
+draw the same examples every time, so that no run fails by chance; `fuzz` (of `make campaign fuzz`) draws others;
 `deep` does so for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py.
 """
 

@@ -1,7 +1,7 @@
 """SIGKILL in the middle of publishing, many times, with a real process: nothing that was promised is lost.
 
 KINDCAST_KILL_ROUNDS sets the number of kills (12 by default), KINDCAST_KILL_SEED the choices of a run (1 by default;
-`make campaign NAME=kills` takes others); on a failure the history is left in KINDCAST_KILL_HISTORY, or in the test's
+`make campaign kills` takes others); on a failure the history is left in KINDCAST_KILL_HISTORY, or in the test's
 folder, as JSON lines. A hundred rounds take longer than pytest lets a test hang:
 KINDCAST_KILL_ROUNDS=100 pytest -o faulthandler_timeout=0 tests/acceptance/test_kill.py
 """

@@ -62,6 +62,12 @@ class ServerProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def resident_megabytes(self) -> int:
+        """Its memory now, as Linux counts it."""
+        assert self._process is not None, "not started"
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
+        return int(status.partition("VmRSS:")[2].split()[0]) // 1_024
+
     def _signal(self, number: signal.Signals) -> int:
         assert self._process is not None, "not started"
         self._process.send_signal(number)

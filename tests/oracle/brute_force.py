@@ -41,7 +41,9 @@ __all__ = ["holds", "matching"]
 
 def matching(subscriptions: Mapping[str, Expression], event: Mapping[str, Any] | Event, world: World) -> set[str]:
     """The ids of the subscriptions that `event` matches; a bare mapping is the event's data."""
-    return {name for name, expression in subscriptions.items() if holds(expression, event, world)}
+    event = event if isinstance(event, Event) else Event(event)
+    whole = _Evaluation(world, event.data, event.context, whole=True)
+    return {name for name, expression in subscriptions.items() if whole.holds(expression, negated=False)}
 
 
 def holds(expression: Expression, event: Mapping[str, Any] | Event, world: World) -> bool:
@@ -56,6 +58,7 @@ class _Evaluation:
     def __init__(self, world: World, data: Any, context: Mapping[str, Any], *, whole: bool = False) -> None:
         self.world = world
         self.data = data
+        self.inner: dict[str, list[_Evaluation]] = {}
         self.attributes = attributes_of(data, context, world)
         if whole:
             self.attributes = with_derived(self.attributes, world)
@@ -74,9 +77,7 @@ class _Evaluation:
             case Comparison(order="!="):
                 return self.holds(replace(node, order="="), negated=not negated)
             case SomeOf(attribute, item):
-                elements = elements_of(self.data, self.world.attribute(attribute), self.world)
-                world = self.world.inside(self.world.attribute(attribute))
-                inner = [_Evaluation(world, each, {}).holds(item, negated=False) for each in elements]
+                inner = [each.holds(item, negated=False) for each in self.elements(self.world.attribute(attribute))]
                 return bool(inner) and any(inner) is not negated
             case Comparison(attribute, order, AttributeRef(other)):
                 left, right = self.values(attribute), self.values(other)
@@ -88,6 +89,13 @@ class _Evaluation:
                 if not values or self.is_gone(node):
                     return False
                 return any(self.satisfies(value, node) for value in values) is not negated
+
+    def elements(self, name: str) -> list["_Evaluation"]:
+        """The elements of the array `name`; of many expressions about one event each is read once."""
+        if name not in self.inner:
+            elements, world = elements_of(self.data, name, self.world), self.world.inside(name)
+            self.inner[name] = [_Evaluation(world, each, {}) for each in elements]
+        return self.inner[name]
 
     def values(self, attribute: str) -> list[Reading]:
         return self.attributes.get(self.world.attribute(attribute), [])

@@ -1,0 +1,54 @@
+"""A sample of each campaign that has no other test of its own, with fixed seeds; that of Spark is in `../spark`."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns import __main__ as command
+from tests.campaigns import agreement, soak
+from tests.campaigns.campaign import Outcome
+
+
+def silent(*_: object) -> None:
+    pass
+
+
+@pytest.mark.slow
+def test_agreement_of_every_way_but_spark_over_small_worlds() -> None:
+    """Two worlds, each pair of subscription and event once per way."""
+    drawings = [agreement.drawing(number, 1, subscriptions=40, published=25) for number in range(2)]
+    assert sum(len(names) for each in drawings for names in each.expected) > 100
+    ways = [way for way in agreement.WAYS if way != "spark"]
+    assert list(agreement.compare(drawings, ways, None)) == []
+
+
+def test_agreement_tells_of_a_pair_that_disagrees() -> None:
+    """An oracle that says otherwise about one pair is contradicted by each way, with the pair."""
+    drawing = agreement.drawing(0, 3, subscriptions=4, published=2)
+    drawing.expected[1] ^= {"s2"}
+    told = list(agreement.compare([drawing], ["match", "match_batch", "match_table"], None))
+    assert [each.way for each in told] == ["match", "match_batch", "match_table"]
+    assert all(each.oracle is not each.said and each.event["data"] == drawing.published[1].data for each in told)
+
+
+@pytest.mark.slow
+def test_soak_for_some_seconds_keeps_books_and_order() -> None:
+    """Publishers, readers, versions that change."""
+    outcome = soak.run(argparse.Namespace(minutes=0.1, seed=1), silent)
+    assert outcome.failures == []
+
+
+def test_campaign_run_is_kept_as_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With day, seed and what came of it; a failure gives the status 1 and its examples."""
+    page = tmp_path / "campaigns.md"
+    page.write_text(f"| head |\n{command.END}\n", encoding="utf-8")
+    monkeypatch.setattr(command, "PAGE", page)
+    monkeypatch.setattr(command, "STATE", tmp_path)
+    monkeypatch.setattr(agreement, "run", lambda options, told: Outcome("0 pairs: 1 disagreement", [json.dumps({})]))
+    assert command.main(["agreement", "--seed", "7"]) == 1
+    head, line, end, _ = page.read_text(encoding="utf-8").split("\n")
+    assert (head, end) == ("| head |", command.END)
+    assert "| agreement | 7 |" in line
+    assert (tmp_path / "agreement-7-failures.txt").exists()

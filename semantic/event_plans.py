@@ -15,6 +15,7 @@ meaning, and one place that refuses events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
 from typing import Any
 
@@ -37,6 +38,8 @@ LONGEST = 200
 MOST_NAMES = 200
 """Names of an object that is read here."""
 CONTEXT, TYPE = "ce", "@type"
+CONTEXT_DEPTH = -1
+"""Instead of a depth: the context of an event is no object in its data."""
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
 """What became of one value: its keys, by column."""
@@ -131,30 +134,29 @@ class _Shape:
         return next((data[each] for each in keys if type(data[each]) is str), None)
 
 
-_Group = tuple[_Shape, Mapping[str, Any], int] | tuple[_Shape, Mapping[str, Any], int, _Member, Sequence[Any]]
-"""An object: its shape, itself, its depth; of an array in it also the array's name and values."""
+_Group = tuple[_Shape, Mapping[str, Any], int, _Member | None, Sequence[Any]]
+"""An object that is no quantity: its shape, itself, its depth; of an array in it also the array's name and values."""
 
 
 class ReadEvent:
     """An event that was read as far as subscriptions ask about it: `lowered`. The rest is read when it is needed."""
 
-    __slots__ = ("_canonical", "_groups", "_notes", "_plans", "_published", "lowered")
+    __slots__ = ("_canonical", "_noted", "_plans", "_published", "lowered")
 
     def __init__(
         self,
         lowered: LoweredEvent,
-        published: Any,
         plans: "EventPlans",
-        groups: Sequence[_Group] | None,
-        notes: Sequence[Note],
+        published: Any,
+        canonical: CanonicalEvent | None = None,
+        noted: Sequence[Note] = (),
     ) -> None:
-        """`groups` are the objects and arrays of one that was read by a plan, `notes` what is noted of its types."""
+        """`canonical` is there where no plan read the event, `noted` what is to be said of its types."""
         self.lowered = lowered
-        self._published = published
         self._plans = plans
-        self._groups = groups
-        self._notes = notes
-        self._canonical = published if isinstance(published, CanonicalEvent) else None
+        self._published = published
+        self._canonical = canonical
+        self._noted = noted
 
     def canonical(self) -> CanonicalEvent:
         """The event with every reading of every value."""
@@ -164,9 +166,9 @@ class ReadEvent:
 
     def notes(self, most: int) -> Sequence[Note]:
         """What its publisher should know of the event: of every attribute, distinct, at most so many."""
-        if self._groups is None or self._plans.canonicaliser.typed.notes_values:
+        if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
             return self.canonical().notes[:most]
-        return self._plans.notes(self._groups, self._notes, most)
+        return self._plans.notes(self._published, self._noted, most)
 
     def copied(self) -> "ReadEvent":
         """The same of a copy, for whoever puts the next event into the same objects."""
@@ -186,8 +188,10 @@ class EventPlans:
         self.canonicaliser = canonicaliser
         self._lowering = lowering
         self._limits = canonicaliser.limits
+        self._is_typed = bool(canonicaliser.typed)
         self._asked = -1
         self._kept = 0
+        self._left = 0
         self._names: dict[str, _Member] = {}
         self._unions: dict[tuple[Present, ...], Present] = {}
         self._types: dict[frozenset[str], tuple[frozenset[str], bool]] = {}
@@ -195,17 +199,16 @@ class EventPlans:
         self._context = _Member(CONTEXT, (), {})
 
     def read(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> ReadEvent:
-        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns a value, and the reading
-        of texts and quantities that were not seen lately; what no plan reads costs some 10 times as much. Raises
-        `InvalidEvent`."""
-        if not isinstance(event, CanonicalEvent):
-            read = self.planned(event)
-            if read is not None:
-                return read
+        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns a value, 0.5 µs an array
+        or object, and the reading of texts and quantities that were not seen lately; what no plan reads costs some 10
+        times as much. Raises `InvalidEvent`."""
+        if isinstance(event, CanonicalEvent):
+            return ReadEvent(self._lowering.event(event), self, event, event)
+        read = self.planned(event)
+        if read is None:
             canonical = self.canonicaliser.canonicalise(event)
-        else:
-            canonical = event
-        return ReadEvent(self._lowering.event(canonical), canonical, self, None, ())
+            read = ReadEvent(self._lowering.event(canonical), self, event, canonical)
+        return read
 
     def planned(self, event: Any) -> ReadEvent | None:
         """`event` read by a plan, None where it cannot be: what `Lowering.event` makes of its canonical form."""
@@ -214,22 +217,18 @@ class EventPlans:
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         if type(data) is not dict:
             return None
-        groups: list[_Group] = []
-        notes: list[Note] = []
         try:
-            if context is not None:
-                groups.append((self._shape(self._context, context), context, -1))
-            groups.append((self._shape(self._root, data), data, 0))
-            if self.canonicaliser.typed:
-                self._check(data, context or {}, notes)
-            return ReadEvent(self._lowered(groups), event, self, groups, notes)
+            lowered = self._lowered(self._groups(data, context))
+            notes = self._checked(data, context or {}) if self._is_typed else ()
+            return ReadEvent(lowered, self, event, None, notes)
         except (_Refused, InvalidEvent):
             return None
 
-    def notes(self, groups: Sequence[_Group], first: Sequence[Note], most: int) -> list[Note]:
+    def notes(self, event: Any, first: Sequence[Note], most: int) -> list[Note]:
         """The notes of an event that was read by a plan, at most so many."""
         found = dict.fromkeys(first)
-        for member, value, unit in self._values(groups):
+        data, context = (event.data, event.context) if type(event) is Event else (event, None)
+        for member, value, unit in self._values(self._groups(data, context)):
             noted = member.noted.get(value if unit is None else (value, unit))
             if noted is None:
                 noted = self._noted(member, value, unit)
@@ -239,6 +238,13 @@ class EventPlans:
                     break
         return list(found)[:most]
 
+    def _groups(self, data: Mapping[str, Any], context: Mapping[str, Any] | None) -> list[_Group]:
+        """Where the walk of an event begins. Raises `_Refused`."""
+        groups: list[_Group] = [(self._shape(self._root, data), data, 0, None, ())]
+        if context is not None:
+            groups.append((self._shape(self._context, context), context, CONTEXT_DEPTH, None, ()))
+        return groups
+
     # ── the walk ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _lowered(self, groups: list[_Group]) -> LoweredEvent:
@@ -246,31 +252,20 @@ class EventPlans:
         values: dict[ColumnId, tuple[Key, ...]] = {}
         several: dict[ColumnId, dict[Key, None]] = {}
         presents: list[Present] = []
-        seen: set[AttributeId] = set()
-        left = self._limits.values
-        for group in groups:
-            shape, data, depth = group[:3]
-            if len(group) == 5:
-                presents += self._array(group, groups, several)
-                left -= len(group[4])
+        seen: AbstractSet[AttributeId] = NONE  # what stands in `values` by now
+        deepest = self._limits.depth
+        self._left = self._limits.values
+        for shape, data, depth, array, items in groups:
+            if array is not None:
+                self._array(shape, data, depth, array, items, groups, several, presents)
                 continue
-            if depth >= 0:
-                left -= len(data)
-                if left < 0 or (depth >= self._limits.depth and data):
+            if depth != CONTEXT_DEPTH:
+                self._left -= len(data)
+                if self._left < 0 or (depth >= deepest and data):
                     raise _Refused
-            if shape.unit is not None:
-                quantity = self._quantity(shape, data)
-                if quantity is not None:
-                    if seen.isdisjoint(shape.whole):
-                        values.update(quantity)
-                        seen |= shape.whole
-                    else:
-                        _merge(several, quantity)
-                    presents.append(shape.whole)
-                    continue
-            apart = shape.alone and seen.isdisjoint(shape.present)
+            apart = shape.alone and (not seen or seen.isdisjoint(shape.present))
             if apart:
-                seen |= shape.present
+                seen = {*seen, *shape.present} if seen else shape.present
             gaps: list[_Member] = []
             for member, value in zip(shape.members, data.values(), strict=True):
                 kind = type(value)
@@ -298,7 +293,18 @@ class EventPlans:
                 else:
                     gaps.append(member)
                     if kind is dict:
-                        groups.append((self._shape(member, value), value, depth + 1))
+                        inner = self._shape(member, value)
+                        quantity = None if inner.unit is None else self._quantity(inner, value)
+                        if quantity is None:
+                            groups.append((inner, value, depth + 1, None, ()))
+                            continue
+                        self._enter(value, depth + 1)
+                        presents.append(inner.whole)
+                        if seen.isdisjoint(inner.whole):
+                            seen = {*seen, *inner.whole}
+                            values.update(quantity)
+                        else:
+                            _merge(several, quantity)
                     elif kind is list or kind is tuple:
                         groups.append((shape, data, depth + 1, member, value))
                     elif value is not None:
@@ -308,49 +314,75 @@ class EventPlans:
                     values.update(cell)
                 else:
                     _merge(several, cell)
-            if gaps and depth < 0:  # attributes of the context are scalars
+            if gaps and depth == CONTEXT_DEPTH:  # attributes of the context are scalars
                 raise _Refused
             presents.append(self._without(shape, tuple(gaps)) if gaps else shape.present)
-        if left < 0:
-            raise _Refused
-        for column, keys in several.items():
+        for column, keys in several.items() if several else ():
             before = values.get(column)
             values[column] = tuple(keys) if before is None else tuple({**dict.fromkeys(before), **keys})
         return LoweredEvent(self._union(presents), values)
 
-    def _array(self, group: Any, groups: list[_Group], several: dict[ColumnId, dict[Key, None]]) -> Iterator[Present]:
-        """The scalars of an array; yields what it makes present."""
-        shape, data, depth, member, items = group
-        if items and depth >= self._limits.depth:
-            raise _Refused
+    def _array(
+        self,
+        shape: _Shape,
+        data: Mapping[str, Any],
+        depth: int,
+        member: _Member,
+        items: Sequence[Any],
+        groups: list[_Group],
+        several: dict[ColumnId, dict[Key, None]],
+        presents: list[Present],
+    ) -> None:
+        """The scalars of an array, and what it makes present."""
+        self._enter(items, depth)
         scalars = objects = False
         for value in items:
             kind = type(value)
-            if kind is dict:
+            if kind is str:
+                known = member.texts.get(value)
+                cell = self._text(member, value) if known is None else known
+                scalars = True
+            elif kind is int or kind is float:
+                if not -EXACT < value < EXACT and (kind is int or value - value != 0.0):
+                    raise _Refused
+                cell = self._number(member, float(value), shape, data)
+                scalars = True
+            elif kind is dict:
                 objects = True
-                groups.append((self._shape(member, value), value, depth + 1))
+                inner = self._shape(member, value)
+                quantity = None if inner.unit is None else self._quantity(inner, value)
+                if quantity is None:
+                    groups.append((inner, value, depth + 1, None, ()))
+                    continue
+                self._enter(value, depth + 1)
+                presents.append(inner.whole)
+                cell = quantity
             elif kind is list or kind is tuple:
                 groups.append((shape, data, depth + 1, member, value))
-            elif value is not None:
+                continue
+            elif kind is bool:
+                cell = self._cell(member, value, None)
                 scalars = True
-                if kind is str:
-                    known = member.texts.get(value)
-                    cell = self._text(member, value) if known is None else known
-                elif kind is bool:
-                    cell = self._cell(member, value, None)
-                elif (kind is int and -EXACT < value < EXACT) or (kind is float and value - value == 0.0):
-                    cell = self._number(member, float(value), shape, data)
-                else:
-                    raise _Refused
+            elif value is None:
+                continue
+            else:
+                raise _Refused
+            if cell:
                 _merge(several, cell)
         if scalars:
-            yield member.present
+            presents.append(member.present)
         if objects:
-            yield member.elements
+            presents.append(member.elements)
 
-    def _check(self, data: Mapping[str, Any], context: Mapping[str, Any], notes: list[Note]) -> None:
-        """Raises `_Refused` where a derived attribute is asked about, `InvalidEvent` for what does not fit the types
-        that the event says it has."""
+    def _enter(self, container: Any, depth: int) -> None:
+        """Raises `_Refused` for more nesting or values than an event may have."""
+        self._left -= len(container)
+        if self._left < 0 or (depth >= self._limits.depth and container):
+            raise _Refused
+
+    def _checked(self, data: Mapping[str, Any], context: Mapping[str, Any]) -> list[Note]:
+        """What is to be noted of the types that the event says it has. Raises `InvalidEvent` for what does not fit
+        them, `_Refused` where a derived attribute is asked about."""
         said, own = [context.get("type")], data.get(TYPE)
         said += own if isinstance(own, list | tuple) else [own]
         texts = frozenset(each for each in said if type(each) is str)
@@ -366,7 +398,9 @@ class EventPlans:
         types, derives = known
         if derives or any(isinstance(each, list | tuple) for each in said):
             raise _Refused
+        notes: list[Note] = []
         typed.check(types, data, notes)
+        return notes
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -532,21 +566,11 @@ class EventPlans:
 
     # ── notes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _values(self, groups: Sequence[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
+    def _values(self, groups: list[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
         """The values of which something may be noted, each with the unit beside it: texts, and what has a unit."""
         names = self.canonicaliser.names
-        for group in groups:
-            shape, data = group[:2]
-            if len(group) == 5:
-                pairs: Iterable[tuple[_Member, Any]] = zip(repeat(group[3]), group[4])
-            elif shape.unit is not None and (quantity := as_quantity(data)) is not None:
-                place = shape.names.index("value")
-                yield shape.owner, quantity.value, quantity.unit
-                yield shape.members[place], quantity.value, quantity.unit
-                yield shape.members[1 - place], quantity.unit, None
-                continue
-            else:
-                pairs = zip(shape.members, data.values(), strict=True)
+        for shape, data, depth, array, items in groups:
+            pairs = zip(shape.members, data.values(), strict=True) if array is None else zip(repeat(array), items)
             for member, value in pairs:
                 kind = type(value)
                 if kind is str:
@@ -555,6 +579,18 @@ class EventPlans:
                     unit = shape.unit_beside(member, data, names)
                     if unit or member.is_measured:
                         yield member, value, unit
+                elif kind is dict:
+                    inner = self._shape(member, value)
+                    quantity = None if inner.unit is None else as_quantity(value)
+                    if quantity is None:
+                        groups.append((inner, value, depth + 1, None, ()))
+                    else:
+                        place = inner.names.index("value")
+                        yield member, quantity.value, quantity.unit
+                        yield inner.members[place], quantity.value, quantity.unit
+                        yield inner.members[1 - place], quantity.unit, None
+                elif kind is list or kind is tuple:
+                    groups.append((shape, data, depth + 1, member, value))
 
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """What is to be noted of one value."""

@@ -49,12 +49,12 @@ class Atom:
         predicate = self.predicate
         if isinstance(predicate, OperatorCall):
             return tuple(dict.fromkeys(each.name for each in predicate.arguments if isinstance(each, AttributeRef)))
-        name: str = getattr(predicate, "attribute", "")
+        name: str | None = getattr(predicate, "attribute", None)
         if isinstance(predicate, SomeOf):
-            return (elements_of(name),)
+            return (elements_of(predicate.attribute),)
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            return (name, predicate.operand.name)
-        return (name,) if name else ()
+            return (predicate.attribute, predicate.operand.name)
+        return () if name is None else (name,)
 
 
 _Clause = frozenset[Atom]

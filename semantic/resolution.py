@@ -100,27 +100,27 @@ class _Resolver:
             case Not(item):
                 return replace(node, item=self.expression(item))
             case SomeOf(attribute, item):
-                around, name = self.array, self.name(attribute)
+                around, name = self.array, self.name(attribute, node.at)
                 self.array = f"{around}.{name}" if around else name
                 inner = self.expression(item)
                 self.array = around
                 return replace(node, attribute=name, item=inner)
             case KindTest(attribute, _, terms):
-                name = self.name(attribute)
+                name = self.name(attribute, node.at)
                 return replace(node, attribute=name, terms=tuple(self.term(name, term) for term in terms))
             case Comparison():
                 return self.comparison(node)
             case Membership(attribute, constants):
-                name = self.name(attribute)
+                name = self.name(attribute, node.at)
                 return replace(node, attribute=name, constants=tuple(self.constant(name, each) for each in constants))
             case Between():
                 return self.between(node)
             case Presence(attribute):
-                return replace(node, attribute=self.name(attribute))
+                return replace(node, attribute=self.name(attribute, node.at))
             case TextTest():
                 return self.text_test(node)
             case RelationTest(attribute, _, terms):
-                name = self.name(attribute)
+                name = self.name(attribute, node.at)
                 relation = self.relation(name, node)
                 if relation is None:
                     return node  # perhaps it was meant to be none, and what follows it no concept
@@ -152,14 +152,16 @@ class _Resolver:
 
     def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:
         if isinstance(argument, AttributeRef):
-            return replace(argument, name=self.name(argument.name))
+            return replace(argument, name=self.name(argument.name, argument.at))
         if isinstance(argument, Constant) and isinstance(argument.value, Term):
             return replace(argument, value=self.term("", argument.value))
         return argument
 
     # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def name(self, raw: str) -> str:
+    def name(self, raw: str, at: Position | None) -> str:
+        if not raw and not self.stored:
+            self.problem("empty-name", "the name of an attribute is empty", at)
         return self.vocabulary.attributes.resolve_within(raw, self.array)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
@@ -236,10 +238,11 @@ class _Resolver:
     # ── constants ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def comparison(self, node: Comparison) -> Comparison:
-        name = self.name(node.attribute)
+        name = self.name(node.attribute, node.at)
         if isinstance(node.operand, AttributeRef):
-            operand: Constant | AttributeRef = replace(node.operand, name=self.name(node.operand.name))
-            if self.declaration(self.name(node.operand.name)) is None:
+            other = self.name(node.operand.name, node.operand.at)
+            operand: Constant | AttributeRef = replace(node.operand, name=other)
+            if self.declaration(other) is None:
                 detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
                 self.notes.append(Note("attribute-operand", name, detail))
             return replace(node, attribute=name, operand=operand)
@@ -249,7 +252,7 @@ class _Resolver:
         return replace(node, attribute=name)
 
     def between(self, node: Between) -> Between:
-        name = self.name(node.attribute)
+        name = self.name(node.attribute, node.at)
         kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
         if len(kinds - {None}) > 1:
             detail = (
@@ -351,7 +354,7 @@ class _Resolver:
     def text_test(self, node: TextTest) -> TextTest:
         if node.test == "matches":
             self.attempt("bad-pattern", lambda: compile_pattern(node.text, node.nocase), node.at)
-        return replace(node, attribute=self.name(node.attribute))
+        return replace(node, attribute=self.name(node.attribute, node.at))
 
     # ── problems ────────────────────────────────────────────────────────────────────────────────────────────────
 

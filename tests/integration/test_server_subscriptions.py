@@ -192,6 +192,14 @@ def test_subscribe_bad_tree_names_the_pointer(client: httpx.Client) -> None:
     assert answer.json()["errors"][0]["pointer"].startswith("/all/1")
 
 
+@pytest.mark.parametrize("expression", ["`` = 1", 'inRegion("POINT(NaN Infinity)", @p)'])
+def test_subscribe_empty_names_and_endless_places_are_refused(client: httpx.Client, expression: str) -> None:
+    """The subscriber's mistakes, told as such."""
+    answer = client.post("/v1/subscriptions", json={"expression": expression})
+    assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
+    assert client.post("/v1/explain", json={"expression": expression, "event": {}}).status_code == 422
+
+
 def test_subscribe_more_than_the_server_takes_is_refused(tmp_path: Path) -> None:
     """The limit is a setting; deleting one makes room."""
     with running_application(tmp_path, max_subscriptions=1) as client:

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from semantic.errors import InvalidDeclaration
 from semantic.model import AttributeRef, Quantity
 from semantic.operators.builtin.libraries import needed
@@ -158,11 +160,14 @@ def _shape(text: str) -> Any:
     """A prepared shape. Raises ValueError."""
     shapely = needed("shapely", "geography")
     try:
-        found = shapely.from_geojson(text) if text.lstrip()[:1] == "{" else shapely.from_wkt(text)
+        with np.errstate(all="ignore"):  # a number too large is infinite, and told below
+            found = shapely.from_geojson(text) if text.lstrip()[:1] == "{" else shapely.from_wkt(text)
     except (shapely.errors.ShapelyError, TypeError) as error:
         raise ValueError(f"this is no region: {error}") from error
     if found is None or found.is_empty:
         raise ValueError("this is no region: it is empty")
+    if not np.isfinite(shapely.get_coordinates(found)).all():
+        raise ValueError("this is no region: its coordinates must be finite numbers")
     if shapely.get_num_coordinates(found) > MOST_CORNERS:
         raise ValueError(f"a region has at most {MOST_CORNERS:,} corners")
     if not shapely.is_valid(found):

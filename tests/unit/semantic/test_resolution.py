@@ -119,6 +119,18 @@ def test_resolve_unknown_concept_is_refused_with_the_nearest(vocabulary: Vocabul
     assert "http://example.org/Laptop" in {each["iri"] for each in problem.suggestions}
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["`` = 1", "`` exists", "some `` (a = 1)", "a < ``", "`` isa Computer", '`` startswith "a"', "`` in (1, 2)"],
+)
+def test_resolve_empty_name_of_an_attribute_is_refused(vocabulary: Vocabulary, text: str) -> None:
+    """With its place; a stored tree that has one keeps it."""
+    [problem] = problems(f"x = 1 and {text}", vocabulary)
+    assert problem.code == "empty-name"
+    assert problem.at is not None
+    assert to_text(resolve(parse("`` = 1"), vocabulary, stored=True).expression) == "`` = 1"
+
+
 def test_resolve_all_problems_are_collected(vocabulary: Vocabulary) -> None:
     """One reply names everything that is wrong."""
     text = 'x isa Nope and a matches /(/ and b < true and c between [1, "z"] and weight < 3 s and d < 2 blurbs and f(1)'

@@ -196,7 +196,7 @@ class AttributeCopy:
         return {
             column: (
                 sorted(index.tree.contents()),
-                sorted(index.keys.contents(), key=repr),
+                dict(index.keys.contents()),  # as a mapping: 0.0 and -0.0 are one key, whichever came first
                 [layer.contents() for layer in index.layers],
             )
             for column, index in self._columns.items()

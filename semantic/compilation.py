@@ -31,8 +31,8 @@ SECOND_COST = 1e5
 class Compiled:
     """A subscription ready to be matched under the vocabulary that compiled it. Immutable.
 
-    `tree` is the resolved expression as JSON (what to store: it holds IRIs, no labels), `notes` what the subscriber
-    should know. What else there is, is made when it is first read.
+    `tree` is the resolved expression as JSON (what to store: IRIs, no labels), of a stored one what was stored;
+    `notes` what the subscriber should know. What else there is, is made when it is first read.
     """
 
     def __init__(self, tree: dict[str, Any], notes: tuple[Note, ...], meaning: "Callable[[], Meaning]") -> None:
@@ -100,7 +100,7 @@ def restore_expression(
     tree: Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
 ) -> Compiled:
     """Compile a stored tree again, perhaps under another vocabulary (rule 14): IRIs stay or follow their replacement;
-    one that is gone is noted, and its predicate never holds."""
+    one that is gone is noted, and its predicate never holds. The tree stays what it is, for the version after that."""
     return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
 
 
@@ -124,7 +124,7 @@ def _compiled(expression: Expression, vocabulary: Vocabulary, operators: Operato
     if not clauses:
         notes.append(Note("never-matches", "", "the expression contradicts itself: no event can match it"))
     meaning = Meaning(resolved.expression, clauses, vocabulary, operators)
-    return Compiled(to_tree(resolved.expression), tuple(notes), lambda: meaning)
+    return Compiled(to_tree(resolved.kept), tuple(notes), lambda: meaning)
 
 
 def _typed(clauses: tuple[tuple[Atom, ...], ...], vocabulary: Vocabulary, *, stored: bool) -> list[Note]:

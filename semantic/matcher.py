@@ -243,7 +243,9 @@ class Matcher:
             self._verification.forget(row)
 
     def rebuilt(self, vocabulary: Vocabulary) -> "Matcher":
-        """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is."""
+        """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is. What
+        each of them named is kept, so that one whose concept is gone, or was replaced, has it again when it returns.
+        Raises `InvalidSubscription` for one that has no meaning there (its unit is wrong, say)."""
         other = Matcher(
             vocabulary,
             engine=self.engine_name,

@@ -56,10 +56,13 @@ SUGGESTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """`expression` with every name resolved, and what the subscriber should know about how."""
+    """`expression` with every name resolved, and what the subscriber should know about how. `kept` is what to store:
+    the same, but of a stored one what was stored, whose IRIs and names may mean something else again under another
+    version."""
 
     expression: Expression
     notes: tuple[Note, ...]
+    kept: Expression
 
 
 def resolve(
@@ -79,7 +82,8 @@ def resolve(
     resolved = resolver.expression(expression)
     if resolver.problems:
         raise InvalidSubscription(resolver.problems)
-    return Resolved(resolved, tuple(dict.fromkeys(resolver.notes)))
+    kept = expression if stored and not resolver.relabelled else resolved
+    return Resolved(resolved, tuple(dict.fromkeys(resolver.notes)), kept)
 
 
 @dataclass
@@ -90,6 +94,7 @@ class _Resolver:
     array: str = ""  # inside `some`: the whole name of the array whose elements are asked
     problems: list[Problem] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    relabelled: bool = False  # whether a term had no IRI yet
 
     def expression(self, node: Expression) -> Expression:
         match node:
@@ -170,12 +175,13 @@ class _Resolver:
     def declared_as(self, name: str) -> str:
         return self.vocabulary.attributes.declared_as(name, self.array)
 
-    def term(self, attribute: str, term: Term, *, ranged: bool = True) -> Term:
+    def term(self, attribute: str, term: Term, *, ranged: bool = True, written: bool = True) -> Term:
         """`term` with the IRI of the concept it means. Where it is not `ranged`, what the attribute is declared to hold
-        says nothing of it: a relation leads elsewhere."""
+        says nothing of it: a relation leads elsewhere. One that is not `written` is a string, and stored as such."""
         vocabulary = self.vocabulary
         if term.iri is not None or (self.stored and term.is_iri):
             return self.kept(attribute, term.iri or term.text, term)
+        self.relabelled |= written
         scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
         found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
         self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
@@ -185,10 +191,8 @@ class _Resolver:
             return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
         if found.candidates:
             listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
-            written = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
-            detail = (
-                f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(written[:3])}"
-            )
+            ways = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
+            detail = f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(ways[:3])}"
             candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)
             self.problem("ambiguous-term", detail, term.at, candidates)
         else:
@@ -269,7 +273,7 @@ class _Resolver:
         if isinstance(value, Term):
             return replace(constant, value=self.term(name, value))
         if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
-            return replace(constant, value=self.term(name, Term(value, at=constant.at)))
+            return replace(constant, value=self.term(name, Term(value, at=constant.at), written=False))
         listed = enumeration_of(self.declared_as(name), self.vocabulary)
         if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []

@@ -155,7 +155,7 @@ class OperandReader:
         checks = checks_of(resolved.expression, self._vocabulary)  # type: ignore[arg-type]  # one predicate
         if resolved.notes or checks is None or len(checks) != 1:
             return nothing
-        ((_, body),) = to_tree(resolved.expression).items()
+        ((_, body),) = to_tree(resolved.kept).items()
         text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
         ((reading, test),) = checks
         match test:

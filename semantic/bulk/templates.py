@@ -23,7 +23,7 @@ from semantic.bulk.operands import EQUAL, KIND, ORDERED, OperandReader, Operands
 from semantic.bulk.shapes import Shape, equalities, shape_of
 from semantic.compilation import Compiled, compile_expression, restore_expression
 from semantic.errors import InvalidSubscription
-from semantic.language import to_tree
+from semantic.language import parse_tree, to_tree
 from semantic.lowering import Lowering
 from semantic.model import (
     All,
@@ -279,7 +279,8 @@ def _template_of(
     if None in sorts:
         return None
     slotting = _Slotting()
-    skeleton = to_tree(slotting.expression(compiled.expression))
+    slotting.expression(compiled.expression)
+    skeleton = to_tree(_Slotting().expression(parse_tree(compiled.tree)))  # of what is stored: names may differ
     plans: list[ClausePlan] = []
     for atoms in compiled.clauses:
         plan = _clause_plan(atoms, slotting.slots, cast(tuple[Sort, ...], sorts))

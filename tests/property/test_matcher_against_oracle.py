@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,29 @@ def test_matcher_over_a_random_vocabulary_decides_as_the_oracle(
             wanted for event, wanted in zip(published, expected, strict=True) if not event.context
         ]
     matcher.check_invariants()
+
+
+@given(
+    data=st.data(),
+    world=worlds(),
+    between=worlds(complete=False),
+    asked=st.lists(expressions(), min_size=4, max_size=8),
+    published=st.lists(events(), min_size=3, max_size=5),
+)
+def test_matcher_rebuilt_twice_decides_as_if_there_was_nothing_between(
+    data: st.DataObject, world: World, between: World, asked: list[Expression], published: list[Event]
+) -> None:
+    """Rule 14: whatever is replaced, gone, or called otherwise for a time, a subscription keeps what it resolved to."""
+    pair = st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)).filter(lambda found: found[0] != found[1])
+    replaced = data.draw(st.lists(pair, max_size=3))
+    between = replace(between, names=tuple({*between.names, *CLASSES}), replaced=tuple(replaced))
+    matcher = Matcher(vocabulary_of(world))
+    subscriptions = {str(number): expression for number, expression in enumerate(asked)}
+    for name, expression in subscriptions.items():
+        matcher.add(name, to_tree(expression))
+    again = matcher.rebuilt(vocabulary_of(between)).rebuilt(matcher.vocabulary)
+    for event in published:
+        assert names(again.match(event)) == sorted(matching(subscriptions, event, world))
 
 
 class MatchersFollowTheOracle(RuleBasedStateMachine):

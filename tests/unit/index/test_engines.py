@@ -120,6 +120,16 @@ def test_engine_predicate_without_tests_never_holds_but_its_negation_does(engine
     engine.check_invariants()
 
 
+def test_engine_takes_both_zeros_as_one(engine: Engine) -> None:
+    """0.0 and -0.0 are one key; what is kept of it does not depend on who came first, or went."""
+    tests = [KeyTest(frozenset([key])) for key in (0.0, -0.0, -0.5)]
+    first, *_ = (engine.add(Clause((Predicate(A, ((NUMBER, test),)),), frozenset([A]))) for test in tests)
+    engine.check_invariants()
+    engine.remove(first)
+    engine.check_invariants()
+    assert engine.match(LoweredEvent(frozenset([A]), {NUMBER: (0.0,)})).tolist() == [1]
+
+
 def test_engine_several_negated_predicates_must_all_hold(engine: Engine) -> None:
     """`not a = "x" and not a = "y"`: neither may be among the values."""
     engine.add(Clause((named("x", negated=True), named("y", negated=True)), frozenset([A])))

@@ -273,6 +273,31 @@ def test_matcher_rebuilt_keeps_meaning_by_iri(matcher: Matcher) -> None:
     assert [match.subscription for match in matcher.match({"t": "Computer"})] == ["not"]
 
 
+def test_matcher_rebuilt_restores_what_returns(matcher: Matcher) -> None:
+    """A concept that was replaced for a time, an attribute that had another name: what was subscribed is kept, whether
+    it was compiled alone or with others of its shape."""
+    matcher.add("kind", "t isa Laptop")
+    matcher.add("one", 't = <http://example.org/Toy> and name contains "x"')
+    matcher.add_many(
+        [(f"s{number}", {"all": [{"isa": ["t", "Laptop"]}, {"<=": ["n", number]}]}) for number in range(9)]
+    )
+    before = {name: matcher.tree(name) for name in matcher}
+    data = {"t": "http://example.org/Gaming", "n": 4}
+    expected = [match.subscription for match in matcher.match(data)]
+    retired = (
+        PREFIXES
+        + b"""@prefix dct: <http://purl.org/dc/terms/> .
+        :Laptop a owl:Class ; owl:deprecated true ; dct:isReplacedBy :Slate . :Slate a owl:Class .
+        :Toy owl:deprecated true ; dct:isReplacedBy :Slate ."""
+    )
+    between = matcher.rebuilt(Vocabulary.from_bytes(retired, synonyms={"n": "number", "t": "target"}))
+    assert between["kind"].canonical == "target isa <http://example.org/Slate>"
+    assert [match.subscription for match in between.match({"t": "Slate", "number": 8})] == ["kind", "s8"]
+    after = between.rebuilt(matcher.vocabulary)
+    assert {name: after.tree(name) for name in after} == {name: between.tree(name) for name in between} == before
+    assert [match.subscription for match in after.match(data)] == expected
+
+
 def test_matcher_batch_results_outlive_changes(matcher: Matcher) -> None:
     """Results are made when read, and name the subscriptions of the time of matching."""
     matcher.add("old", "x = 1")

@@ -1,10 +1,10 @@
 """Some thousand events as jobs pass them on: their names, and their attributes as columns for `Matcher.match_table`.
 
-lines     events, made into columns when asked for
+lines     columns that Arrow has read of them, made into events when asked for; or events, made into columns
 Parquet   columns as they were stored, made into events when asked for
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,7 +44,8 @@ class Rejected:
 @dataclass(slots=True)
 class EventBatch:
     """`keys` has the columns source, id, time and day; `lines` are their places in `file`. Either `events` or `table`
-    is there; `bodies` are the lines themselves, where a job asks for them."""
+    is there; of a table that was read from lines, `read` gives each as an event again. `bodies` are the lines
+    themselves, where a job asks for them."""
 
     keys: pa.Table
     file: str
@@ -52,6 +53,7 @@ class EventBatch:
     events: list[Event] | None = None
     table: pa.Table | None = None
     bodies: list[str] = field(default_factory=list)
+    read: Callable[[int], Event] | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -74,6 +76,9 @@ class EventBatch:
         if self.events is not None:
             yield from self.events
             return
+        if self.read is not None:
+            yield from map(self.read, range(len(self)))
+            return
         assert self.table is not None
         for data, id in zip(self.table.to_pylist(), self.keys["id"].to_pylist(), strict=True):
             yield Event(
@@ -83,12 +88,15 @@ class EventBatch:
     def take(self, rows: Sequence[int]) -> "EventBatch":
         """Some of the rows, in the order given."""
         chosen = np.asarray(rows, dtype=np.int64)
+        events = None if self.events is None else [self.events[row] for row in chosen]
+        if self.read is not None:  # a member that an object lacks is null in columns: read the lines themselves
+            events = [self.read(row) for row in chosen.tolist()]
         return EventBatch(
             keys=self.keys.take(pa.array(chosen)),
             file=self.file,
             lines=self.lines[chosen],
-            events=None if self.events is None else [self.events[row] for row in chosen],
-            table=None if self.table is None else self.table.take(pa.array(chosen)),
+            events=events,
+            table=None if events is not None or self.table is None else self.table.take(pa.array(chosen)),
             bodies=[self.bodies[row] for row in chosen] if self.bodies else [],
         )
 

@@ -7,11 +7,13 @@ told so), a column of Parquet has the type that its file says. A line has a boun
 import csv
 import gzip
 import io
+import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,15 +22,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from semantic import Event
 from semantic.instants import parse_instant
 from spark_jobs.archive import Split, file_system
 from spark_jobs.archived_events import ANONYMOUS, ArchivedEvent, Unreadable, event_of, json_of, keyed
 from spark_jobs.event_batch import EventBatch, Rejected, days_of, from_events, without_nothing
+from spark_jobs.json_columns import JsonColumns, Lines, lines_of
 
 __all__ = ["AS_IT_STANDS", "ReadOptions", "read_split"]
 
 MOST_LINE_BYTES = 16 << 20
 """Of one line: what a server takes as one request at most."""
+PIECE_BYTES = 8 << 20
+"""Of lines that are read at one time."""
+BLOCK_BYTES = 1 << 16
+"""Of one call: what is lost where a compressed file is damaged."""
+LATEST = 1e10
+"""Seconds since 1970 that are a time."""
 CODED_BYTES = 4
 """A value, on average, of a column of texts that is read as codes: more is no column of texts that repeat."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -57,7 +67,16 @@ def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reje
     if split.format == "parquet":
         yield from _parquet(split, options)
         return
-    read = _csv(split, options) if split.format == "csv" else _lines(split, options)
+    if split.format == "lines":
+        yield from _lines(split, options)
+        return
+    yield from _batches(_csv(split, options), split, options)
+
+
+_Read = tuple[int, ArchivedEvent | Rejected, str]
+
+
+def _batches(read: Iterable[_Read], split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
     found: list[ArchivedEvent] = []
     lines: list[int] = []
     bodies: list[str] = []
@@ -78,22 +97,81 @@ def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reje
 
 # ── lines ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_Read = tuple[int, ArchivedEvent | Rejected, str]
 
-
-def _lines(split: Split, options: ReadOptions) -> Iterator[_Read]:
-    number = split.first - 1
+def _lines(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
+    """Lines piece by piece: as columns, or one by one where only that tells what they mean."""
+    number = split.first
+    columns = JsonColumns()
     try:
         with _opened(split) as file:
-            for line in _bounded(file, split):
-                number += 1
-                if line is None:
+            for piece in _pieces(file, split):
+                lines = lines_of(piece) if piece is not None else None
+                if lines is None:
                     reason = f"a line of more than {MOST_LINE_BYTES:,} bytes"
-                    yield number, Rejected(split.name, number, reason), ""
-                elif line and not line.isspace():
-                    yield number, _event(line, number, split, options), line.decode("utf-8", "replace")
+                    yield Rejected(split.name, number, reason)
+                    number += 1
+                    continue
+                filled = np.flatnonzero(lines.ends > lines.starts)
+                own = lines.take(filled)
+                table = None if options.bodies else columns.table(own)
+                found = None if table is None else _of_columns(table, own, filled + number, split, options)
+                yield from (
+                    found if found is not None else _batches(_one_by_one(lines, number, split, options), split, options)
+                )
+                number += len(lines)
     except (OSError, EOFError, zlib.error) as error:
-        yield number + 1, Rejected(split.name, number + 1, f"the file cannot be read from here on: {error}"), ""
+        yield Rejected(split.name, number, f"the file cannot be read from here on: {error}")
+
+
+def _one_by_one(lines: Lines, number: int, split: Split, options: ReadOptions) -> Iterator[_Read]:
+    for place, line in enumerate(lines, number):
+        if line and not line.isspace():
+            yield place, _event(line, place, split, options), line.decode("utf-8", "replace")
+
+
+def _of_columns(
+    table: pa.Table, lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions
+) -> list[EventBatch] | None:
+    """The batches of lines that were read as columns; None where they are no plain data, or say a time that is none."""
+    names = set(table.column_names)
+    if "specversion" in names or any(name == "ce" or name.startswith("ce.") for name in names):
+        return None
+    for name, value in split.parts:
+        if name not in names:
+            table = table.append_column(name, pa.repeat(value, len(table)))
+        elif table[name].null_count:  # does it say null, or nothing?
+            return None
+    if not _says_times(table, options):
+        return None
+    batches = []
+    for start in range(0, len(table), options.batch_events):
+        some = table.slice(start, options.batch_events)
+        numbers = places[start : start + len(some)]
+        batch = _flat(some, numbers, split, options)
+        own = lines.take(np.arange(start, start + len(some)))
+        batch.read = partial(_event_of_line, own, numbers, split, options)
+        batches.append(batch)
+    return batches
+
+
+def _event_of_line(lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions, row: int) -> Event:
+    """The event of a line that was read as columns before."""
+    (line,) = lines.take(np.array([row]))
+    found = _event(line, int(places[row]), split, options)
+    assert isinstance(found, ArchivedEvent), found
+    return found.event
+
+
+def _says_times(table: pa.Table, options: ReadOptions) -> bool:
+    """Whether the member that says the time does so in every line that has it."""
+    if options.time_from not in table.column_names:
+        return True
+    column = table[options.time_from]
+    if column.null_count == len(column):
+        return True
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return bool(pc.max(pc.abs(pc.cast(column, pa.float64()))).as_py() < LATEST)
+    return _holds_text(column.type) and _times(column).null_count == column.null_count
 
 
 def _event(line: bytes, number: int, split: Split, options: ReadOptions) -> ArchivedEvent | Rejected:
@@ -106,33 +184,62 @@ def _event(line: bytes, number: int, split: Split, options: ReadOptions) -> Arch
         return Rejected(split.name, number, str(error), line.decode("utf-8", "replace").rstrip())
 
 
-def _opened(split: Split) -> IO[bytes]:
+def _opened(split: Split) -> io.BufferedReader:
     system, _ = file_system(split.path)
     if split.gzipped:
         return io.BufferedReader(gzip.GzipFile(fileobj=system.open_input_stream(split.path, compression=None)))
     file = system.open_input_file(split.path)
     file.seek(split.start)
-    buffered: IO[bytes] = io.BufferedReader(file, 1 << 20)
-    return buffered
+    return io.BufferedReader(file, 1 << 20)
 
 
-def _bounded(file: IO[bytes], split: Split) -> Iterator[bytes | None]:
-    """The lines of a split without their ends; None for one that is too long, which is read past."""
-    left = split.stop - split.start if split.stop else None
-    while left is None or left > 0:
-        line = file.readline(MOST_LINE_BYTES + 1)
-        if not line:
-            return
-        read = len(line)
-        if read > MOST_LINE_BYTES and not line.endswith(b"\n"):
-            while line and not line.endswith(b"\n"):
-                line = file.readline(MOST_LINE_BYTES)
-                read += len(line)
+def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
+    """The lines of a split, many at a time; None for one that is too long, which is read past. What was read before a
+    file ends badly is given before that is raised."""
+    left = split.stop - split.start if split.stop else math.inf
+    whole: list[bytes] = []  # lines with their ends
+    size = 0
+    rest: list[bytes] = []  # of a line, as far as it was read; of one that is too long nothing is kept
+    length = 0
+    failure: Exception | None = None
+    while left > 0:
+        try:
+            block = file.read1(int(min(left, BLOCK_BYTES)))
+        except (OSError, EOFError, zlib.error) as error:
+            failure, rest = error, []
+            break
+        if not block:
+            break
+        left -= len(block)
+        first = block.find(b"\n")
+        length += len(block) if first < 0 else first
+        if length > MOST_LINE_BYTES:
+            rest = []
+            if first < 0:
+                continue
+            if whole:
+                yield b"".join(whole)
+                whole, size = [], 0
             yield None
+            block = block[first + 1 :]
+        end = block.rfind(b"\n") + 1
+        if end or first >= 0:
+            whole += [*rest, block[:end]]
+            size += sum(map(len, rest)) + end
+            rest, length = [block[end:]], len(block) - end
         else:
-            yield line.rstrip(b"\r\n")
-        if left is not None:
-            left -= read
+            rest.append(block)
+        if size >= PIECE_BYTES:
+            yield b"".join(whole)
+            whole, size = [], 0
+    if length <= MOST_LINE_BYTES:
+        whole += rest
+    if any(whole):
+        yield b"".join(whole)
+    if failure is not None:
+        raise failure
+    if length > MOST_LINE_BYTES:
+        yield None
 
 
 def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:

@@ -5,44 +5,45 @@ to the count of every clause that holds it (lines 8 to 12), and a clause whose c
 matched (lines 13 to 17). The counts of all clauses are made for every event: errata 20 to 22.
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
+import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
+from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
-from index.engine import RowTable
-from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
-from index.published.candidates import Candidates
-from index.published.satisfied import SatisfiedPredicates, counted
+from index.published.le_subscribe import Satisfied, fair
+from index.published.predicate_engine import PredicateEngine, StoredPredicates, with_rows
 
 __all__ = ["CountingEngine"]
 
+Rows = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
 
-class CountingEngine(BuiltEngine):
+
+class CountingEngine(PredicateEngine):
     """Exact matching by counting. `match` costs an addition for each satisfied predicate of each clause, and a
     comparison for each clause."""
 
-    def __init__(self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH) -> None:
-        super().__init__(graph, _FairPredicates, fewest_fresh)
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._stored = StoredPredicates()
+        self._needed = np.zeros(0, dtype=np.int32)
+        """Predicates of each row; -1 for one that is not there or that nothing matches."""
+        announce_compilation(fair)
 
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: npt.NDArray[np.float64]) -> None:
+        self._stored.add(self._kind, np.repeat(rows, np.diff(first)), axis, operand)
+        self._needed = with_rows(self._needed, len(self._state), -1)
+        self._needed[rows] = np.diff(first)
 
-class _FairPredicates:
-    """Figure 2 over some clauses."""
+    def _leave(self, row: int, axis: Rows, operand: npt.NDArray[np.float64]) -> None:
+        self._stored.remove(self._kind, row, axis, operand)
+        self._needed[row] = -1
 
-    def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
-        self._candidates = Candidates(graph, clauses)
-        parts = self._candidates.parts
-        self._needed = np.full(self._candidates.size, -1, dtype=np.int32)  # -1: no clause that could match
-        for row, each in parts.items():
-            self._needed[row] = len(each.elementary)
-        self._predicates = SatisfiedPredicates(
-            graph, ((predicate, row) for row, each in parts.items() for predicate in each.elementary)
-        )
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._stored.stored(self._kind, len(self._uses))
+        return fair(satisfied, stored, self._needed[: len(self._state)])
 
-    def match(self, event: LoweredEvent) -> Rows:
-        return self.match_batch([event]).rows
-
-    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        found = RowTable(*counted(self._predicates.runs(events), self._needed))
-        return self._candidates.all_verified(found, events)
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows or of predicates disagree."""
+        super().check_invariants()
+        self._stored.check_invariants()

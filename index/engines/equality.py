@@ -5,49 +5,60 @@ Clauses are clustered by their equality predicates, so that one look-up a cluste
 clauses that were found, and for those without any equality (`neqsub`, lines 12 to 16).
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
+import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
+from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
-from index.engine import RowTable
-from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
-from index.published.candidates import Candidates
-from index.published.equality_clusters import EqualityClusters, is_equality
-from index.published.satisfied import SatisfiedPredicates, counted
+from index.published.equality_clusters import EqualityClusters
+from index.published.le_subscribe import EQUALITY, Satisfied, equality_preferred
+from index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates, with_rows
 
 __all__ = ["EqualityEngine"]
 
+Rows = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
-class EqualityEngine(BuiltEngine):
+
+class EqualityEngine(PredicateEngine):
     """Exact matching, equalities first. `match` costs a look-up for each cluster, an addition for each other predicate
     that is satisfied, a comparison for each clause that is left."""
 
-    def __init__(self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH) -> None:
-        super().__init__(graph, _EqualityPreferred, fewest_fresh)
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._clusters = EqualityClusters()
+        self._others = StoredPredicates()
+        self._without = RowPlaces()
+        self._needed = np.zeros(0, dtype=np.int32)
+        announce_compilation(equality_preferred)
 
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        row_of = np.repeat(np.arange(rows.size), np.diff(first))
+        clustered = np.bincount(row_of[equal], minlength=rows.size) > 0
+        number = np.cumsum(clustered) - 1
+        self._clusters.add(rows[clustered], number[row_of[equal]], axis[equal], operand[equal].astype(np.int32))
+        self._others.add(self._kind, rows[row_of[~equal]], axis[~equal], operand[~equal])
+        self._needed = with_rows(self._needed, len(self._state), 0)
+        self._needed[rows] = np.bincount(row_of[~equal], minlength=rows.size)
+        self._without.add(rows[~clustered], self._needed[rows[~clustered]])
 
-class _EqualityPreferred:
-    """Figure 4 over some clauses."""
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        if equal.any():
+            self._clusters.remove(row, axis[equal], operand[equal].astype(np.int32))
+        else:
+            self._without.remove(row)
+        self._others.remove(self._kind, row, axis[~equal], operand[~equal])
 
-    def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
-        self._candidates = Candidates(graph, clauses)
-        parts = self._candidates.parts
-        self._clusters = EqualityClusters(graph, {row: each.elementary for row, each in parts.items()})
-        others = {row: [one for one in each.elementary if not is_equality(one)] for row, each in parts.items()}
-        self._needed = np.full(self._candidates.size, -1, dtype=np.int32)
-        for row, predicates in others.items():
-            has_equality = len(predicates) < len(parts[row].elementary)
-            self._needed[row] = -1 - len(predicates) if has_equality else len(predicates)
-        self._predicates = SatisfiedPredicates(
-            graph, ((predicate, row) for row, predicates in others.items() for predicate in predicates)
-        )
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._others.stored(self._kind, len(self._uses))
+        return equality_preferred(satisfied, stored, self._clusters.clusters, self._needed, self._without.rows)
 
-    def match(self, event: LoweredEvent) -> Rows:
-        return self.match_batch([event]).rows
-
-    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        partial = self._clusters.all_matching(events)
-        found = RowTable(*counted(self._predicates.runs(events), self._needed, partial.offsets, partial.rows))
-        return self._candidates.all_verified(found, events)
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        super().check_invariants()
+        self._clusters.check_invariants()
+        self._others.check_invariants()
+        self._without.check_invariants()

@@ -8,7 +8,7 @@
 | elementary test, result | an axis (column and way of asking), an operand; one node for all operands of an axis |
 | don't-care edges, collapsed chains | `decision_tree` |
 | successor nodes (erratum 24) | `successors`: for trees of equalities, and events with one value an axis |
-| factoring of index attributes | `_Factored`: a switch by the value of an axis that nearly all ask for with `=` |
+| factoring of index attributes | `_Factored`: a switch by the values of axes that most ask for with `=` |
 | pre-process | `plant`; what does not care about an index attribute is copied, and reported once (erratum 25) |
 
 A node for an axis of bounds follows every edge whose bound holds; several values follow several edges (erratum 25). The
@@ -17,6 +17,8 @@ paper's bound of the expected time is of equality tests only; it is plotted, not
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import product
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +39,10 @@ from index.published.tree_search import Said, search_trees
 
 __all__ = ["MatchingTreeEngine"]
 
-INDEXED_SHARE = 0.95
-"""An axis becomes a switch when at least so many clauses ask for it with `=`: the others are copied to every branch."""
+INDEXED_SHARE = 0.75
+"""An axis becomes an index when at least so many clauses ask for it with `=`: the others are copied to every branch."""
 MOST_COPIES = 4.0
-"""Clauses stored in all branches together, in clauses: what factoring may cost in memory."""
+"""Clauses stored in all branches together, in clauses: what all index axes together may cost in memory."""
 
 
 class MatchingTreeEngine(BuiltEngine):
@@ -57,9 +59,31 @@ class MatchingTreeEngine(BuiltEngine):
             return self.match_batch(batch.lowered())
         return self._alive(structure.match_columns(batch))
 
+    def visits(self, events: Sequence[LoweredEvent]) -> npt.NDArray[np.int64]:
+        """The paper's measure of time: edges followed and successors visited for each event, `int64[events]`. Clauses
+        that are not in the tree yet are brought into it."""
+        return self._tree().visits(events)
+
+    @property
+    def space(self) -> int:
+        """The paper's measure of space: edges of all trees, and the sizes of their successor sets."""
+        return self._tree().space
+
+    @property
+    def index_axes(self) -> int:
+        """How many axes are factored."""
+        return self._tree().index_axes
+
+    def _tree(self) -> "_Factored":
+        if self._fresh or self._structure is None:
+            self._rebuild()
+        structure = self._structure
+        assert isinstance(structure, _Factored)
+        return structure
+
 
 class _Factored:
-    """A switch over the index axis, if there is one, and a tree behind each of its values."""
+    """A switch over the index axes, if there are any, and a tree behind each combination of their values."""
 
     def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
         self._candidates = Candidates(graph, clauses)
@@ -78,30 +102,42 @@ class _Factored:
             for axis, operand in path:
                 codes[axis].setdefault(operand, len(codes[axis]))
         self._reader = Reader(graph, self._axes, codes)
-        self._index = _index_axis(self._axes, popular, paths)
-        branches: dict[Hashable, list[tuple[int, Path]]] = {None: []}
-        indifferent = [(row, path) for row, path in paths.items() if not self._switched(path)]
+        self._index = _index_axes(self._axes, popular, paths)
+        self._values = np.array([len(codes[axis]) for axis in self._index], dtype=np.int64)
+        self._strides = np.array(
+            [np.prod(self._values[at + 1 :] + 1) for at in range(len(self._index))], dtype=np.int64
+        )
+        strides = self._strides.tolist()
+        branches: dict[int, list[tuple[int, Path]]] = {}
         for row, path in paths.items():
-            if self._switched(path):
-                operand = path[self._place(path)][1]
-                rest = tuple(pair for pair in path if pair[0] != self._index)
-                branches.setdefault(operand, []).append((row, rest))
-        roots = [plant([*found, *indifferent], is_bound) for found in branches.values()]
+            asked = dict(path)
+            digits = [
+                (codes[axis][asked[axis]],) if axis in asked else range(len(codes[axis]) + 1) for axis in self._index
+            ]
+            rest = tuple(pair for pair in path if pair[0] not in self._index)
+            for chosen in product(*digits):
+                branch = sum(map(mul, chosen, strides))
+                branches.setdefault(branch, []).append((row, rest))
+        roots = [plant([], is_bound), *(plant(found, is_bound) for found in branches.values())]
         annotated = [annotate(root) for root in roots]
         self._trees, tops = tree_arrays(roots, codes)
         self._by_successors = np.zeros(self._trees.axis.size, dtype=np.bool_)
         self._by_successors[tops] = annotated
-        self._else = tops[0]
-        self._root_of_code = np.full(0 if self._index is None else len(codes[self._index]), tops[0], dtype=np.int32)
-        for operand, top in zip(branches, tops, strict=True):
-            if operand is not None and self._index is not None:
-                self._root_of_code[codes[self._index][operand]] = top
+        self._root_of = np.full(int(np.prod(self._values + 1)), tops[0], dtype=np.int32)
+        self._root_of[list(branches)] = tops[1:]
 
-    def _switched(self, path: Path) -> bool:
-        return any(axis == self._index for axis, _ in path)
+    @property
+    def index_axes(self) -> int:
+        return len(self._index)
 
-    def _place(self, path: Path) -> int:
-        return next(at for at, (axis, _) in enumerate(path) if axis == self._index)
+    @property
+    def space(self) -> int:
+        trees = self._trees
+        return int(trees.children.size + (trees.star >= 0).sum() + trees.later.size)
+
+    def visits(self, events: Sequence[LoweredEvent]) -> npt.NDArray[np.int64]:
+        """Edges followed and successors visited."""
+        return self._searched(self._reader.of_events(events))[2]
 
     def match(self, event: LoweredEvent) -> Rows:
         return self.match_batch([event]).rows
@@ -117,36 +153,55 @@ class _Factored:
 
     def _found(self, readings: AxisReadings) -> RowTable:
         """The rows of every leaf that each event reaches, each once."""
-        firsts, codes, values = readings
-        events = len(values)
-        root_firsts, roots = np.arange(events + 1, dtype=np.int64), np.full(events, self._else, dtype=np.int32)
-        if self._index is not None:
-            root_firsts, roots = self._switch(firsts[self._index :: len(self._axes)], firsts, codes)
-        said = Said(firsts, codes, values, self._at_least, root_firsts, roots)
-        offsets, rows = search_trees(self._trees, said, self._by_successors)
+        offsets, rows, _ = self._searched(readings)
         return RowTable(*distinct_rows(offsets, rows, self._candidates.size))
 
+    def _searched(
+        self, readings: AxisReadings
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        firsts, codes, values = readings
+        root_firsts, roots = self._switch(len(values), firsts, codes)
+        said = Said(firsts, codes, values, self._at_least, root_firsts, roots)
+        return search_trees(self._trees, said, self._by_successors)
+
     def _switch(
-        self, starts: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32]
+        self, events: int, firsts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The trees of each event: those of its values of the index axis, or the one for all others."""
-        assert self._index is not None
-        ends = firsts[self._index + 1 :: len(self._axes)]
-        found = [self._root_of_code[codes[start:end]] for start, end in zip(starts, ends, strict=False)]
-        roots = [each if each.size else np.array([self._else], dtype=np.int32) for each in found]
-        none = np.zeros(0, dtype=np.int32)
-        return np.cumsum([0, *(each.size for each in roots)], dtype=np.int64), np.concatenate([none, *roots])
+        """The trees of each event: those of its values of the index axes, `value + 1` being any other one."""
+        axes = len(self._axes)
+        starts = firsts[:-1].reshape(events, axes)[:, self._index]
+        counts = np.diff(firsts).reshape(events, axes)[:, self._index]
+        if (counts <= 1).all():
+            known = np.append(codes, np.int32(0))[starts]
+            places = np.where(counts == 1, known, self._values) @ self._strides
+            return np.arange(events + 1, dtype=np.int64), self._root_of[places]
+        found: list[list[int]] = []
+        strides = self._strides.tolist()
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            digits = [
+                codes[first : first + size].tolist() or [other]
+                for first, size, other in zip(start, count, self._values.tolist(), strict=True)
+            ]
+            found.append([sum(map(mul, chosen, strides)) for chosen in product(*digits)])
+        places = np.array([place for each in found for place in each], dtype=np.int64)
+        return np.cumsum([0, *map(len, found)], dtype=np.int64), self._root_of[places]
 
 
-def _index_axis(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path]) -> int | None:
-    """The number of the axis to factor by, if it is asked by nearly all and copying the others stays cheap."""
+def _index_axes(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path]) -> list[int]:
+    """The numbers of the axes to factor by, most popular first: those that most clauses ask for, as long as copying the
+    clauses that do not care stays within `MOST_COPIES`."""
+    found: list[int] = []
+    copies = np.ones(len(paths))
     for at, axis in enumerate(axes):
-        if axis[0] is Equal and axis[2] == 0 and popular[axis] >= INDEXED_SHARE * len(paths):
-            values = {operand for path in paths.values() for number, operand in path if number == at}
-            copies = (len(paths) - popular[axis]) * len(values) + popular[axis]
-            if copies <= MOST_COPIES * len(paths):
-                return at
-    return None
+        if axis[0] is not Equal or axis[2] != 0 or popular[axis] < INDEXED_SHARE * len(paths):
+            continue
+        operands = [next((value for number, value in path if number == at), None) for path in paths.values()]
+        values = len({each for each in operands if each is not None})
+        more = copies * np.array([1 if each is not None else values + 1 for each in operands])
+        if more.sum() <= MOST_COPIES * len(paths):
+            found.append(at)
+            copies = more
+    return sorted(found)
 
 
 def _keyed(predicates: Sequence[Elementary]) -> dict[Axis, Hashable]:

@@ -4,63 +4,59 @@ Clauses with an equality predicate are found by `eqsubmatch` and then verified o
 with them (lines 3 to 8). Only those without any equality are counted (lines 9 to 21): they are in quarantine.
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
+import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
+from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
-from index.engine import RowTable, row_table
-from index.published.built_engine import FEWEST_FRESH, BuiltEngine, Rows
-from index.published.candidates import Candidates
-from index.published.conditions import Conditions
-from index.published.equality_clusters import EqualityClusters, is_equality
-from index.published.satisfied import SatisfiedPredicates, counted
+from index.published.equality_clusters import EqualityClusters
+from index.published.le_subscribe import EQUALITY, Satisfied, quarantining
+from index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates
 
 __all__ = ["QuarantineEngine"]
 
+Rows = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
-class QuarantineEngine(BuiltEngine):
+
+class QuarantineEngine(PredicateEngine):
     """Exact matching, equalities first, the rest of them verified. `match` costs a look-up for each cluster, a check
     for each clause found there, and counting for the clauses without equality."""
 
-    def __init__(self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH) -> None:
-        super().__init__(graph, _Quarantining, fewest_fresh)
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._clusters = EqualityClusters()
+        self._quarantined = StoredPredicates()
+        self._without = RowPlaces()
+        announce_compilation(quarantining)
 
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        row_of = np.repeat(np.arange(rows.size), np.diff(first))
+        clustered = np.bincount(row_of[equal], minlength=rows.size) > 0
+        number = np.cumsum(clustered) - 1
+        self._clusters.add(rows[clustered], number[row_of[equal]], axis[equal], operand[equal].astype(np.int32))
+        alone = ~clustered[row_of]
+        place = np.zeros(rows.size, dtype=np.int32)
+        place[~clustered] = self._without.add(rows[~clustered], np.diff(first)[~clustered].astype(np.int32))
+        self._quarantined.add(self._kind, place[row_of[alone]], axis[alone], operand[alone])
 
-class _Quarantining:
-    """Figure 5 over some clauses."""
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        if equal.any():
+            self._clusters.remove(row, axis[equal], operand[equal].astype(np.int32))
+        else:
+            self._quarantined.remove(self._kind, self._without.remove(row), axis, operand)
 
-    def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
-        self._candidates = Candidates(graph, clauses)
-        parts = self._candidates.parts
-        self._clusters = EqualityClusters(graph, {row: each.elementary for row, each in parts.items()})
-        quarantined = {row for row, each in parts.items() if not any(map(is_equality, each.elementary))}
-        self._conditions = Conditions(
-            {
-                row: [one for one in each.elementary if not is_equality(one)]
-                for row, each in parts.items()
-                if row not in quarantined
-            },
-            self._candidates.size,
-        )
-        self._quarantined = np.array(sorted(quarantined), dtype=np.int32)
-        self._needed = np.array([len(parts[row].elementary) for row in sorted(quarantined)], dtype=np.int32)
-        number = {row: at for at, row in enumerate(sorted(quarantined))}
-        self._predicates = SatisfiedPredicates(
-            graph, ((predicate, number[row]) for row in quarantined for predicate in parts[row].elementary)
-        )
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._quarantined.stored(self._kind, len(self._uses))
+        clusters, own = self._clusters.clusters, self._own.table
+        return quarantining(satisfied, stored, clusters, own, self._without.beside, self._without.rows)
 
-    def match(self, event: LoweredEvent) -> Rows:
-        return self.match_batch([event]).rows
-
-    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        partial = self._clusters.all_matching(events)
-        offsets, numbers = counted(self._predicates.runs(events), self._needed)
-        alone = self._quarantined[numbers]
-        found = []
-        for number, event in enumerate(events):
-            equal = partial.rows[partial.offsets[number] : partial.offsets[number + 1]]
-            own = alone[offsets[number] : offsets[number + 1]]
-            found.append(np.sort(np.concatenate([self._conditions.holding(equal, event), own])))
-        return self._candidates.all_verified(row_table(found), events)
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        super().check_invariants()
+        self._clusters.check_invariants()
+        self._quarantined.check_invariants()
+        self._without.check_invariants()

@@ -27,12 +27,12 @@ AxisReadings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[n
 
 
 class Reader:
-    """Reads events for some axes. Immutable."""
+    """Reads events for some axes; those that are added to its lists later count from then on."""
 
     def __init__(self, graph: ConceptGraph, axes: Sequence[Axis], codes: Codes) -> None:
         self._graph = graph
-        self._axes = list(axes)
-        self._codes = list(codes)
+        self._axes = axes
+        self._codes = codes
 
     def of_events(self, events: Sequence[LoweredEvent]) -> AxisReadings:
         """Some hundred ns for each axis of each event."""

@@ -3,8 +3,8 @@
     add ─▶ fresh clauses, asked by definition ─▶ enough of them: a structure over all clauses
     remove ─▶ out of the fresh ones, or taken out of what the structure finds
 
-The engines of the papers share it, so that each of their files is the published structure and its matching, nothing
-else. Adding costs the building of the structure, spread over as many additions as an eighth of the clauses.
+So `matching_tree` is the published structure and its matching, nothing else. Adding costs the building of the
+structure, spread over as many additions as an eighth of the clauses.
 """
 
 import heapq

@@ -67,10 +67,12 @@ Elementary = Equal | AtLeast | AtMost | Within | Present
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Distinct elementary predicates of a clause, all of which every match satisfies; `exact` if, for an event with one
-    value a column, they are all that is asked."""
+    value a column, they are all that is asked. `together`: the places of lower bounds that are of one test with the
+    upper bound behind them; for several values they are all that is asked where one value satisfies both."""
 
     elementary: tuple[Elementary, ...]
     exact: bool
+    together: tuple[int, ...] = ()
 
 
 def parts_of(clause: Clause) -> Parts | None:
@@ -78,6 +80,7 @@ def parts_of(clause: Clause) -> Parts | None:
     if not clause.required.isdisjoint(clause.forbidden):
         return None
     found: dict[Elementary, None] = {}
+    together: list[int] = []
     exact = not clause.forbidden
     bare = set(clause.required)
     for predicate in clause.predicates:
@@ -89,9 +92,12 @@ def parts_of(clause: Clause) -> Parts | None:
             bare.add(predicate.attribute)
         else:
             bare.discard(predicate.attribute)
+            if len(elementary) == 2:
+                exact &= found.keys().isdisjoint(elementary)  # else they do not stand together
+                together.append(len(found))
             found.update(dict.fromkeys(elementary))
     found.update((Present(attribute), None) for attribute in sorted(bare))
-    return Parts(tuple(found), exact)
+    return Parts(tuple(found), exact, tuple(together) if exact else ())
 
 
 def _elementary(predicate: Predicate) -> list[Elementary] | None:

@@ -33,9 +33,10 @@ class Said(NamedTuple):
 
 
 @compiled
-def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bool_]) -> tuple[Longs, Numbers]:
-    """Offsets `int64[e + 1]` and rows, in no order; a row again for each tree that holds it. `by_successors[root]`
-    where the tree is annotated; it counts for events that have no axis with several codes."""
+def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bool_]) -> tuple[Longs, Numbers, Longs]:
+    """Offsets `int64[e + 1]` and rows, in no order; a row again for each tree that holds it; the edges followed and the
+    successors visited for each event, `int64[e]`: the paper's measure. `by_successors[root]` where the tree is
+    annotated; it counts for events that have no axis with several codes."""
     events, axes = said.values.shape
     edges, codes, children, axis_of = trees.edges, trees.codes, trees.children, trees.axis
     star, bounded, bounds, rows = trees.star, trees.bounded, trees.bounds, trees.rows
@@ -44,6 +45,7 @@ def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bo
     stack = np.empty(256, dtype=np.int32)
     visited = np.full(axis_of.size, -1, dtype=np.int32)
     total = 0
+    steps = np.zeros(events, dtype=np.int64)
     for event in range(events):
         firsts = said.firsts[event * axes : (event + 1) * axes + 1]
         single = (firsts[1:] - firsts[:-1]).max() <= 1 if axes > 0 else True
@@ -63,6 +65,7 @@ def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bo
                         if child < 0:
                             break
                         node = child
+                        steps[event] += 1
                     else:
                         continue
                 count = rows[node + 1] - rows[node]
@@ -79,14 +82,16 @@ def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bo
                     for k in range(trees.successors[node], trees.successors[node + 1]):
                         stack[depth] = trees.later[k]
                         depth += 1
+                    steps[event] += trees.successors[node + 1] - trees.successors[node]
                     continue
+                before = depth
                 if star[node] >= 0:
                     stack[depth] = star[node]
                     depth += 1
-                if first_edge == last_edge:
-                    continue
                 axis = axis_of[node]
-                if not bounded[node]:
+                if first_edge == last_edge:
+                    pass
+                elif not bounded[node]:
                     for k in range(firsts[axis], firsts[axis + 1]):
                         child = _edge(edges, codes, children, node, said.codes[k])
                         if child >= 0:
@@ -104,8 +109,9 @@ def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bo
                             break
                         stack[depth] = children[k]
                         depth += 1
+                steps[event] += depth - before
         offsets[event + 1] = total
-    return offsets, found[:total]
+    return offsets, found[:total], steps
 
 
 @compiled

@@ -31,14 +31,15 @@ def event(published: Mapping[int, tuple[int, ...]]) -> LoweredEvent:
     return LoweredEvent(present, {ColumnId(attribute): found for attribute, found in published.items()})
 
 
-@pytest.mark.parametrize("share", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize(("share", "copies"), [(0.0, 4.0), (0.0, 1e9), (0.6, 1e9), (2.0, 4.0)])
 @given(asked=st.lists(values, max_size=30), published=st.lists(values, min_size=1, max_size=4))
 def test_matching_tree_of_equalities_finds_exactly_what_matches(
-    share: float, asked: list[dict[int, int]], published: list[dict[int, int]]
+    share: float, copies: float, asked: list[dict[int, int]], published: list[dict[int, int]]
 ) -> None:
-    """Errata 24 and 25: with a switch over many values, over few, and without; no row twice."""
+    """Errata 24 and 25: with a switch over one axis, over all, over popular ones, and without; no row twice."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(matching_tree, "INDEXED_SHARE", share)
+        patched.setattr(matching_tree, "MOST_COPIES", copies)
         engine = MatchingTreeEngine(ConceptGraph(0), fewest_fresh=0)
         rows = engine.add_many(map(clause, asked))
         for each in published:
@@ -56,6 +57,49 @@ def test_matching_tree_several_values_follow_several_edges_and_branches() -> Non
     rows = engine.add_many([*(clause({0: number % 3}) for number in range(60)), clause({1: 1})])
     found = engine.match(event({0: (0, 1), 1: (1,)})).tolist()
     assert found == sorted([*(row for row in rows[:60] if row % 3 in (0, 1)), rows[60]])
+
+
+@given(
+    asked=st.lists(values, max_size=20),
+    published=st.lists(
+        st.dictionaries(
+            st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True), max_size=5
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_matching_tree_several_index_axes_and_several_values_find_each_row_once(
+    asked: list[dict[int, int]], published: list[dict[int, list[int]]]
+) -> None:
+    """Erratum 25 over several axes: an event goes to every combination of its values, and to no branch twice."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(matching_tree, "INDEXED_SHARE", 0.0)
+        patched.setattr(matching_tree, "MOST_COPIES", 1e9)
+        engine = MatchingTreeEngine(ConceptGraph(0), fewest_fresh=0)
+        rows = engine.add_many(map(clause, asked))
+        for each in published:
+            expected = [
+                row
+                for row, wanted in zip(rows, asked, strict=True)
+                if all(value in each.get(attribute, ()) for attribute, value in wanted.items())
+            ]
+            assert engine.match(event({key: tuple(found) for key, found in each.items()})).tolist() == expected
+        assert engine.index_axes == len({attribute for wanted in asked for attribute in wanted})
+
+
+def test_matching_tree_visits_are_edges_and_successors() -> None:
+    """By hand: root ─b=1─▶ node ─a=1─▶ leaf 0, node ─*─▶ leaf 1. The last edge, that of no care, leads to the successor
+    of both, the node and the first leaf."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(matching_tree, "INDEXED_SHARE", 2.0)
+        engine = MatchingTreeEngine(ConceptGraph(0), fewest_fresh=0)
+        engine.add_many([clause({0: 1, 1: 1}), clause({1: 1})])
+        assert engine.index_axes == 0
+        both, one = event({0: (1,), 1: (1,)}), event({1: (1,)})
+        assert engine.match_batch([both, one]).rows.tolist() == [0, 1, 1]
+        assert engine.visits([both, one, event({})]).tolist() == [3, 2, 0]
+        assert engine.space >= 3
 
 
 def test_plant_collapses_chains_of_dont_care_edges() -> None:

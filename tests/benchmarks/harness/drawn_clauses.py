@@ -5,6 +5,7 @@ Attribute `j` of the drawing is attribute `j` of the index, read in the column o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +40,31 @@ class DrawnClauses:
     batches: Sequence[ColumnBatch]
 
 
+class LazyClauses(Sequence[Clause]):
+    """The subscriptions as clauses, made when asked for: nobody keeps a million who need not."""
+
+    def __init__(self, drawing: Drawing, numbers: range | None = None) -> None:
+        self._drawing = drawing
+        self._numbers = range(len(drawing.asked)) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Clause: ...
+    @overload
+    def __getitem__(self, at: slice) -> "LazyClauses": ...
+    def __getitem__(self, at: int | slice) -> "Clause | LazyClauses":
+        if isinstance(at, slice):
+            return LazyClauses(self._drawing, self._numbers[at])
+        return _clause(self._drawing, self._numbers[at])
+
+
 def drawn_clauses(drawing: Drawing, batch: int) -> DrawnClauses:
     """Every subscription as one clause, the events in batches of `batch`."""
     size = (1 << (drawing.height + 1)) - 1 if CONCEPT in drawing.kinds else 0
     graph = ConceptGraph(size, ((node, (node - 1) // 2) for node in range(1, size)))
-    clauses = [_clause(drawing, number) for number in range(len(drawing.asked))]
+    clauses = LazyClauses(drawing)
     tables = [
         KeyTable([ConceptId(n) for n in range(size)] if kind == CONCEPT else _texts(drawing, j))
         for j, kind in enumerate(drawing.kinds)

@@ -28,7 +28,7 @@ NUMBER, TEXT, OTHER_TEXT = ColumnId(0), ColumnId(1), ColumnId(2)
 @pytest.fixture(params=["counting", "dexin", "equality", "matching_tree", "quarantine"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """An empty engine of a paper."""
-    eager = {"slot_rows": 1} if request.param == "dexin" else {"fewest_fresh": 0}
+    eager = {"dexin": {"slot_rows": 1}, "matching_tree": {"fewest_fresh": 0}}.get(request.param, {})
     found: Engine = partial(ENGINES[request.param], **eager)(ConceptGraph(0))
     return found
 

@@ -1,0 +1,332 @@
+"""What the engines of Le Subscribe share: rows whose elementary predicates come and go one by one.
+
+    clause ─parts_of─▶ elementary predicates ─▶ (axis, operand) ─▶ what the figure stores
+    event  ─axis_readings─▶ predicates that hold, values ─▶ the figure's kernel ─▶ rows ─▶ verified where need be
+
+An axis is a column and a way of asking it. A predicate on keys, concepts or presence has a number, which is given to
+another one when no row has it any more; a bound is kept as it is. Rows of which the predicates do not say all are
+verified by definition; those with two bounds of one test only for events with several values in a column.
+"""
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
+from index.column_batch import ColumnBatch
+from index.concept_graph import ConceptGraph
+from index.definition import clause_matches
+from index.engine import RowTable
+from index.errors import UnknownRow
+from index.fused.runs import distinct_rows
+from index.published.axis_readings import Axis, Reader
+from index.published.bound_blocks import BoundBlocks
+from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
+from index.published.growing_runs import GrowingRuns
+from index.published.le_subscribe import AT_LEAST, AT_MOST, EQUALITY, PRESENT, Satisfied, Stored
+from index.published.row_predicates import RowPredicates
+
+__all__ = ["PredicateEngine", "RowPlaces", "StoredPredicates", "with_rows"]
+
+Rows = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+FREE, EXACT, PAIRED, INEXACT, DEAD = range(5)
+"""What a row can be. Paired: two of its bounds are of one test. Dead: no event matches it."""
+BULK = 1 << 14
+"""Clauses that are stored in one step."""
+KINDS: dict[type, int] = {Equal: EQUALITY, Within: EQUALITY, Present: PRESENT, AtLeast: AT_LEAST, AtMost: AT_MOST}
+
+
+class StoredPredicates:
+    """Predicates, each once, with the rows that have it: what counting walks."""
+
+    def __init__(self) -> None:
+        self._runs = GrowingRuns(np.int32)
+        self._bounds = BoundBlocks()
+
+    def add(self, kind: npt.NDArray[np.int8], rows: Rows, axis: Rows, operand: Floats) -> None:
+        """`rows[i]` has `operand[i]` on `axis[i]`, whose ways of asking are `kind`."""
+        bound = kind[axis] >= AT_LEAST
+        self._bounds.grow(kind.size)
+        self._bounds.insert(axis[bound], operand[bound], rows[bound])
+        named = operand[~bound].astype(np.int64)
+        self._runs.grow(int(named.max(initial=-1)) + 1)
+        self._runs.append(named, rows[~bound])
+
+    def remove(self, kind: npt.NDArray[np.int8], row: int, axis: Rows, operand: Floats) -> None:
+        """Take the predicates of a row out again."""
+        bound = kind[axis] >= AT_LEAST
+        self._bounds.remove(axis[bound], operand[bound], np.full(int(bound.sum()), row, dtype=np.int32))
+        for predicate in operand[~bound].astype(np.int64).tolist():
+            self._runs.remove(predicate, row)
+
+    def stored(self, kind: npt.NDArray[np.int8], predicates: int) -> Stored:
+        """For a kernel; there are so many predicates with a number."""
+        self._runs.grow(predicates)
+        self._bounds.grow(kind.size)
+        runs = self._runs
+        return Stored(kind, runs.start, runs.length, runs.entries, self._bounds.blocks)  # type: ignore[arg-type]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if runs overlap or bounds are out of order."""
+        self._runs.check_invariants()
+        self._bounds.check_invariants()
+
+
+class RowPlaces:
+    """Some of the rows, each at a place that it keeps, so that kernels walk only those. `rows` is `int32[places]`, -1
+    at a place that is free; `beside` is a number for each, -1 there as well."""
+
+    def __init__(self) -> None:
+        self.rows, self.beside = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        self._place: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def add(self, rows: Rows, beside: Rows) -> Rows:
+        """The place of each. Amortised constant."""
+        missing = rows.size - len(self._free)
+        if missing > 0:
+            known = self.rows.size
+            more = np.full(max(missing, known // 2), -1, dtype=np.int32)
+            self.rows, self.beside = np.concatenate([self.rows, more]), np.concatenate([self.beside, more])
+            self._free += range(known + more.size - 1, known - 1, -1)
+        places = np.array([self._free.pop() for _ in range(rows.size)], dtype=np.int32)
+        self.rows[places], self.beside[places] = rows, beside
+        self._place.update(zip(rows.tolist(), places.tolist(), strict=True))
+        return places
+
+    def remove(self, row: int) -> int:
+        """The place that it had. Raises KeyError."""
+        place = self._place.pop(row)
+        self.rows[place] = self.beside[place] = -1
+        self._free.append(place)
+        return place
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if places and rows disagree."""
+        assert {int(self.rows[place]): place for place in np.flatnonzero(self.rows >= 0).tolist()} == self._place
+        assert sorted(self._free) == np.flatnonzero(self.rows < 0).tolist()
+
+
+def with_rows(numbers: Rows, rows: int, nothing: int) -> Rows:
+    """`numbers`, or a longer copy, for so many rows; `nothing` stands for the new ones."""
+    if rows <= numbers.size:
+        return numbers
+    return np.concatenate([numbers, np.full(max(rows - numbers.size, numbers.size // 2), nothing, dtype=np.int32)])
+
+
+class PredicateEngine(ABC):
+    """Exact matching by elementary predicates. `add` and `remove` cost some steps for each predicate.
+
+    Invariant: `_inexact` are the clauses of rows that are `INEXACT`; a row that is `DEAD` has no predicates, and its
+    engine knows nothing of it.
+    """
+
+    def __init__(self, graph: ConceptGraph) -> None:
+        self._graph = graph
+        self._axes: list[Axis] = []
+        self._number_of: dict[Axis, int] = {}
+        self._kind = np.zeros(0, dtype=np.int8)
+        self._numbers: list[dict[Hashable, int]] = []
+        self._uses: list[int] = []
+        self._key_of: list[tuple[int, Hashable]] = []
+        self._free_numbers: list[int] = []
+        self._reader = Reader(graph, self._axes, self._numbers)
+        self._own = RowPredicates()
+        self._state = bytearray()
+        self._free: list[ClauseRow] = []
+        self._count = 0
+        self._inexact: dict[int, Clause] = {}
+
+    # ── what an engine stores ───────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        """Row `rows[i]` comes with the predicates `first[i] : first[i + 1]`."""
+
+    @abstractmethod
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        """A row goes."""
+
+    @abstractmethod
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        """Offsets and rows of each event, each once, in any order."""
+
+    # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, clause: Clause) -> ClauseRow:
+        """Store `clause` at the lowest free row."""
+        return self.add_many([clause])[0]
+
+    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
+        """`add` each in turn, in steps of many."""
+        rows: list[ClauseRow] = []
+        remaining = iter(clauses)
+        while step := list(islice(remaining, BULK)):
+            taken = [self._take_row() for _ in step]
+            self._store(taken, step)
+            rows.extend(taken)
+        return rows
+
+    def remove(self, row: ClauseRow) -> None:
+        """Forget the clause at `row`. Raises `UnknownRow`."""
+        if not 0 <= row < len(self._state) or self._state[row] == FREE:
+            raise UnknownRow(row)
+        if self._state[row] != DEAD:
+            axis, operand = self._own.of(row)
+            plain = np.where(axis < 0, ~axis, axis)
+            self._leave(row, plain, operand.copy())
+            self._own.remove(row)
+            for number in operand[self._kind[plain] < AT_LEAST].astype(np.int64).tolist():
+                self._uses[number] -= 1
+                if not self._uses[number]:
+                    place, key = self._key_of[number]
+                    del self._numbers[place][key]
+                    self._free_numbers.append(number)
+        self._inexact.pop(row, None)
+        self._state[row] = FREE
+        self._count -= 1
+        heapq.heappush(self._free, row)
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def match(self, event: LoweredEvent) -> Rows:
+        """The rows whose clauses match `event`, ascending."""
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order."""
+        found = distinct_rows(*self._find(Satisfied(*self._reader.of_events(events))), len(self._state))
+        return self._verified(RowTable(*found), events)
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """What `match_batch` gives for `batch.lowered()`, the rows of an event in no order."""
+        if batch.several:
+            return self.match_batch(batch.lowered())
+        found = RowTable(*self._find(Satisfied(*self._reader.of_columns(batch))))
+        return self._verified(found, batch.lowered()) if self._inexact else found
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows or of predicates disagree."""
+        free = [row for row, state in enumerate(self._state) if state == FREE]
+        assert sorted(self._free) == free, (self._free, free)
+        assert len(self._state) - len(free) == self._count, (self._state, self._count)
+        assert sorted(self._inexact) == [row for row, state in enumerate(self._state) if state == INEXACT]
+        uses = [0] * len(self._uses)
+        for row, state in enumerate(self._state):
+            if state not in (FREE, DEAD):
+                axis, operand = self._own.of(row)
+                named = operand[self._kind[np.where(axis < 0, ~axis, axis)] < AT_LEAST]
+                for number in named.astype(np.int64).tolist():
+                    uses[number] += 1
+        assert uses == self._uses, (uses, self._uses)
+        numbered = sorted(number for codes in self._numbers for number in codes.values())
+        assert sorted([*numbered, *self._free_numbers]) == list(range(len(uses)))
+        assert all(uses[number] for number in numbered)
+
+    def _take_row(self) -> ClauseRow:
+        self._count += 1
+        if self._free:
+            row = heapq.heappop(self._free)
+            self._state[row] = DEAD
+            return row
+        self._state.append(DEAD)
+        return ClauseRow(len(self._state) - 1)
+
+    def _store(self, rows: Sequence[ClauseRow], clauses: Sequence[Clause]) -> None:
+        kept: list[int] = []
+        ends: list[int] = [0]
+        axes: list[int] = []
+        operands: list[float] = []
+        together: list[int] = []
+        for row, clause in zip(rows, clauses, strict=True):
+            parts = parts_of(clause)
+            if parts is None:
+                continue
+            self._state[row] = self._state_of(parts)
+            if not parts.exact:
+                self._inexact[row] = clause
+            together += [len(axes) + at for at in parts.together]
+            for each in parts.elementary:
+                axis, operand = self._entry(each)
+                axes.append(axis)
+                operands.append(operand)
+            kept.append(row)
+            ends.append(len(axes))
+        taken, first = np.array(kept, dtype=np.int32), np.array(ends, dtype=np.int64)
+        axis_of, operand_of = np.array(axes, dtype=np.int32), np.array(operands, dtype=np.float64)
+        self._enter(taken, first, axis_of, operand_of)
+        marked = axis_of.copy()
+        marked[together] = ~marked[together]
+        self._own.add(taken, first, marked, operand_of)
+
+    @staticmethod
+    def _state_of(parts: Parts) -> int:
+        return INEXACT if not parts.exact else PAIRED if parts.together else EXACT
+
+    def _entry(self, predicate: Elementary) -> tuple[int, float]:
+        """Its axis, and its number or its bound."""
+        operand: Hashable
+        match predicate:
+            case AtLeast(column, bound) | AtMost(column, bound):
+                return self._axis((type(predicate), column, 0)), bound
+            case Equal(column, operand) | Within(column, operand):
+                axis = self._axis((type(predicate), column, 0))
+            case Present(attribute):
+                axis, operand = self._axis((Present, attribute, 0)), True
+        number = self._numbers[axis].get(operand)
+        if number is None:
+            if self._free_numbers:
+                number = self._free_numbers.pop()
+                self._key_of[number] = axis, operand
+            else:
+                number = len(self._uses)
+                self._uses.append(0)
+                self._key_of.append((axis, operand))
+            self._numbers[axis][operand] = number
+        self._uses[number] += 1
+        return axis, float(number)
+
+    def _axis(self, axis: Axis) -> int:
+        found = self._number_of.get(axis)
+        if found is None:
+            found = self._number_of[axis] = len(self._axes)
+            self._axes.append(axis)
+            self._numbers.append({})
+            self._kind = np.append(self._kind, np.int8(KINDS[axis[0]]))
+        return found
+
+    def _verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
+        """Without the rows whose predicates hold and whose clauses do not."""
+        state = np.frombuffer(self._state, dtype=np.uint8)[found.rows]
+        several = np.array([any(len(each) > 1 for each in event.values.values()) for event in events], dtype=np.bool_)
+        event_of = np.repeat(np.arange(len(events)), np.diff(found.offsets))
+        asked = np.flatnonzero((state == INEXACT) | ((state == PAIRED) & several[event_of]))
+        if not asked.size:
+            return found
+        kept = np.ones(found.rows.size, dtype=np.bool_)
+        for at in asked.tolist():
+            row, event = int(found.rows[at]), events[event_of[at]]
+            clause = self._inexact.get(row)
+            kept[at] = self._between(row, event) if clause is None else clause_matches(self._graph, clause, event)
+        offsets = np.concatenate([[0], np.cumsum(kept)])[found.offsets].astype(np.int64)
+        return RowTable(offsets, found.rows[kept])
+
+    def _between(self, row: int, event: LoweredEvent) -> bool:
+        """Whether one value satisfies both bounds of each test that has two."""
+        axis, operand = self._own.of(row)
+        for at in np.flatnonzero(axis < 0).tolist():
+            column = ColumnId(self._axes[~int(axis[at])][1])
+            low, high = operand[at], operand[at + 1]
+            if not any(low <= value <= high for value in event.values.get(column, ())):
+                return False
+        return True

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 
-from semantic.ontology.encoding import is_readable
 from server.cli.problems import CommandFailed
 from server.client import Client, ProblemError
 from server.client.call import path_of
@@ -39,6 +38,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     """Write what a data folder has in force into `folder`. Raises CommandFailed."""
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
+    from semantic.ontology.encoding import is_readable
     from server.broker.declaring import active_declarations
     from server.store import ontologies, subscriptions
 

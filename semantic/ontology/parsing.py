@@ -25,9 +25,7 @@ _CLEARER: Final = {  # what the parser says → what it means for the writer of 
     "LoadDocumentCallback": (
         "the JSON-LD names a remote @context, which is never fetched: write the context into the document"
     ),
-    "Unexpected text event": (
-        "a text goes on after a comment, a CDATA section or a processing instruction: write it in one piece"
-    ),
+    "Unexpected text event": "there is a text where only elements may be, or beside elements",
 }
 _NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
 

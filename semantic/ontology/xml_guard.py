@@ -1,12 +1,16 @@
 """RDF/XML is looked through once by expat before it is read: entities, depth and texts are bounded, errors placed.
 
 Tools write `<!ENTITY owl "http://www.w3.org/2002/07/owl#">` into ordinary documents, so a DOCTYPE by itself is no
-offence. What is refused: entities that are external, parametric, unparsed, long, many, or made of other entities; a DTD
-elsewhere; texts and totals beyond their bounds; elements nested too deep (the RDF parser's cost is quadratic in the
-depth).
+offence. What is refused: entities that are external, parametric, unparsed, many, long when all that they are made of is
+put in, or that hold markup; a DTD elsewhere; texts and totals beyond their bounds; elements nested too deep (the RDF
+parser's cost is quadratic in the depth).
+
+The RDF parser knows less of XML than expat does. So what it is given says the same in plainer words: each entity once,
+with its whole text; texts without comments, processing instructions and CDATA sections in them.
 """
 
 import re
+import sys
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -16,13 +20,18 @@ from semantic.ontology.records import Limits
 __all__ = ["Inspected", "inspect"]
 
 ENTITIES = 256  # declared in one document; Protégé writes one per prefix
-ENTITY_LENGTH = 1_024  # characters; they hold namespaces
+ENTITY_LENGTH = 1_024  # characters, those of entities in it put in; they hold namespaces
+ENTITIES_DEEP = 16  # an entity in an entity in an entity
+SURROGATES, AFTER_SURROGATES = 0xD800, 0xE000
 NAMESPACES = 1_000  # in force at once; the RDF parser goes through them all for every name
 ATTRIBUTES = 1_000  # of one element; the RDF parser compares each with each
 RELATIVE_BASE = 256  # characters of a relative xml:base, which is added to that of the element around, at every level
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BASE = "http://www.w3.org/XML/1998/namespace base"
-_PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
+_PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|([^;&\s]+));")
+_UNSAFE = re.compile(r"""[&<>"'%\]\s]""")
+"""What stands as a number in an entity that is written again."""
 
 _DECLARATION = re.compile(r"\A\s*<\?xml\b[^>]*?\?>")
 _ENCODING = re.compile(r"""(\sencoding\s*=\s*["'])([A-Za-z][A-Za-z0-9._-]*)(["'])""")
@@ -33,25 +42,26 @@ _ENCODINGS = frozenset(
 
 @dataclass(slots=True)
 class Inspected:
-    """A document that is safe to read: its bytes as UTF-8, and the prefixes that it binds."""
+    """A document that is safe to read: its bytes as UTF-8, in plain words, and the prefixes that it binds."""
 
     data: bytes
     prefixes: dict[str, str] = field(default_factory=dict)
 
 
 def inspect(data: bytes, limits: Limits) -> Inspected:
-    """`data` checked, in UTF-8. One pass, some 30 ns a byte, no memory but the prefixes.
+    """`data` checked, in UTF-8. One pass, some 30 ns a byte, no memory but the prefixes and what is written again.
 
     Raises OntologyError with line and column.
     """
     found = Inspected(_as_utf8(data))
     parser = expat.ParserCreate(namespace_separator=" ")
-    _Guard(parser, found, limits)
+    guard = _Guard(parser, found, limits)
     try:
         parser.Parse(found.data, True)
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, str(error)) if hasattr(expat, "errors") else str(error)
         raise OntologyError(f"not well-formed XML: {reason}", line=error.lineno, column=error.offset + 1) from error
+    found.data = guard.plain()
     return found
 
 
@@ -64,8 +74,20 @@ class _Guard:
         self._limits = limits
         self._entities = self._in_scope = self._depth = self._run = self._total = 0
         self._most = limits.expansion * len(found.data) + limits.entity_characters
+        self._declared: dict[str, str] = {}  # general entities and their replacement texts; the first one counts
+        self._texts: dict[str, str] = {}  # the same with all that they refer to
+        self._root = ""
+        self._edits: list[tuple[int, int, bytes]] = []  # (begin, end, what is put there), ascending
+        self._breaks: list[tuple[int, int, bytes]] = []  # the same for the text that goes on: nobody knows yet
+        self._section = -1  # where a CDATA section began
+        self._solid = False  # whether the text that goes on is more than white space
         parser.StartDoctypeDeclHandler = self._doctype
+        parser.EndDoctypeDeclHandler = self._doctype_ends
         parser.EntityDeclHandler = self._entity
+        parser.CommentHandler = self._comment
+        parser.ProcessingInstructionHandler = self._instruction
+        parser.StartCdataSectionHandler = self._section_starts
+        parser.EndCdataSectionHandler = self._section_ends
         parser.AttlistDeclHandler = self._attribute_default
         parser.StartNamespaceDeclHandler = self._namespace
         parser.EndNamespaceDeclHandler = self._namespace_ends
@@ -79,6 +101,38 @@ class _Guard:
     def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         if system is not None or public is not None:
             raise self._refuse("the DOCTYPE names an external DTD, which is never fetched: remove it")
+        self._root = name
+
+    def _doctype_ends(self) -> None:
+        """Writes the DOCTYPE again, on as many lines: of its entities the first of each name, with their whole text."""
+        end = self._parser.CurrentByteIndex + 1
+        begin = self._found.data.rfind(b"<!DOCTYPE", 0, end)
+        texts = {name: self._text(name, ()) for name in self._declared}
+        written = "".join(f'<!ENTITY {name} "{_UNSAFE.sub(_numbered, text)}">' for name, text in texts.items())
+        lines = b"\n" * self._found.data.count(b"\n", begin, end)
+        self._edits.append((begin, end, f"<!DOCTYPE {self._root} [{written}".encode() + lines + b"]>"))
+
+    def _text(self, name: str, around: tuple[str, ...]) -> str:
+        """The text of an entity with all that it refers to put in. One that is in itself, or refers to nothing that is
+        declared, cannot be used in a document that expat takes."""
+        if name in around or name not in self._declared:
+            return ""
+
+        def put_in(found: re.Match[str]) -> str:
+            if found[3] is not None:
+                known = _PREDEFINED.get(found[3])
+                return self._text(found[3], (*around, name)) if known is None else known
+            number = int(found[1], 16) if found[1] else int(found[2])
+            return chr(number) if number < SURROGATES or AFTER_SURROGATES <= number <= sys.maxunicode else ""
+
+        if len(around) > ENTITIES_DEEP:
+            raise self._refuse(f"entity &{name}; is made of others, more than {ENTITIES_DEEP} deep")
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = _REFERENCE.sub(put_in, self._declared[name])
+        if len(text) > ENTITY_LENGTH:
+            raise self._refuse(f"entity &{name}; has {len(text):,} characters; at most {ENTITY_LENGTH:,} are allowed")
+        return text
 
     def _entity(
         self,
@@ -97,12 +151,13 @@ class _Guard:
             raise self._refuse(f"external entity &{name}; is refused: nothing outside the document is read")
         if name in _PREDEFINED:
             return
-        if "&" in value or ("%" in value and ";" in value):
-            raise self._refuse(f"entity &{name}; is made of other entities, which is refused")
+        if "<" in value:
+            raise self._refuse(f"entity &{name}; holds markup, which is refused: write it where it is meant")
         if len(value) > ENTITY_LENGTH:
             raise self._refuse(f"entity &{name}; has {len(value):,} characters; at most {ENTITY_LENGTH:,} are allowed")
         if self._entities > ENTITIES:
             raise self._refuse(f"more than {ENTITIES} entities are declared")
+        self._declared.setdefault(name, value)
 
     def _attribute_default(self, element: str, attribute: str, kind: str, default: str | None, required: bool) -> None:
         if default is not None:
@@ -126,7 +181,7 @@ class _Guard:
             raise self._refuse(f"xml:base has more than {most:,} characters")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:  # the hottest lines, with the two below
-        self._run = 0
+        self._tag()
         self._depth += 1
         if self._depth > self._limits.depth:
             raise self._refuse(f"elements are nested more than {self._limits.depth} deep")
@@ -138,11 +193,51 @@ class _Guard:
             self._count(sum(map(len, attributes.values())))
 
     def _end(self, name: str) -> None:
-        self._run = 0
+        self._tag()
         self._depth -= 1
+
+    def _tag(self) -> None:
+        """A text ends here, if there is one: what stood in between is taken out of it."""
+        self._run = 0
+        if self._breaks:
+            if self._solid:
+                self._edits += self._breaks
+            self._breaks = []
+        self._solid = False
+
+    def _comment(self, text: str) -> None:
+        self._break(b"-->", 4)
+
+    def _instruction(self, target: str, text: str) -> None:
+        self._break(b"?>", 2)
+
+    def _break(self, close: bytes, after: int) -> None:
+        begin = self._parser.CurrentByteIndex
+        if self._depth:
+            self._breaks.append((begin, self._found.data.index(close, begin + after) + len(close), b""))
+
+    def _section_starts(self) -> None:
+        self._section = self._parser.CurrentByteIndex
+
+    def _section_ends(self) -> None:
+        begin, end = self._section, self._parser.CurrentByteIndex
+        inside = self._found.data[begin + len(b"<![CDATA[") : end]
+        plain = inside.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
+        self._breaks.append((begin, end + len(b"]]>"), plain))
+
+    def plain(self) -> bytes:
+        """The document with everything put in and taken out."""
+        data, at = self._found.data, 0
+        pieces: list[bytes] = []
+        for begin, end, instead in self._edits:
+            pieces += [data[at:begin], instead]
+            at = end
+        return b"".join([*pieces, data[at:]]) if pieces else data
 
     def _characters(self, text: str) -> None:
         self._run += len(text)
+        if not self._solid:
+            self._solid = not text.isspace()
         if self._run > self._limits.text_run:
             raise self._refuse(f"one text has more than {self._limits.text_run:,} characters")
         self._count(len(text))
@@ -151,6 +246,10 @@ class _Guard:
         self._total += characters
         if self._total > self._most:
             raise self._refuse(f"entities expand the document to more than {self._most:,} characters")
+
+
+def _numbered(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"
 
 
 def _as_utf8(data: bytes) -> bytes:

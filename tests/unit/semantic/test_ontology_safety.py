@@ -30,6 +30,52 @@ def labelled(text: str) -> str:
 # ── entities ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(
+    ("dtd", "iri"),
+    [
+        ('[<!ENTITY e "http://e/?a=1&amp;b=2#">]', "http://e/?a=1&b=2#A"),
+        ('[<!ENTITY e "http://e/?a=1&#38;#38;b=2#">]', "http://e/?a=1&b=2#A"),
+        ('[<!ENTITY b "http://e/"><!ENTITY e "&b;x#">]', "http://e/x#A"),
+        ('[<!ENTITY e "&b;x#"><!ENTITY b "http://e/">]', "http://e/x#A"),
+        ("[<!ENTITY e 'http://e/'>]", "http://e/A"),
+        ('[<!-- <!ENTITY e "x"> ]> --><!ENTITY e "http://e/">\n<!ELEMENT x ANY>]', "http://e/A"),
+        ('[<!ENTITY e "http://e/"><!ENTITY e "http://other/">]', "http://e/A"),
+        ('[<!ENTITY e "http://e/"><!ENTITY odd "&#38;#xD800;&#38;#x110000;&odd;&nowhere;">]', "http://e/A"),
+    ],
+)
+def test_xml_with_entities_as_xml_has_them_is_read(dtd: str, iri: str) -> None:
+    """Addresses with `&`, of several entities, in either kind of quotes; the first declaration of a name counts."""
+    ontology = read(with_dtd(dtd, '<owl:Class rdf:about="&e;A"/>'))
+    assert [each.iri for each in ontology.concepts] == [iri]
+
+
+@pytest.mark.parametrize(
+    ("written", "label"),
+    [
+        ("one<!-- c -->two", "onetwo"),
+        ("<!-- <c> -->one <!-- c -->two<!-- c -->", "one two"),
+        ("<![CDATA[a < b & c]]>", "a < b & c"),
+        ("x <![CDATA[a < b]]> y<![CDATA[]]><![CDATA[<!-- no -->]]>", "x a < b y<!-- no -->"),
+        ("x<?pi > ?>y", "xy"),
+        ("Größe <!-- ü -->é<![CDATA[ö]]>", "Größe éö"),
+        ("&r; &amp; &lt;<!-- &r; -->", "R & D &lt; & <"),
+    ],
+)
+def test_xml_text_in_pieces_is_one_text(written: str, label: str) -> None:
+    """Comments, processing instructions and CDATA sections in a label; what stands elsewhere stays where it is."""
+    data = with_dtd('[<!ENTITY r "R &amp; D &#38;#38;lt;">]', "<!-- a --> " + labelled(written) + " <!-- b -->")
+    [record] = [each for each in read(data).concepts if each.preferred]
+    assert record.preferred == ((label, None),)
+
+
+def test_error_after_a_doctype_has_its_line() -> None:
+    """The DOCTYPE that is written again has as many lines."""
+    data = with_dtd('[\n<!-- x -->\n<!ENTITY e\n "http://e/">\n]', '\n<owl:Class rdf:ID="a b"/>')
+    with pytest.raises(OntologyError) as caught:
+        read(data)
+    assert caught.value.line == data[: data.index(b"rdf:ID")].count(b"\n") + 1
+
+
 def test_xml_with_namespace_entities_is_accepted() -> None:
     """What Protégé and the OWL API write: an entity per namespace, used in attributes."""
     data = with_dtd(
@@ -44,8 +90,11 @@ def test_xml_with_namespace_entities_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("declarations", "word"),
     [
-        ('[<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]', "made of other entities"),
-        ('[<!ENTITY a "aaa"><!ENTITY b "&#38;a;&#38;a;">]', "made of other entities"),
+        ('[<!ENTITY a "' + "x" * 600 + '"><!ENTITY b "&a;&a;">]', "1,200 characters"),
+        ('[<!ENTITY a "' + "x" * 600 + '"><!ENTITY b "&#38;a;&#38;a;">]', "1,200 characters"),
+        ("[" + "".join(f'<!ENTITY e{n} "&e{n + 1};">' for n in range(40)) + '<!ENTITY e40 "">]', "more than 16 deep"),
+        ('[<!ENTITY a "<owl:Class/>">]', "holds markup"),
+        ('[<!ENTITY a "&#60;owl:Class/>">]', "holds markup"),
         ('[<!ENTITY a SYSTEM "file:///etc/passwd">]', "external entity"),
         ('[<!ENTITY a PUBLIC "x" "http://127.0.0.1:9/">]', "external entity"),
         ('[<!ENTITY % p "x">]', "parameter entity"),
@@ -59,7 +108,8 @@ def test_xml_with_namespace_entities_is_accepted() -> None:
     ],
 )
 def test_xml_with_harmful_declaration_is_refused_with_its_line(declarations: str, word: str) -> None:
-    """No entity may be fetched, nested, long or one of many; the DTD is in the document."""
+    """No entity may be fetched, long with all that it is made of, deep or one of many, or hold elements; the DTD is in
+    the document."""
     with pytest.raises(OntologyError, match=word) as caught:
         read(with_dtd(declarations, labelled("x")))
     assert caught.value.line is not None

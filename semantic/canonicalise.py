@@ -19,6 +19,7 @@ from semantic.instants import parse_instant
 from semantic.model import CanonicalEvent, Event, Note, Value
 from semantic.term_notes import notes_on_event_term
 from semantic.typed_events import JSON_NUMBER, TypedEvents
+from semantic.units import Units
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["Canonicaliser", "EventLimits", "range_of"]
@@ -48,6 +49,10 @@ class Canonicaliser:
     @property
     def limits(self) -> EventLimits:
         return self._limits
+
+    @property
+    def units(self) -> Units:
+        return self._units
 
     @property
     def typed(self) -> TypedEvents:

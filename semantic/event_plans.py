@@ -15,13 +15,12 @@ meaning, and one place that refuses events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from semantic.canonicalise import Canonicaliser
-from semantic.errors import InvalidEvent
+from semantic.errors import InvalidEvent, SemanticError
 from semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Note
@@ -74,8 +73,8 @@ class _Member:
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
-        self.units: dict[str, tuple[ColumnId, ...] | None] = {}
-        """The same for numbers with a unit beside them, by unit."""
+        self.units: dict[str, _Numbers | None] = {}
+        """Where numbers stand by the unit beside them, none: the declared one. None: each is read by itself."""
         self.texts: dict[str, Cell] = {}
         self.cells: dict[tuple[type, Any, str | None], Cell] = {}
         self.noted: dict[Any, tuple[Note, ...]] = {}
@@ -84,13 +83,20 @@ class _Member:
         """The objects under this name, by their own names."""
 
 
+class _Numbers(NamedTuple):
+    """Where numbers with one unit stand: in these columns, as they are (`unit` None) or measured in `unit`."""
+
+    columns: tuple[ColumnId, ...]
+    unit: str | None
+
+
 class _Quantity:
-    """The quantities of one place in one unit: the columns in which the number stands as it is (None: it is measured),
-    what does not depend on the number, and what became of numbers that are measured."""
+    """The quantities of one place in one unit: where the number stands (None: each is read by itself), what does not
+    depend on the number, and what became of numbers that were read by themselves."""
 
     __slots__ = ("cells", "fixed", "numbers")
 
-    def __init__(self, numbers: tuple[ColumnId, ...] | None, fixed: Cell) -> None:
+    def __init__(self, numbers: _Numbers | None, fixed: Cell) -> None:
         self.numbers = numbers
         self.fixed = fixed
         self.cells: dict[float, Cell] = {}
@@ -99,7 +105,19 @@ class _Quantity:
 class _Shape:
     """The members of an object with these names, in order; `owner` is the object's own name."""
 
-    __slots__ = ("alone", "gaps", "members", "names", "owner", "present", "quantities", "siblings", "unit", "whole")
+    __slots__ = (
+        "alone",
+        "beside",
+        "gaps",
+        "members",
+        "names",
+        "owner",
+        "present",
+        "quantities",
+        "siblings",
+        "unit",
+        "whole",
+    )
 
     def __init__(self, owner: _Member, names: tuple[str, ...], members: tuple[_Member, ...], nested: bool) -> None:
         self.owner = owner
@@ -118,6 +136,7 @@ class _Shape:
             unit = names[names[0] == "value"]
             self.unit = unit if unit in UNIT_KEYS else None
         self.quantities: dict[str, _Quantity] = {}
+        self.beside = self.present - owner.present
         self.whole = self.present | owner.present if self.unit is not None else NONE
         """What a quantity makes present."""
 
@@ -188,6 +207,7 @@ class EventPlans:
         self.canonicaliser = canonicaliser
         self._lowering = lowering
         self._limits = canonicaliser.limits
+        self._units = canonicaliser.units
         self._is_typed = bool(canonicaliser.typed)
         self._asked = -1
         self._kept = 0
@@ -252,7 +272,7 @@ class EventPlans:
         values: dict[ColumnId, tuple[Key, ...]] = {}
         several: dict[ColumnId, dict[Key, None]] = {}
         presents: list[Present] = []
-        seen: AbstractSet[AttributeId] = NONE  # what stands in `values` by now
+        seen: set[AttributeId] | Present = NONE  # what stands in `values` by now
         deepest = self._limits.depth
         self._left = self._limits.values
         for shape, data, depth, array, items in groups:
@@ -265,7 +285,11 @@ class EventPlans:
                     raise _Refused
             apart = shape.alone and (not seen or seen.isdisjoint(shape.present))
             if apart:
-                seen = {*seen, *shape.present} if seen else shape.present
+                if seen:
+                    seen = set(seen) if type(seen) is frozenset else seen
+                    seen |= shape.present
+                else:
+                    seen = shape.present
             gaps: list[_Member] = []
             for member, value in zip(shape.members, data.values(), strict=True):
                 kind = type(value)
@@ -293,15 +317,18 @@ class EventPlans:
                 else:
                     gaps.append(member)
                     if kind is dict:
-                        inner = self._shape(member, value)
+                        inner = member.shapes.get(tuple(value)) or self._shape(member, value)
                         quantity = None if inner.unit is None else self._quantity(inner, value)
                         if quantity is None:
                             groups.append((inner, value, depth + 1, None, ()))
                             continue
-                        self._enter(value, depth + 1)
+                        self._left -= 2
+                        if self._left < 0 or depth + 1 >= deepest:
+                            raise _Refused
                         presents.append(inner.whole)
-                        if seen.isdisjoint(inner.whole):
-                            seen = {*seen, *inner.whole}
+                        if apart and (not inner.beside or seen.isdisjoint(inner.beside)):
+                            if inner.beside:
+                                seen = {*seen, *inner.beside}
                             values.update(quantity)
                         else:
                             _merge(several, quantity)
@@ -476,17 +503,46 @@ class EventPlans:
         unit = shape.unit_beside(member, data, self.canonicaliser.names)
         key = unit or ""
         try:
-            columns = member.units[key]
+            numbers = member.units[key]
         except KeyError:
-            columns = _as_it_is(lambda number: self._read(member.attributes, number, unit))
+            declared = self.canonicaliser.declaration(member.attributes[0])
+            unit_of_all = unit or (declared.unit if declared is not None else None)
+            numbers = self._where(lambda number: self._read(member.attributes, number, unit), unit_of_all)
             if len(key) <= LONGEST:
                 self._count(1)
-                member.units[key] = columns
-        if columns is None:
+                member.units[key] = numbers
+        if numbers is None:
             return self._cell(member, value, unit)
-        if member.sibling is None:
-            member.numbers = columns
-        return dict.fromkeys(columns, (value,))
+        if numbers.unit is None and member.sibling is None:
+            member.numbers = numbers.columns
+        found = self._standing(numbers, value)
+        return self._cell(member, value, unit) if found is None else found
+
+    def _standing(self, numbers: _Numbers, value: float) -> Cell | None:
+        """A number in its columns; None where it cannot be measured."""
+        if numbers.unit is not None:
+            try:
+                value = self._units.measure(value, numbers.unit).amount
+            except SemanticError:
+                return None
+        return dict.fromkeys(numbers.columns, (value,))
+
+    def _where(self, read: Callable[[float], Cell], unit: str | None) -> _Numbers | None:
+        """Where numbers stand that `read` reads, if all stand in the same columns, and are the same in all of them."""
+        cells = [(number, read(number)) for number in PROBES]
+        columns = cells[0][1].keys()
+        if any(cell.keys() != columns for _, cell in cells):
+            return None
+        if all(keys == (number,) for number, cell in cells for keys in cell.values()):
+            return _Numbers(tuple(columns), None)
+        if unit is None:
+            return None
+        try:
+            amounts = [(self._units.measure(number, unit).amount, cell) for number, cell in cells]
+        except SemanticError:
+            return None
+        measured = all(keys == (amount,) for amount, cell in amounts for keys in cell.values())
+        return _Numbers(tuple(columns), unit) if measured else None
 
     def _text(self, member: _Member, value: str) -> Cell:
         if not member.attributes:
@@ -514,21 +570,18 @@ class EventPlans:
     def _quantity(self, shape: _Shape, data: Mapping[str, Any]) -> Cell | None:
         """What an object is worth as a quantity (rule 15); None where it is none. Raises `_Refused`."""
         number, unit = data["value"], data[shape.unit or ""]
-        if type(unit) is not str or not (type(number) is float or type(number) is int):
+        kind = type(number)
+        if type(unit) is not str or not (kind is float or kind is int):
             return None
-        if shape.owner.raw == TYPE or not (
-            -EXACT < number < EXACT or (type(number) is float and number - number == 0.0)
-        ):
+        if not -EXACT < number < EXACT and (kind is int or number - number != 0.0):
             raise _Refused
-        if not shape.whole:
-            return NOTHING
+        known = shape.quantities.get(unit) or self._known_quantity(shape, unit)
         value = float(number)
-        known = shape.quantities.get(unit)
-        if known is None:
-            known = self._known_quantity(shape, unit)
-        if known.numbers is not None:
-            cell: Cell = dict.fromkeys(known.numbers, (value,))
-            return {**cell, **known.fixed} if known.fixed else cell
+        numbers = known.numbers
+        if numbers is not None:
+            cell = dict.fromkeys(numbers.columns, (value,)) if numbers.unit is None else self._standing(numbers, value)
+            if cell is not None:
+                return {**cell, **known.fixed} if known.fixed else cell
         found = known.cells.get(value)
         if found is None:
             found = self._read_quantity(shape, value, unit, known.fixed)
@@ -537,12 +590,14 @@ class EventPlans:
         return found
 
     def _known_quantity(self, shape: _Shape, unit: str) -> _Quantity:
-        texts = shape.members[shape.names.index(shape.unit or "")]
-        fixed = self._text(texts, unit)
-        numbers = _as_it_is(lambda number: self._read_quantity(shape, number, unit, NOTHING))
-        if numbers is not None and not fixed.keys().isdisjoint(numbers):
-            numbers = None
-        known = _Quantity(numbers, fixed)
+        if shape.owner.raw == TYPE:
+            raise _Refused
+        known = _Quantity(_Numbers((), None), NOTHING)
+        if shape.whole:
+            known.fixed = self._text(shape.members[shape.names.index(shape.unit or "")], unit)
+            known.numbers = self._where(lambda number: self._read_quantity(shape, number, unit, NOTHING), unit)
+            if known.numbers is not None and not known.fixed.keys().isdisjoint(known.numbers.columns):
+                known.numbers = None
         if len(unit) <= LONGEST:
             self._count(1)
             shape.quantities[unit] = known
@@ -631,11 +686,3 @@ def _copy(value: Any) -> Any:
 def _merge(several: dict[ColumnId, dict[Key, None]], cell: Cell) -> None:
     for column, keys in cell.items():
         several.setdefault(column, {}).update(dict.fromkeys(keys))
-
-
-def _as_it_is(read: Callable[[float], Cell]) -> tuple[ColumnId, ...] | None:
-    """The columns in which a number stands as it is; None where it stands otherwise in one of them."""
-    cells = [(number, read(number)) for number in PROBES]
-    columns = cells[0][1].keys()
-    same = all(cell.keys() == columns and all(keys == (number,) for keys in cell.values()) for number, cell in cells)
-    return tuple(columns) if same else None

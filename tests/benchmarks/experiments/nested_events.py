@@ -10,7 +10,7 @@ import numpy as np
 
 from semantic import Event, Matcher, Vocabulary
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
-from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing, draw
+from tests.benchmarks.workload_papers import Drawing, draw
 
 NAME = "nested_events"
 TITLE = "nested events against flat ones"
@@ -101,7 +101,7 @@ def measure(*, work: str, case: str, n: int) -> dict[str, Any]:
     `Match` objects in both shapes."""
     drawing = draw(work, subscriptions=n, events=EVENTS * BATCHES, seed=SEED)
     matcher = Matcher(_vocabulary(drawing, with_unit=case in QUANTITIES, beside=case == "unit beside"))
-    matcher.add_many((f"s{number}", _asking(drawing.tree(number))) for number in range(n))
+    matcher.add_many((f"s{number}", asking(drawing.tree(number))) for number in range(n))
     shaped = {**SHAPES, **QUANTITIES}[case]
     gc.collect()
     gc.freeze()  # as the server does: else now and then a batch pays for a walk through the whole heap
@@ -109,7 +109,7 @@ def measure(*, work: str, case: str, n: int) -> dict[str, Any]:
     single: list[list[float]] = [[], []]
     matches = 0
     for batch in range(BATCHES):
-        facts = _facts(drawing, batch * EVENTS)
+        facts = facts_of(drawing, batch * EVENTS, (batch + 1) * EVENTS)
         flat = [{f"offer.{name}": value for name, value in each.items()} for each in facts]
         events = [shaped(each, batch * EVENTS + number) for number, each in enumerate(facts)]
         found = []
@@ -146,19 +146,18 @@ def _vocabulary(drawing: Drawing, *, with_unit: bool, beside: bool) -> Vocabular
     return Vocabulary.from_ontologies([], attributes={f"a{number}": declared for number in range(len(drawing.kinds))})
 
 
-def _asking(tree: Any) -> Any:
+def asking(tree: Any) -> Any:
     """A tree of the workload, whose attributes are those of `offer`."""
     if "all" in tree:
-        return {"all": [_asking(each) for each in tree["all"]]}
+        return {"all": [asking(each) for each in tree["all"]]}
     ((test, (name, *rest)),) = tree.items()
     return {test: [f"offer.{name}", *rest]}
 
 
-def _facts(drawing: Drawing, start: int) -> list[Data]:
-    """Events as objects, without what is absent."""
-    assert {NUMBER, CONCEPT} & set(drawing.kinds)
-    columns = {name: cells.tolist() for name, cells in drawing.table(start, start + EVENTS).items()}
+def facts_of(drawing: Drawing, start: int, stop: int) -> list[Data]:
+    """Events of a workload as objects, without what is absent."""
+    columns = {name: cells.tolist() for name, cells in drawing.table(start, stop).items()}
     return [
         {name: cells[row] for name, cells in columns.items() if cells[row] is not None and cells[row] == cells[row]}
-        for row in range(EVENTS)
+        for row in range(stop - start)
     ]

@@ -26,7 +26,7 @@ from semantic.patterns import compile_pattern, fold
 from semantic.reading import Check, checks_of, enumeration_of, readings_of
 from semantic.vocabulary import Vocabulary
 
-__all__ = ["AtomEvaluator"]
+__all__ = ["AtomEvaluator", "text_test"]
 
 
 class AtomEvaluator:
@@ -109,8 +109,8 @@ class AtomEvaluator:
                 for reading, key in readings_of(value)
                 for asked, test in checks
             )
-        text_test = _text_test(predicate)
-        return lambda value: any(map(text_test, value.texts))
+        of_text = text_test(predicate)
+        return lambda value: any(map(of_text, value.texts))
 
     def _test(self, test: Test, key: Any) -> bool:
         match test:
@@ -128,7 +128,8 @@ class AtomEvaluator:
                 )
 
 
-def _text_test(predicate: Any) -> Callable[[str], bool]:
+def text_test(predicate: Any) -> Callable[[str], bool]:
+    """What a predicate that no column decides asks of one text: a test of text, or an order of strings."""
     match predicate:
         case TextTest(test="matches", text=pattern, nocase=nocase):
             return compile_pattern(pattern, nocase).search

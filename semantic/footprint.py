@@ -5,10 +5,11 @@ plain walk over JSON, a few microseconds a predicate, so that a hundred thousand
 server works.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["AttributePart", "Part", "TermPart", "UnitPart", "WordPart", "footprint"]
+__all__ = ["AttributePart", "PairPart", "Part", "TermPart", "TextPart", "UnitPart", "WordPart", "footprint"]
 
 
 class TermPart(NamedTuple):
@@ -37,7 +38,22 @@ class WordPart(NamedTuple):
     word: str
 
 
-Part = TermPart | AttributePart | UnitPart | WordPart
+class TextPart(NamedTuple):
+    """A predicate that looks into texts or compares them by order: its tree, as JSON. Inside `some`, `array` is the
+    whole name of the array."""
+
+    predicate: str
+    array: str = ""
+
+
+class PairPart(NamedTuple):
+    """A comparison of two attributes: its tree, as JSON; `array` as above."""
+
+    predicate: str
+    array: str = ""
+
+
+Part = TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
 
 
 def footprint(tree: Any) -> tuple[Part, ...]:
@@ -64,7 +80,7 @@ def _parts(tree: Any) -> Iterator[Part]:
                 case "some", [str(attribute), item]:
                     waiting.append((f"{array}.{attribute}" if array else attribute, item))
             for part in _parts_of(key, operands):
-                yield part
+                yield part if not isinstance(part, TextPart | PairPart) else part._replace(array=array)
                 if array and isinstance(part, AttributePart):
                     # Inside elements of an array, a declaration of the whole dotted name goes first.
                     yield AttributePart(f"{array}.{part.attribute}")
@@ -87,14 +103,24 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
             yield from _attribute(attribute)
         case (("startswith" | "endswith" | "contains" | "matches"), [attribute, *_]):
             yield from _attribute(attribute)
+            yield TextPart(json.dumps({key: operands}))
         case "op", [_, *arguments]:
             for each in arguments:
                 if isinstance(each, Mapping):
                     yield from _operand(each, equal=False)
         case _, [attribute, operand, *_]:  # the comparisons, `in` and `between`
             yield from _attribute(attribute)
-            for each in operand if isinstance(operand, list) else [operand]:
+            several = operand if isinstance(operand, list) else [operand]
+            for each in several:
                 yield from _operand(each, equal=key in ("=", "!=", "in"))
+            if (
+                isinstance(operand, Mapping)
+                and isinstance(operand.get("attribute"), str)
+                and isinstance(attribute, str)
+            ):
+                yield PairPart(json.dumps({key: operands}))
+            elif key not in ("=", "!=", "in") and any(isinstance(each, str) for each in several):
+                yield TextPart(json.dumps({key: operands}))
 
 
 def _attribute(name: Any) -> Iterator[Part]:

@@ -8,6 +8,7 @@ them, so each distinct part is judged once, and 100,000 subscriptions on 50 term
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 """
 
+import json
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,11 @@ from index.clause import ConceptId
 from semantic.attributes import AttributeDeclaration
 from semantic.differing_values import beneath, differing_values
 from semantic.errors import SemanticError
-from semantic.footprint import AttributePart, Part, TermPart, UnitPart, WordPart, footprint
+from semantic.evaluation import text_test
+from semantic.footprint import AttributePart, PairPart, Part, TermPart, TextPart, UnitPart, WordPart, footprint
+from semantic.language import parse_tree
+from semantic.model import AttributeRef, Comparison
+from semantic.reading import checks_of
 from semantic.schemas.enumerations import Enumeration
 from semantic.vocabulary import Vocabulary
 
@@ -118,6 +123,10 @@ class Impact:
                     self._judge_unit(unit, change)
                 case WordPart(text):
                     self._judge_word(text, change)
+                case TextPart():
+                    self._judge_text(part, change)
+                case PairPart():
+                    self._judge_pair(part, change)
                 case _:
                     pass
         self.changes.update((part, change) for part, change in found.items() if change)
@@ -147,7 +156,10 @@ class Impact:
 
     @cached_property
     def _values(self) -> frozenset[str]:
-        return differing_values(self.before, self.after)
+        values = differing_values(self.before, self.after)
+        if self.before.meaning != self.after.meaning:  # labels of several concepts may be read by other rules
+            values |= self.before.shared_labels() | self.after.shared_labels()
+        return values
 
     def _judge_attribute(self, name: str, change: Change) -> None:
         for segment in dict.fromkeys((name, *name.split("."))):
@@ -183,6 +195,37 @@ class Impact:
     def _judge_word(self, text: str, change: Change) -> None:
         for what, word in self._rewritten.get(text, ()):
             change.note(what, word, self.listed)
+
+    def _judge_text(self, part: TextPart, change: Change) -> None:
+        """Costs a look at each word of the tables of synonyms whose texts are others."""
+        predicate = parse_tree(json.loads(part.predicate))
+        if not self._retold or checks_of(predicate, self.after, part.array) is not None:  # type: ignore[arg-type]
+            return  # it asks for members of an enumeration or date-times
+        test = text_test(predicate)
+        for word, was, now in self._retold:
+            held, holds = any(map(test, was)), any(map(test, now))
+            if held != holds:
+                change.note("gains_words" if holds else "loses_words", word, self.listed)
+
+    def _judge_pair(self, part: PairPart, change: Change) -> None:
+        """Rule 9 of meaning 2: what reads as a quantity or a date-time on both sides is no longer compared as text. Two
+        attributes that are declared as numbers, or one that is as a boolean, have no such texts."""
+        predicate = parse_tree(json.loads(part.predicate))
+        if self.before.meaning >= self.after.meaning or not isinstance(predicate, Comparison):
+            return
+        scheme = self.after.attributes
+        right = predicate.operand.name if isinstance(predicate.operand, AttributeRef) else ""
+        found = [scheme.declaration(scheme.declared_as(name, part.array)) for name in (predicate.attribute, right)]
+        kinds = [each.kind if each is not None else None for each in found]
+        if "boolean" not in kinds and kinds != ["number", "number"]:
+            change.details["compared"] = "quantities and date-times as such, not as texts"
+
+    @cached_property
+    def _retold(self) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        """The words that tests of text see otherwise: with what they saw before, and see after."""
+        words = sorted(self.before.synonyms.keys() | self.after.synonyms.keys())
+        told = ((word, self.before.texts(word), self.after.texts(word)) for word in words)
+        return [each for each in told if each[1] != each[2]]
 
     @cached_property
     def _rewritten(self) -> dict[str, list[tuple[What, str]]]:

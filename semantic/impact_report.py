@@ -2,17 +2,19 @@
 
     {"subscriptions": {"live", "changed", "listed": [{"id", "changes": ["target: gains 3"]}]},
      "terms":      {"count", "listed": [{"iri", "label", "test", "subscriptions", "gains", "loses", …}]},
-     "attributes": {…}, "units": {…}, "words": {…}}
+     "attributes": {…}, "units": {…}, "words": {…}, "texts": {…}, "pairs": {…}}
 
 Every list is bounded, and says how many there are.
 """
 
+import json
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from semantic.footprint import AttributePart, Part, TermPart, UnitPart, WordPart
+from semantic.footprint import AttributePart, PairPart, Part, TermPart, TextPart, UnitPart, WordPart
 from semantic.impact import LISTED, Change, Impact
+from semantic.language import parse_tree, to_text
 from semantic.vocabulary import Vocabulary
 
 __all__ = ["impact_report"]
@@ -35,6 +37,8 @@ def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
         "words": _listed(
             impact, WordPart, lambda impact, part, change, limit: {"word": part.word} | _words(change, limit), limit
         ),
+        "texts": _listed(impact, TextPart, _predicate, limit),
+        "pairs": _listed(impact, PairPart, _predicate, limit),
     }
 
 
@@ -71,6 +75,15 @@ def _term(impact: Impact, part: TermPart, change: Change, limit: int) -> dict[st
 
 def _attribute(impact: Impact, part: AttributePart, change: Change, limit: int) -> dict[str, Any]:
     return {"attribute": part.attribute, **_words(change, limit), **change.details}
+
+
+def _predicate(impact: Impact, part: TextPart | PairPart, change: Change, limit: int) -> dict[str, Any]:
+    array = {"array": part.array} if part.array else {}
+    return {"predicate": _shown(part), **array, **_words(change, limit), **change.details}
+
+
+def _shown(part: TextPart | PairPart) -> str:
+    return to_text(parse_tree(json.loads(part.predicate)))
 
 
 def _concepts(change: Change, what: Any, vocabulary: Vocabulary, limit: int) -> dict[str, Any]:
@@ -111,6 +124,8 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = f"unit {unit}"
         case WordPart(word):
             subject = f"the word {word}"
+        case TextPart() | PairPart():
+            subject = _shown(part)
     said = []
     if "gone" in change.details:
         said.append("gone")
@@ -122,6 +137,8 @@ def _sentence(impact: Impact, part: Part) -> str:
         said.append("declared otherwise")
     if "measure" in change.details:
         said.append("measured otherwise")
+    if "compared" in change.details:
+        said.append(f"compares {change.details['compared']}")
     for what, words in (
         ("gains", "gains {}"),
         ("loses", "loses {}"),

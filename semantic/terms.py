@@ -116,6 +116,10 @@ class TermIndex:
         found = self._local.get(term)
         return found if len({self._concept_of[iri] for iri in found}) == 1 else ()
 
+    def shared(self) -> set[str]:
+        """The labels of more than one name: exact ones, and folded ones."""
+        return {text for table in (self._labels, self._folded, self._synonyms) for text in table.shared()}
+
     def curies(self, iri: str) -> Iterator[str]:
         """The CURIEs of `iri` that may stand in an expression as they are, shortest first. Linear in the prefixes."""
         found = [
@@ -155,6 +159,10 @@ class _Table:
                 self._found[text] = (old, iri)
         elif iri not in old:
             self._found[text] = (*old, iri)
+
+    def shared(self) -> Iterator[str]:
+        """The texts with several IRIs."""
+        return (text for text, found in self._found.items() if not isinstance(found, str))
 
     def get(self, text: str) -> tuple[str, ...]:
         found = self._found.get(text, ())

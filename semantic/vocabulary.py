@@ -144,6 +144,11 @@ class Vocabulary:
         return self._version
 
     @property
+    def meaning(self) -> int:
+        """The number of the rules by which all this is read."""
+        return MEANING
+
+    @property
     def ontologies(self) -> tuple[Ontology, ...]:
         return self._ontologies
 
@@ -278,6 +283,14 @@ class Vocabulary:
         """The user's root word for `text`, else `text` itself; in NFC."""
         text = unicodedata.normalize("NFC", text)
         return self._roots.get(text, text)
+
+    def texts(self, text: str) -> tuple[str, ...]:
+        """What tests of text look at where `text` is published (rule 9): itself, in NFC, and its root word."""
+        return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), self.root_word(text))))
+
+    def shared_labels(self) -> set[str]:
+        """Labels that several names have: exact ones, and folded ones. Linear in the labels."""
+        return self._terms.shared()
 
     def replacement(self, iri: str) -> str | None:
         """The name to use instead of a deprecated one; None when it is not deprecated, or nothing or no one thing

@@ -15,7 +15,7 @@ from semantic.synonyms import read_table
 from semantic.units.rate_table import read_rate_table
 from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
 from server.errors import UnknownDeclaration
-from server.store import declarations
+from server.store import declarations, meanings
 
 __all__ = ["router"]
 
@@ -43,6 +43,19 @@ ATTRIBUTE = {
 }
 WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
+
+
+# ── the rules themselves ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.get("/rules", summary="The rules of matching")
+async def get_rules(broker: AppBroker) -> Response:
+    """By the rules of which number events are matched, since when that is so here, and which of the subscriptions that
+    were there then mean something else since, as a dry run tells it; null where there were none."""
+    row = await broker.read(meanings.latest)
+    if row is None:
+        return answer({"meaning": broker.vocabulary.meaning, "since": None, "impact": None})
+    return answer({"meaning": row.meaning, "since": moment(row.since), "impact": row.impact})
 
 
 # ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────

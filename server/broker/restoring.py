@@ -22,6 +22,7 @@ from server.broker.changes import SILENT
 from server.broker.declaring import active_declarations
 from server.broker.records import active_ontologies
 from server.broker.roll import Live, Roll
+from server.broker.rules import tell_new_rules
 from server.broker.snapshots import Snapshots
 from server.broker.state import State
 from server.broker.vocabularies import fill, keep_notes
@@ -71,6 +72,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
             unsaved.begin(connection, None)
         else:
             state.roll, state.snapshot, state.unsaved = opened, token, len(noted)
+        tell_new_rules(connection, state)
     _log.info(
         "restored %d ontologies, %d subscriptions%s, %d events in %.1f s",
         len(vocabulary.ontologies),

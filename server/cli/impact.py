@@ -22,13 +22,13 @@ def show_impact(told: dict[str, Any]) -> None:
         return
     changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
     output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
-    for part in ("terms", "attributes", "units", "words"):
+    for part in ("terms", "attributes", "units", "words", "texts", "pairs"):
         listed = impact[part]["listed"][:SHOWN]
         for each in listed:
             output.paragraph(f"  {_told(part, each)}")
         if impact[part]["count"] > len(listed):
             output.paragraph(f"  … and {impact[part]['count'] - len(listed)} more {part}", "dim")
-    flagged, back = subscriptions["flagged"], subscriptions["unflagged"]
+    flagged, back = (subscriptions.get(key, {"count": 0}) for key in ("flagged", "unflagged"))
     if flagged["count"]:
         shown = ", ".join(flagged["listed"][:SHOWN])
         output.warn(f"{flagged['count']} need what is gone; they are kept, and flagged until it is back: {shown}")
@@ -41,7 +41,7 @@ def _told(part: str, each: dict[str, Any]) -> str:
     if part == "terms":
         subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
     else:
-        subject = str(each.get("attribute") or each.get("unit") or each.get("word"))
+        subject = str(each.get("attribute") or each.get("unit") or each.get("word") or each.get("predicate"))
     said: list[str] = []
     if each.get("gone"):
         said.append("gone")
@@ -60,6 +60,8 @@ def _told(part: str, each: dict[str, Any]) -> str:
         said.append(f"declared as {_fields(each['declaration']['to'])}, was {_fields(each['declaration']['from'])}")
     if "measure" in each:
         said.append("measured otherwise")
+    if "compared" in each:
+        said.append(f"compares {each['compared']}")
     number = each["subscriptions"]
     return f"{subject}: {', '.join(said)} ({number} subscription{'s' if number != 1 else ''})"
 

@@ -1,4 +1,5 @@
-"""`kindcast ontology versions`, `diff`, `activate`, `rollback`: from one version to another, looked at beforehand."""
+"""`kindcast ontology versions`, `diff`, `activate`, `rollback`: from one version to another, looked at beforehand; and
+`rules`: what a newer kindcast reads otherwise."""
 
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ def add_to(commands: typer.Typer) -> None:
     commands.command("diff", epilog="Example: kindcast ontology diff shop --from 1 --to 2")(diff)
     commands.command("activate", epilog="Example: kindcast ontology activate shop 2 --dry-run")(activate)
     commands.command("rollback", epilog="Example: kindcast ontology rollback shop")(rollback)
+    commands.command("rules", epilog="Example: kindcast ontology rules")(rules)
 
 
 def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
@@ -100,6 +102,20 @@ def rollback(
     with connected(server) as client, output.errors().status(f"{name} …"):
         told = client.rollback_ontology(name, dry_run=dry_run)
     _show(name, told, json)
+
+
+def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show which subscriptions match otherwise since a kindcast with other rules of matching was started here."""
+    with connected(server) as client:
+        told = client.rules()
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"the rules of matching have number {told['meaning']}", "bold")
+    if told["impact"] is None:
+        output.paragraph("no subscription of before reads otherwise by them")
+        return
+    show_impact({"impact": told["impact"], "subscriptions": told["impact"]["subscriptions"]})
 
 
 def _show(name: str, told: dict[str, Any], json: bool) -> None:

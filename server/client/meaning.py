@@ -37,6 +37,11 @@ class MeaningCalls:
         """Puts the version in force that was in force before the active one."""
         return _changing("POST", path_of("ontologies", name, "rollback"), dry_run)
 
+    @described
+    def rules(self) -> Call[Json]:
+        """The number of the rules of matching, and what they changed here when they came into force."""
+        return get(path_of("rules"))
+
     # ── declarations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described

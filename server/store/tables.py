@@ -16,6 +16,7 @@
     learned         what operators cost and how often they hold, as far as it was learned
     leftovers       subscriptions that were deleted, some of whose matches are still to be erased
     unsaved         subscriptions that came, went or changed since the last snapshot of them was written
+    meanings        by which rules of matching this database was served, and what each change of them did
     ledger          one row: the number of the last commit, the last sequence, and totals that must add up
 
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
@@ -48,6 +49,7 @@ __all__ = [
     "ledger",
     "leftovers",
     "matches",
+    "meanings",
     "metadata",
     "ontologies",
     "operator_data",
@@ -262,6 +264,14 @@ unsaved = Table(
     metadata,
     Column("number", _Number, primary_key=True, autoincrement=False),
     Column("id", String, nullable=False),
+)
+
+meanings = Table(
+    "meanings",
+    metadata,
+    Column("meaning", Integer, primary_key=True, autoincrement=False),  # the number of the rules of matching
+    Column("since", Double, nullable=False),  # when a server with these rules was first started here
+    Column("impact", _Json),  # what they changed for the subscriptions that were there; NULL: there were none
 )
 
 ledger = Table(

@@ -12,7 +12,7 @@ from server.store.tables import metadata
 __all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_layout_3"]
 
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
-TABLES_OF_4 = {"leftovers", "operator_data", "unsaved"}
+TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved"}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
 DROPPED_BY_3 = {"ledger": {"snapshot"}}
 """Columns that layout 3 did not have; nor the tables of layout 4, and no index of event types."""

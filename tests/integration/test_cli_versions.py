@@ -43,6 +43,14 @@ def test_versions_story_is_told_to_people(kindcast: Kindcast, fleet: str) -> Non
     assert "no difference" in kindcast("ontology", "diff", fleet, "--to", "1").out
 
 
+def test_rules_are_told_to_people(kindcast: Kindcast, shop_server: str) -> None:
+    """A server that has always had these rules has nothing to tell of others."""
+    shown = kindcast("ontology", "rules").out
+    assert "the rules of matching have number" in shown
+    assert "no subscription of before" in shown
+    assert kindcast("ontology", "rules", "--json").json["impact"] is None
+
+
 def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
     """Attributes, words and rates, as they are declared, listed and taken back."""
     kindcast("subscribe", "reading > 86 degF")

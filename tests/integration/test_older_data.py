@@ -84,6 +84,17 @@ def publish(client: httpx.Client, number: int, id: str) -> dict[str, Any]:
     return found
 
 
+def test_older_data_are_asked_what_other_rules_change(client: httpx.Client) -> None:
+    """The first start is a dry run of the rules; by these, none of those subscriptions means something else."""
+    told = client.get("/v1/rules").json()
+    assert told["impact"]["subscriptions"] == {
+        "live": told["impact"]["subscriptions"]["live"],
+        "changed": 0,
+        "listed": [],
+    }
+    assert told["impact"]["subscriptions"]["live"] > 0
+
+
 def test_older_data_are_all_there(client: httpx.Client) -> None:
     """Subscriptions with status, expiry and cursor; messages that wait; events, traces; ontologies, declarations,
     operators with what they know."""

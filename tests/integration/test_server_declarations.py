@@ -72,6 +72,7 @@ def test_declaration_same_body_again_is_the_same_version(client: httpx.Client) -
     [
         ("attributes/value", {"unit": "degF"}, "attributes", "value"),
         ("synonyms/mine", {"Celsius": "degC"}, "words", "degC"),
+        ("synonyms/mine", {"Reaumur": "Réaumur"}, "texts", 'note contains "Ré"'),
         ("rates", {"EUR": {"USD": "1.25"}}, "units", "USD"),
     ],
 )
@@ -79,7 +80,7 @@ def test_declaration_dry_run_tells_and_changes_nothing(
     client: httpx.Client, path: str, body: Any, member: str, name: str
 ) -> None:
     """The answer names what changes and for how many; the vocabulary in force stays, and nothing is stored."""
-    subscribe(client, 'value > 86 degF and scale = "degC" and price < 10 USD')
+    subscribe(client, 'value > 86 degF and scale = "degC" and price < 10 USD and note contains "Ré"')
     before = version_in_force(client)
     answer = put(client, path, body, dry_run=True)
     assert answer.status_code == 200, answer.text

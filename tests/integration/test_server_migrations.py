@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, inspect, select, text, update
+from sqlalchemy import Engine, create_engine, delete, inspect, select, text, update
 
 from semantic.ontology.encoding import is_readable
+from semantic.vocabulary import MEANING
 from server.store.migrations import LAYOUT
-from server.store.tables import ledger, metadata, ontologies
+from server.store.tables import ledger, meanings, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2, make_layout_3
 
@@ -182,3 +183,33 @@ def test_migration_of_layout_3_finds_events_by_type_through_an_index(tmp_path: P
         plan = connection.execute(text(f"EXPLAIN QUERY PLAN {asked}")).all()
     assert "events_type" in str(plan), plan
     assert "TEMP B-TREE" not in str(plan), plan
+
+
+def test_first_start_with_other_rules_tells_whom_they_touch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A data folder of before rules had a number: the log and the answer name the subscriptions that mean something
+    else; the next start says no more, and the report is still there."""
+    with running_application(tmp_path) as client:
+        assert client.put("/v1/synonyms/mine", json={"Hewlett-Packard": "HP"}).status_code == 201
+        touched = subscribe(client, 'not brand startswith "Hew"')["id"]
+        pair = subscribe(client, "a < b")["id"]
+        subscribe(client, 'brand = "HP"')
+        assert client.get("/v1/rules").json()["impact"] is None
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    with engine.begin() as connection:
+        connection.execute(delete(meanings))
+    caplog.clear()
+    with running_application(tmp_path) as client:
+        told = client.get("/v1/rules").json()
+        assert (told["meaning"], told["impact"]["subscriptions"]["live"]) == (MEANING, 3)
+        listed = {each["id"]: each["changes"] for each in told["impact"]["subscriptions"]["listed"]}
+        assert listed == {
+            touched: ['brand startswith "Hew": gains 1 words'],
+            pair: ["a < b: compares quantities and date-times as such, not as texts"],
+        }
+        assert publish(client, brand="Hewlett-Packard") == 1
+    assert f"subscription {touched}: brand startswith" in caplog.text
+    assert "2 of 3 subscriptions may match otherwise" in caplog.text
+    caplog.clear()
+    with running_application(tmp_path) as client:
+        assert client.get("/v1/rules").json() == told
+    assert "may match otherwise" not in caplog.text

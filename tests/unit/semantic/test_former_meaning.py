@@ -1,0 +1,97 @@
+"""A dry run of the rules: which subscriptions mean something else by those of meaning 2, and why; no others."""
+
+from typing import Any
+
+import pytest
+
+from semantic import Vocabulary
+from semantic.compilation import compile_expression
+from semantic.former_meaning import FormerVocabulary, impact_of_rules
+from semantic.impact_report import impact_report
+from semantic.ontology import read
+
+TURTLE = """
+@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+:Laptop a owl:Class ; rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Computer a owl:Class ; rdfs:label "computer" .
+:Disk a owl:Class ; rdfs:label "disk" . :Animal a owl:Class .
+:Sensor a owl:Class ; rdfs:label "probe" . :tag1 a :Tag ; rdfs:label "probe" . :Tag a owl:Class .
+:War a skos:Concept ; skos:exactMatch <http://w/conflict> .
+:WarCrime a skos:Concept ; skos:exactMatch <http://w/conflict> .
+"""
+DECLARED: dict[str, Any] = {
+    "synonyms": {"Hewlett-Packard": "HP", "disk": "laptop", "grün": "green"},
+    "attributes": {
+        "size": {"kind": "number"},
+        "width": {"kind": "number"},
+        "done": {"kind": "boolean"},
+        "colour": {"enum": ["grün", "red"], "order": "listed"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_ontologies([read(TURTLE.encode(), format="turtle")], **DECLARED)
+
+
+def changes(vocabulary: Vocabulary, text: str) -> list[str]:
+    """What the report says of one subscription."""
+    tree = compile_expression(text, vocabulary).tree
+    report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)]))
+    assert report["subscriptions"]["live"] == 1
+    return [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('not brand startswith "Hew"', ['brand startswith "Hew": gains 1 words']),
+        ('brand < "I" and brand >= "Hf"', []),
+        ('brand < "HF"', []),
+        ('brand > "Ha"', ['brand > "Ha": gains 1 words']),
+        ('some offers (brand contains "Packard")', ['brand contains "Packard": gains 1 words']),
+        ('brand startswith "HP"', []),
+        ('brand = "Hewlett-Packard"', []),
+        ('brand > "2026-01-31T12:00:00Z"', []),
+        ('colour >= "red"', []),
+        ("a < b", ["a < b: compares quantities and date-times as such, not as texts"]),
+        ("not a = size", ["a = size: compares quantities and date-times as such, not as texts"]),
+        ("size < width", []),
+        ("a = done", []),
+        ("a < 5 kg and a exists and not a in (1, 2)", []),
+        ("x isa Laptop", ["isa laptop: loses 1 words"]),
+        ("x isa Disk", ["isa disk: gains 1 words"]),
+        ("not x isa <http://e/Tag>", ["isa Tag: loses 1 words"]),
+        ("x isa <http://e/Sensor>", []),
+        ("x isa <http://e/War>", ["isa War: loses 2, loses 2 words"]),
+        ("x isa Animal and price < 3", []),
+    ],
+)
+def test_rules_change_what_the_page_says(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:
+    """Root words (rule 9), two attributes (9), individuals beside a class (12), exact matches (10)."""
+    assert changes(vocabulary, text) == expected
+
+
+def test_report_names_words_and_predicates(vocabulary: Vocabulary) -> None:
+    """As the dry run of another version does."""
+    tree = compile_expression('brand contains "Packard" or a < b', vocabulary).tree
+    report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree), ("t", {"exists": "a"})]))
+    assert (report["subscriptions"]["changed"], report["subscriptions"]["live"]) == (1, 2)
+    (text,) = report["texts"]["listed"]
+    assert (text["predicate"], text["words"]) == (
+        'brand contains "Packard"',
+        {"count": 1, "listed": ["Hewlett-Packard"]},
+    )
+    assert [each["predicate"] for each in report["pairs"]["listed"]] == ["a < b"]
+
+
+def test_former_vocabulary_reads_as_the_former_rules(vocabulary: Vocabulary) -> None:
+    """Root words first, every exact match merged, individuals beside the class; and it is another version."""
+    former = FormerVocabulary.of(vocabulary, DECLARED)
+    assert former.version != vocabulary.version
+    assert former.texts("Hewlett-Packard") == ("HP",)
+    assert former.concept("http://e/War") == former.concept("http://e/WarCrime")
+    assert [former.iri(each) for each in former.resolve("disk").candidates] == ["http://e/Laptop"]
+    assert {former.iri(each) for each in former.resolve("probe").candidates} == {"http://e/Sensor", "http://e/tag1"}

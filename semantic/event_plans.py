@@ -16,7 +16,7 @@ meaning, and one place that refuses events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from semantic.canonicalise import Canonicaliser
@@ -25,7 +25,7 @@ from semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event, Note
 from semantic.normal_form import elements_of
-from semantic.table import EXACT, PROBES
+from semantic.table import EXACT, TableReader, read_plain
 
 __all__ = ["EventPlans", "ReadEvent"]
 
@@ -73,7 +73,7 @@ class _Member:
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
-        self.units: dict[str, _Numbers | None] = {}
+        self.units: dict[str, Measured | None] = {}
         """Where numbers stand by the unit beside them, none: the declared one. None: each is read by itself."""
         self.texts: dict[str, Cell] = {}
         self.cells: dict[tuple[type, Any, str | None], Cell] = {}
@@ -83,21 +83,20 @@ class _Member:
         """The objects under this name, by their own names."""
 
 
-class _Numbers(NamedTuple):
-    """Where numbers with one unit stand: in these columns, as they are (`unit` None) or measured in `unit`."""
-
-    columns: tuple[ColumnId, ...]
-    unit: str | None
+Measured = tuple[tuple[ColumnId, str | None], ...]
+"""Where a number stands: in these columns, as it is (None) or as what it measures in a unit."""
 
 
 class _Quantity:
-    """The quantities of one place in one unit: where the number stands (None: each is read by itself), what does not
-    depend on the number, and what became of numbers that were read by themselves."""
+    """The quantities of one place in one unit: the columns in which the number stands as it is (None: not in all),
+    where else it stands (None: each is read by itself), what does not depend on the number, and what became of numbers
+    that were read by themselves."""
 
-    __slots__ = ("cells", "fixed", "numbers")
+    __slots__ = ("cells", "fixed", "measured", "numbers")
 
-    def __init__(self, numbers: _Numbers | None, fixed: Cell) -> None:
-        self.numbers = numbers
+    def __init__(self, measured: Measured | None, fixed: Cell) -> None:
+        self.measured = measured
+        self.numbers = _as_it_is(measured)
         self.fixed = fixed
         self.cells: dict[float, Cell] = {}
 
@@ -203,8 +202,10 @@ class ReadEvent:
 class EventPlans:
     """Reads events for one matcher. One thread at a time."""
 
-    def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering) -> None:
+    def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering, tables: TableReader) -> None:
+        """`tables` knows where numbers stand."""
         self.canonicaliser = canonicaliser
+        self._tables = tables
         self._lowering = lowering
         self._limits = canonicaliser.limits
         self._units = canonicaliser.units
@@ -456,8 +457,8 @@ class EventPlans:
             names = self.canonicaliser.names(raw)
             if raw == TYPE:  # its texts are types of the event as well (rule 1)
                 names = tuple(dict.fromkeys((*names, *self.canonicaliser.names("ce.type"))))
-            asked = {each: self._lowering.known(each) for each in names}
-            member = _Member(raw, names, {each: number for each, number in asked.items() if number is not None})
+            asked = {each: number for each in names if (number := self._lowering.known(each)) is not None}
+            member = _Member(raw, names, asked)
             arrays = (self._lowering.known(elements_of(each)) for each in self.canonicaliser.names(raw))
             member.elements = frozenset(each for each in arrays if each is not None)
             declarations = [self.canonicaliser.declaration(each) for each in names]
@@ -503,46 +504,28 @@ class EventPlans:
         unit = shape.unit_beside(member, data, self.canonicaliser.names)
         key = unit or ""
         try:
-            numbers = member.units[key]
+            measured = member.units[key]
         except KeyError:
-            declared = self.canonicaliser.declaration(member.attributes[0])
-            unit_of_all = unit or (declared.unit if declared is not None else None)
-            numbers = self._where(lambda number: self._read(member.attributes, number, unit), unit_of_all)
+            measured = self._tables.measured(member.raw, unit)
             if len(key) <= LONGEST:
                 self._count(1)
-                member.units[key] = numbers
-        if numbers is None:
-            return self._cell(member, value, unit)
-        if numbers.unit is None and member.sibling is None:
-            member.numbers = numbers.columns
-        found = self._standing(numbers, value)
+                member.units[key] = measured
+        if member.sibling is None:
+            member.numbers = _as_it_is(measured)
+        found = self._measure(measured, value)
         return self._cell(member, value, unit) if found is None else found
 
-    def _standing(self, numbers: _Numbers, value: float) -> Cell | None:
-        """A number in its columns; None where it cannot be measured."""
-        if numbers.unit is not None:
-            try:
-                value = self._units.measure(value, numbers.unit).amount
-            except SemanticError:
-                return None
-        return dict.fromkeys(numbers.columns, (value,))
-
-    def _where(self, read: Callable[[float], Cell], unit: str | None) -> _Numbers | None:
-        """Where numbers stand that `read` reads, if all stand in the same columns, and are the same in all of them."""
-        cells = [(number, read(number)) for number in PROBES]
-        columns = cells[0][1].keys()
-        if any(cell.keys() != columns for _, cell in cells):
-            return None
-        if all(keys == (number,) for number, cell in cells for keys in cell.values()):
-            return _Numbers(tuple(columns), None)
-        if unit is None:
+    def _measure(self, measured: Measured | None, value: float) -> Cell | None:
+        """A number in its columns; None where it must be read by itself."""
+        if measured is None:
             return None
         try:
-            amounts = [(self._units.measure(number, unit).amount, cell) for number, cell in cells]
+            return {
+                column: (value if unit is None else self._units.measure(value, unit).amount,)
+                for column, unit in measured
+            }
         except SemanticError:
             return None
-        measured = all(keys == (amount,) for amount, cell in amounts for keys in cell.values())
-        return _Numbers(tuple(columns), unit) if measured else None
 
     def _text(self, member: _Member, value: str) -> Cell:
         if not member.attributes:
@@ -577,11 +560,12 @@ class EventPlans:
             raise _Refused
         known = shape.quantities.get(unit) or self._known_quantity(shape, unit)
         value = float(number)
-        numbers = known.numbers
-        if numbers is not None:
-            cell = dict.fromkeys(numbers.columns, (value,)) if numbers.unit is None else self._standing(numbers, value)
-            if cell is not None:
-                return {**cell, **known.fixed} if known.fixed else cell
+        if known.numbers is not None:
+            cell: Cell | None = dict.fromkeys(known.numbers, (value,))
+        else:
+            cell = self._measure(known.measured, value)
+        if cell is not None:
+            return {**cell, **known.fixed} if known.fixed else cell
         found = known.cells.get(value)
         if found is None:
             found = self._read_quantity(shape, value, unit, known.fixed)
@@ -592,12 +576,14 @@ class EventPlans:
     def _known_quantity(self, shape: _Shape, unit: str) -> _Quantity:
         if shape.owner.raw == TYPE:
             raise _Refused
-        known = _Quantity(_Numbers((), None), NOTHING)
+        known = _Quantity((), NOTHING)
         if shape.whole:
-            known.fixed = self._text(shape.members[shape.names.index(shape.unit or "")], unit)
-            known.numbers = self._where(lambda number: self._read_quantity(shape, number, unit, NOTHING), unit)
-            if known.numbers is not None and not known.fixed.keys().isdisjoint(known.numbers.columns):
-                known.numbers = None
+            fixed = self._text(shape.members[shape.names.index(shape.unit or "")], unit)
+            whole = self._tables.measured(shape.owner.raw, unit, quantities=True)
+            value = self._tables.measured(f"{shape.owner.raw}.value", unit)
+            measured = None if whole is None or value is None else (*whole, *value)
+            columns = [*fixed, *(column for column, _ in measured or ())]
+            known = _Quantity(measured if len(set(columns)) == len(columns) else None, fixed)
         if len(unit) <= LONGEST:
             self._count(1)
             shape.quantities[unit] = known
@@ -612,12 +598,7 @@ class EventPlans:
         return {column: tuple(keys) for column, keys in found.items()}
 
     def _read(self, attributes: Iterable[str], value: Any, unit: str | None) -> Cell:
-        """What a value becomes in the columns of its attributes."""
-        keys: dict[ColumnId, dict[Key, None]] = {}
-        for attribute in attributes:
-            for column, key in self._lowering.columns(attribute, self.canonicaliser.read(attribute, value, unit, [])):
-                keys.setdefault(column, {})[key] = None
-        return {column: tuple(found) for column, found in keys.items()}
+        return read_plain(self.canonicaliser, self._lowering, attributes, value, unit)
 
     # ── notes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -673,6 +654,7 @@ class EventPlans:
         self._types.clear()
         self._root.shapes.clear()
         self._context.shapes.clear()
+        self._tables.renew()
         self._kept = 0
 
 
@@ -686,3 +668,10 @@ def _copy(value: Any) -> Any:
 def _merge(several: dict[ColumnId, dict[Key, None]], cell: Cell) -> None:
     for column, keys in cell.items():
         several.setdefault(column, {}).update(dict.fromkeys(keys))
+
+
+def _as_it_is(measured: Measured | None) -> tuple[ColumnId, ...] | None:
+    """The columns of numbers that stand in all of them as they are."""
+    if measured is None or any(unit is not None for _, unit in measured):
+        return None
+    return tuple(column for column, _ in measured)

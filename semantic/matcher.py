@@ -99,7 +99,7 @@ class Matcher:
         self._lowering = Lowering(vocabulary)
         self._engine = new_engine(engine, vocabulary.graph, budget=budget)
         self._tables = TableReader(self._canonicaliser, self._lowering, vocabulary.units)
-        self._plans = EventPlans(self._canonicaliser, self._lowering)
+        self._plans = EventPlans(self._canonicaliser, self._lowering, self._tables)
         self._books = Books()
         self._operators = dict(operators_by_name(operators))
         self.operators: Mapping[str, Operator] = self._operators

@@ -19,9 +19,9 @@ PAPER_SHAPE = ""
 AXES = Axes("work", "times the flat events, match_batch", bars=True)
 SEED = 1
 
-SIZES: dict[Scale, int] = {"quick": 3_000, "default": 100_000, "full": 1_000_000}
+SIZES: dict[Scale, int] = {"quick": 3_000, "default": 20_000, "full": 100_000}
 ASKED = 2.0
-EVENTS, BATCHES, SINGLES = 1_000, 9, 200
+EVENTS, BATCHES, SINGLES = 1_000, 7, 200
 """Events of a batch; batches, the first to warm up; events of each that `match` is asked one by one."""
 UNIT = "kg"
 WORDS = ("left", "at", "the", "gate", "blue", "van", "called", "twice", "no", "answer", "ring", "below")

@@ -19,7 +19,7 @@ from index.fused.delta import Delta
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from index.fused.runs import settle
 from index.fused.scattered import Scattered
-from index.fused.search import Scratch, search
+from index.fused.search import ResultMemory, Scratch, search
 from index.fused.segment import Segment
 
 __all__ = ["explained"]
@@ -50,7 +50,7 @@ def explained(
     walks = [_Walk(segment, batch, graph, cells, columns) for segment in segments]
     told = [walk.segment() for walk in walks]
     found = int(sum(walk.rows_found for walk in walks))
-    scratch = Scratch((len(batch.concept_places) + 1) * len(cells))
+    scratch = Scratch((len(batch.concept_places) + 1) * len(cells), ResultMemory())
     (present,) = batch.presents
     of_deltas = 0
     asked = 0
@@ -237,13 +237,12 @@ class _Walk:
         segment = self._segment
         assert segment.programs is not None, segment.clusters
         concepts = self._graph.parent_from.size - 1
-        scratch = Scratch((len(self._batch.concept_places) + 1) * concepts)
+        scratch = Scratch((len(self._batch.concept_places) + 1) * concepts, ResultMemory())
         arrays = scratch.batch_arrays(self._batch, concepts, len(self._columns))
         starts = np.array([0, positions.size], dtype=np.int64)
         settle(
             (~positions).astype(np.int32),
             starts,
-            1,
             segment.rows,
             segment.program_of,
             segment.programs,

@@ -22,7 +22,7 @@ from index.fused.grouping import Groups, groups_of_places
 from index.fused.merging import Builder, Merge, due
 from index.fused.rest import Rest
 from index.fused.row_books import FROZEN, IN_DELTA, RowBooks
-from index.fused.search import Scratch
+from index.fused.search import ResultMemory, Scratch
 from index.fused.segment import Segment
 
 __all__ = ["Standing", "Upkeep"]
@@ -60,6 +60,7 @@ class Upkeep:
         self.parts = Standing(tuple(segments), (Delta(columns),))
         self.scratches: list[Scratch] = []
         """What searches work with, while none uses it."""
+        self.results = ResultMemory()
         self._builder = builder
         self._columns = columns
         self._books = books
@@ -75,7 +76,7 @@ class Upkeep:
         """The bytes of segments, deltas, books, columns, what is derived from the concept graph, and caches."""
         segments, deltas = self.parts
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in deltas)
-        caches = sum(each.nbytes for each in list(self.scratches))
+        caches = sum(each.nbytes for each in list(self.scratches)) + self.results.nbytes
         return parts + caches + self._books.nbytes + self._columns.nbytes + self._builder.nbytes
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,8 +183,11 @@ class Upkeep:
         if self.nbytes + needed <= self._budget:
             return
         self.scratches.clear()
+        self.results.clear()
         for segment in self.parts.segments:
             segment.forget()
+        for delta in self.parts.deltas:
+            delta.forget()
         rows = sum(segment.rows.size for segment in self.parts.segments)
         dead = rows - sum(segment.live for segment in self.parts.segments)
         if self.nbytes + needed > self._budget and (self._builder.masked or MANY_DEAD * dead > rows):
@@ -196,6 +200,8 @@ class Upkeep:
         """For the next search, if there is room."""
         if self._budget is None or self.nbytes + scratch.nbytes <= self._budget:
             self.scratches.append(scratch)
+        else:
+            self.results.clear()
 
     def _rebuild(self) -> None:
         """Everything once more, as the builder builds now."""

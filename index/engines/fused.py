@@ -1,6 +1,6 @@
 """The `fused` engine: frozen segments matched by compiled kernels, and a small delta of the newest rows.
 
-    add ─▶ delta (masks, programs) ─▶ sealed ─▶ merged with the smaller segments ─▶ Segment: clusters, lists, ranges, masks
+    add ─▶ delta (masks, programs) ─▶ sealed ─▶ merged with smaller segments ─▶ Segment: clusters, lists, ranges, masks
     remove ─▶ out of the delta, or marked dead; a segment half dead is merged without them
 
     events ─▶ Columns.encode ─▶ search: match_segment for each segment, match_delta ─▶ distinct_rows ─▶ rows

@@ -41,7 +41,7 @@ NO_INDEX = np.zeros(0, dtype=np.int32)
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
-    whole numbers, their ends equal)."""
+    whole numbers, their ends equal). A negative row `~g` is group g of rows that share (`index.fused.sharing`)."""
 
     rows: Codes
     ends: Floats
@@ -143,7 +143,7 @@ class _Making:
         upper, lower = self.positions + end, self.positions + int(cuts[width + 2])
         self.clusters.append((rows.size, width, ordered, plain, len(spans), upper, lower))
         self.rows.append(rows)
-        emit = ~np.arange(self.positions, self.positions + rows.size, dtype=np.int32) if asked else rows
+        emit = _emitted(rows, self.positions, asked)
         self.emit.append(emit)
         self.records.append(_records(low, high, ordered, emit))
         self.positions += rows.size
@@ -184,7 +184,7 @@ class _Making:
             self.blocks.append((begin, end, -1, 0))
             self.clusters.append((rows.size, len(slots), ordered, plain, 1, end, end))
             self.rows.append(rows)
-            self.emit.append(~np.arange(begin, end, dtype=np.int32) if asked else rows)
+            self.emit.append(_emitted(rows, begin, asked))
             self.positions = end
         records = np.empty(at, dtype=np.int32)
         for column, how in how_of.items():
@@ -360,6 +360,12 @@ def _transpose_cells(words: Words, masks: Words, start: int) -> None:
         for cell in range(64):
             if (word >> np.uint64(cell)) & np.uint64(1):
                 masks[start + cell * length + place] |= bit
+
+
+def _emitted(rows: Codes, begin: int, asked: bool) -> Codes:
+    """What the positions from `begin` on give: the row, or `~position` where there is more to do than that."""
+    positions: Codes = np.arange(begin, begin + rows.size, dtype=np.int32)
+    return ~positions if asked else np.where(rows < 0, ~positions, rows)
 
 
 def _records(low: list[Codes], high: list[Codes], ordered: int, emit: Codes) -> Codes:

@@ -191,7 +191,8 @@ def search(
         found: list[Find] = []
         if visits.size or last:
             starts = np.empty(segment.passes * events + 1, dtype=np.int64)
-            lent = scratch.results.lend(scratch.room(events)) if last else scratch.buffer()
+            given = last and segment.shared is None
+            lent = scratch.results.lend(scratch.room(events)) if given else scratch.buffer()
             buffer = match_segment(
                 segment.packed,
                 graph,
@@ -211,7 +212,7 @@ def search(
                 lent,
                 starts,
             )
-            if not last:
+            if not given:
                 scratch.keep(buffer)
             elif buffer.size > lent.size:  # what the kernel made instead is memory of results as well
                 buffer = scratch.results.owned(buffer)
@@ -231,6 +232,9 @@ def search(
                     scratch.marked,
                     scratch.above,
                 )
+        if segment.shared is not None:
+            room = scratch.results.lend if last else _room
+            found = [segment.shared.expanded(*each, segment.rows, room) for each in found]
         finds = found if last else finds + found
     if segments and last:
         rows, offsets = finds[0]
@@ -241,6 +245,10 @@ def search(
     scratch.give_back()
     scratch.rows_an_event = table.rows.size / max(events, 1)
     return table
+
+
+def _room(rows: int) -> Codes:
+    return np.empty(rows, dtype=np.int32)
 
 
 def _scattered(

@@ -158,7 +158,7 @@ class Upkeep:
         has raised."""
         self.advance(begin=True, wait=True)
         segments, deltas = self.parts
-        if any(deltas) or len(segments) > 1 or any(segment.live < segment.rows.size for segment in segments):
+        if any(deltas) or len(segments) > 1 or any(segment.live < segment.stored for segment in segments):
             self.parts = Standing(segments, (*deltas, Delta(self._columns)))
             self._merge = Merge(self._builder, segments, deltas, self._room(segments))
             self.advance(wait=True)
@@ -188,7 +188,7 @@ class Upkeep:
             segment.forget()
         for delta in self.parts.deltas:
             delta.forget()
-        rows = sum(segment.rows.size for segment in self.parts.segments)
+        rows = sum(segment.stored for segment in self.parts.segments)
         dead = rows - sum(segment.live for segment in self.parts.segments)
         if self.nbytes + needed > self._budget and (self._builder.masked or MANY_DEAD * dead > rows):
             self._builder.masked = False
@@ -227,14 +227,14 @@ class Upkeep:
         # Each stored row is where the books say.
         new = [row for delta in deltas for row in delta.places]
         assert sorted(new) == np.flatnonzero(state == IN_DELTA).tolist(), (new, state)
-        living = [set(segment.rows[segment.alive()].tolist()) for segment in segments]
+        living = [set(segment.living_rows().tolist()) for segment in segments]
         together: set[int] = set().union(*living)
         assert sum(map(len, living)) == len(together), living
         assert sorted(together) == np.flatnonzero(state == FROZEN).tolist(), (living, state)
         # What may be found twice is counted.
         repeating = sum(len(places) > 1 for delta in deltas for places in delta.places.values())
         for segment in segments:
-            repeating += int((np.unique(segment.rows[segment.alive()], return_counts=True)[1] > 1).sum())
+            repeating += int((np.unique(segment.living_rows(), return_counts=True)[1] > 1).sum())
         assert books.repeating == repeating, (books.repeating, repeating)
         assert self._failed is None, self._failed
         if self._merge is None:

@@ -29,13 +29,13 @@ def settle(
     marked: Bytes,
     above: Codes,
 ) -> None:
-    """Replace each `~position` in `buffer` that has a program by its row if the program holds, else drop it; `buffer`
-    and `starts` are changed in place."""
+    """Replace each `~position` in `buffer` by its row if the program of the position holds, else drop it; groups stay.
+    `buffer` and `starts` are changed in place."""
     asked_from = np.zeros(starts.size, dtype=np.int64)
     count = 0
     for item in range(starts.size - 1):
         for i in range(starts[item], starts[item + 1]):
-            count += buffer[i] < 0 and program_of[~buffer[i]] >= 0
+            count += buffer[i] < 0 and ~buffer[i] < rows.size
         asked_from[item + 1] = count
     if not count:
         return
@@ -43,7 +43,7 @@ def settle(
     holds = np.empty(count, dtype=np.uint8)
     count = 0
     for i in range(starts[starts.size - 1]):
-        if buffer[i] < 0 and program_of[~buffer[i]] >= 0:
+        if buffer[i] < 0 and ~buffer[i] < rows.size:
             asked[count] = program_of[~buffer[i]]
             count += 1
     ask_programs(programs, graph, batch, asked_from, asked, marked, above, holds)
@@ -56,7 +56,7 @@ def settle(
         while at < stop:
             row = buffer[at]
             at += 1
-            if row < 0 and program_of[~row] >= 0:
+            if row < 0 and ~row < rows.size:
                 row = rows[~row]
                 count += 1
                 if not holds[count - 1]:

@@ -22,14 +22,12 @@ from index.fused.scattered import ScatteredArrays
 from index.fused.segment import Segment
 from index.fused.sharing import SharedArrays
 
-__all__ = ["FILE", "Saved", "open_saved", "save"]
+__all__ = ["FILE", "Saved", "kind_of", "open_saved", "save"]
 
 FILE = "fused.index"
 """Its name in the folder that the engine is given."""
 LAYOUT = 1
 """Counts the meanings that arrays of the same names have had."""
-SHARING = 2
-"""The layout of a file in which rows share positions; there, and only there, are arrays of them beside the others."""
 
 
 class Saved(NamedTuple):
@@ -58,14 +56,14 @@ def save(folder: Path, graph: GraphArrays, engine: Saved) -> None:
     facts = {"graph": _digest(graph), "repeating": engine.repeating, "segments": segments}
     facts["columns"] = engine.columns.as_records()
     shares = any(segment.shared is not None for segment in engine.segments)
-    write_arrays(folder / FILE, _kind(SHARING if shares else LAYOUT), facts, arrays)
+    write_arrays(folder / FILE, kind_of(shares=shares), facts, arrays)
 
 
 def open_saved(folder: Path, graph: GraphArrays) -> Saved:
     """What `save` wrote, mapped. Costs one reading of the file. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`;
     `OSError` where there is no such file."""
     path = Path(folder) / FILE
-    facts, arrays = read_arrays(path, _kind(LAYOUT), _kind(SHARING))
+    facts, arrays = read_arrays(path, kind_of(shares=False), kind_of(shares=True))
     if facts["graph"] != _digest(graph):
         raise OtherGraph(path)
     shape = None
@@ -75,15 +73,13 @@ def open_saved(folder: Path, graph: GraphArrays) -> Saved:
     return Saved(arrays["state"], facts["repeating"], Columns.from_records(facts["columns"]), shape, segments)
 
 
-def _kind(layout: int) -> str:
-    """Changes with every array that is added, renamed or given up, and with the layout."""
-    fields: list[tuple[str, ...]] = [
-        each._fields for each in (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
-    ]
-    if layout == SHARING:
-        fields.append(SharedArrays._fields)
-    names = (*fields, CELLS, layout)
-    return f"kindcast fused {layout} {hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()}"
+def kind_of(*, shares: bool) -> str:
+    """What a file says of itself. Changes with every array that is added, renamed or given up, and with `LAYOUT`. A
+    file in which rows share positions is of another kind, since it cannot be read without knowing that."""
+    arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
+    names = (*(each._fields for each in arrays), CELLS, LAYOUT)
+    digest = hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()
+    return f"kindcast fused {LAYOUT} {digest}" + f" {' '.join(SharedArrays._fields)}" * shares
 
 
 def _digest(graph: GraphArrays) -> str:

@@ -233,8 +233,8 @@ def search(
                     scratch.above,
                 )
         if segment.shared is not None:
-            room = scratch.results.lend if last else _room
-            found = [segment.shared.expanded(*each, segment.rows, room) for each in found]
+            room = scratch.results.lend if last else _new_rows
+            found = [segment.shared.expanded(*each, room) for each in found]
         finds = found if last else finds + found
     if segments and last:
         rows, offsets = finds[0]
@@ -247,7 +247,7 @@ def search(
     return table
 
 
-def _room(rows: int) -> Codes:
+def _new_rows(rows: int) -> Codes:
     return np.empty(rows, dtype=np.int32)
 
 

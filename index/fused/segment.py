@@ -239,7 +239,7 @@ class Segment:
         for number, key in enumerate(self.clusters):
             begin, end = arrays.cluster_from[number : number + 2].tolist()
             own, itself = self.rows[begin:end], ~np.arange(begin, end)
-            expected = itself if key[3] else np.where(own < 0, itself, own)
+            expected = itself if key[3] else np.where(own < 0, own - self.rows.size, own)
             assert (arrays.emit[begin:end] == expected).all(), (key, arrays.emit[begin:end])
             # Where a program is asked, it is that of the row.
             if key[3]:

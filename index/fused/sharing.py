@@ -1,9 +1,10 @@
 """Equal clauses of different subscriptions at one position of a segment.
 
-rows of a cluster that ask the same ─▶ one position, found and checked once ─▶ expand: all of its rows
+rows of a cluster that ask the same ─▶ one position, found and checked once ─▶ expanded: all of its rows
 
 A cluster shares where that saves a quarter of its rows at least, and where there is something to check: the rows of a
-list under the only column are copied as they stand. A position that is shared dies with the last of its rows. What a
+list under the only column are copied as they stand. Such rows match often, and all that is found is copied once more to
+be expanded; so nothing is shared where they are many. A position that is shared dies with the last of its rows. What a
 clause means beside its record (a program) is a row's own, so that such clusters do not share.
 """
 
@@ -14,13 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from index.compiling import compiled, nth
 from index.fused.arrays import Bytes, Codes, Floats, Ints
 from index.fused.grouping import Groups
 from index.fused.layout import RowGroup
 
 __all__ = ["Shared", "SharedArrays", "share"]
 
+AT_ONCE = 16
+"""Rows that are copied together where none of them is a group."""
+COPIED = 16
+"""Nothing is shared if one row of so many has one column or none to check."""
 SAVES = 4
 """A cluster shares if one row of so many is saved: what is found has to be copied once more."""
 
@@ -43,6 +48,9 @@ class Shared:
     def __init__(self, arrays: SharedArrays, rows: Codes) -> None:
         """`rows`: the row, or the group, at each position of the segment."""
         self.arrays = arrays
+        self._positions = rows.size
+        self._members = arrays.rows.size
+        self.left_in_all = self._members - int(arrays.gone.sum())
         self.left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
         self.place = np.empty(arrays.begin.size - 1, dtype=np.int64)
         places = np.flatnonzero(rows < 0)
@@ -65,17 +73,21 @@ class Shared:
                 arrays.gone[member] = 1
                 group = int(np.searchsorted(arrays.begin, member, side="right")) - 1
                 self.left[group] -= 1
+                self.left_in_all -= 1
                 count += 1
                 if not self.left[group]:
                     empty.append(int(self.place[group]))
         return count, empty
 
-    def expanded(self, buffer: Codes, starts: Ints, rows: Codes, room: Callable[[int], Codes]) -> Find:
-        """The find with the rows of each shared position in its stead, in memory that `room` gives."""
-        more = _counted(buffer, starts, rows, self.left)
+    def expanded(self, buffer: Codes, starts: Ints, room: Callable[[int], Codes]) -> Find:
+        """The find with the rows of each group in its stead, in memory that `room` gives. Costs what copying costs, and
+        for each group two places in memory."""
+        begin, members, _, gone = self.arrays
+        more = _counted(buffer, starts, self._positions, self.left)
         found = room(int(more[-1]))
-        _expand(buffer, starts, rows, *self.arrays[:2], self.arrays.gone, found)
-        return found, more
+        some_gone = self._members > self.left_in_all
+        _expand(buffer[: starts[-1]], self._positions, begin, members, gone, some_gone, found)
+        return found[: more[-1]], more
 
     def with_rows(self, rows: Codes, ends: Floats, gone: Bytes) -> RowGroup:
         """Rows of a cluster and what they ask, each shared one in the stead of its group. `gone` is of the moment that
@@ -98,6 +110,7 @@ class Shared:
         arrays = self.arrays
         left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
         assert (left == self.left).all(), (left, self.left)
+        assert self.left_in_all == left.sum(), (left, self.left_in_all)
         assert (np.diff(arrays.begin) > 1).all(), arrays.begin
         assert (rows[self.place] == ~np.arange(self.place.size)).all(), (rows, self.place)
         assert np.count_nonzero(rows < 0) == self.place.size, (rows, self.place)
@@ -108,6 +121,9 @@ class Shared:
 def share(groups: Groups) -> tuple[Groups, SharedArrays | None]:
     """The same clusters, in which rows that ask the same are one, `~g` for group g; None if nothing is worth it. Sorts
     a word a row, and those that share by all that they ask."""
+    copied = sum(group.rows.size for (_, _, slots, _), group in groups.items() if len(slots) < 2)
+    if COPIED * copied > sum(group.rows.size for group in groups.values()):
+        return groups, None
     found: Groups = {}
     shared: list[Codes] = []
     for key, group in groups.items():
@@ -150,29 +166,53 @@ def _mixed(bits: Ints) -> Ints:
 
 
 @compiled
-def _counted(buffer: Codes, starts: Ints, rows: Codes, left: Ints) -> Ints:
-    """Where each item of a find will begin."""
-    more = np.zeros(starts.size, dtype=np.int64)
+def _counted(buffer: Codes, starts: Ints, positions: int, left: Ints) -> Ints:
+    """Where each item of a find begins once it has the rows of its groups."""
+    more = np.empty_like(starts)
     at = 0
     for item in range(starts.size - 1):
         more[item] = at
+        at += starts[item + 1] - starts[item]
         for i in range(starts[item], starts[item + 1]):
-            at += 1 if buffer[i] >= 0 else left[~rows[~buffer[i]]]
+            if buffer[nth(i)] < 0:
+                at += left[nth(~buffer[nth(i)] - positions)] - 1
     more[starts.size - 1] = at
     return more
 
 
 @compiled
-def _expand(buffer: Codes, starts: Ints, rows: Codes, begin: Ints, members: Codes, gone: Bytes, found: Codes) -> None:
-    """Write the rows of a find, and of each `~position` in it those of the group that is there."""
+def _expand(
+    buffer: Codes, positions: int, begin: Ints, members: Codes, gone: Bytes, some_gone: bool, found: Codes
+) -> None:
+    """Write the rows of a find to `found`, and of each `~(positions + g)` in it those of group g that are there."""
     at = 0
-    for i in range(starts[starts.size - 1]):
-        if buffer[i] >= 0:
-            found[at] = buffer[i]
-            at += 1
-            continue
-        group = ~rows[~buffer[i]]
-        for member in range(begin[group], begin[group + 1]):
-            if not gone[member]:
-                found[at] = members[member]
+    i = 0
+    while i < buffer.size:
+        if i + AT_ONCE <= buffer.size:
+            signs = np.int32(0)
+            for k in range(AT_ONCE):
+                signs |= buffer[nth(i + k)]
+            if signs >= 0:
+                for k in range(AT_ONCE):
+                    found[nth(at + k)] = buffer[nth(i + k)]
+                at += AT_ONCE
+                i += AT_ONCE
+                continue
+        for k in range(i, min(i + AT_ONCE, buffer.size)):
+            row = buffer[nth(k)]
+            if row >= 0:
+                found[nth(at)] = row
                 at += 1
+                continue
+            group = ~row - positions
+            first, last = begin[nth(group)], begin[nth(group + 1)]
+            if some_gone:
+                for member in range(first, last):
+                    if not gone[nth(member)]:
+                        found[nth(at)] = members[nth(member)]
+                        at += 1
+            else:
+                for member in range(last - first):
+                    found[nth(at + member)] = members[nth(first + member)]
+                at += last - first
+        i += AT_ONCE

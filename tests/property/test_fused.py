@@ -42,6 +42,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         saves a quarter of the rows or any."""
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(sharing, "SAVES", saves)
+        self.patched.setattr(sharing, "COPIED", 0 if saves == 1_000 else sharing.COPIED)
         self.patched.setattr(search, "FEW_ROWS", 0)
         if small is not None:
             self.patched.setattr(segment, "FEWEST_SCATTERED", small)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from index.clause import ClauseRow
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import BATCH, event_batches, filled, first_of, tree_of
@@ -43,7 +44,7 @@ def measure(*, work: str, n: int, rounds: int) -> dict[str, Any]:
     settled, changing = filled(live, graph), filled(live, graph)
     clauses = drawn_clauses(first_of(drawing, n + added, n), 1).clauses
     chance = np.random.default_rng(SEED)
-    rows = list(range(n))
+    rows = list(map(ClauseRow, range(n)))
     for batch in batches:
         settled.match_columns(batch)
         changing.match_columns(batch)

@@ -50,7 +50,8 @@ class Problem:
     """One thing that is wrong: a stable `code` (`syntax`, `unknown-concept`, `ambiguous-term`, …), what it is and what
     to do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
 
-    Each suggestion is a dict with at least `label` and, for concepts, `iri`.
+    Each suggestion is a dict with at least `label` and, for concepts, `iri`; for candidates of an ambiguous term also
+    `curie`, None where no CURIE means it alone.
     """
 
     code: str
@@ -60,7 +61,7 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.at}: {self.detail}" if self.at else self.detail
-        names = ", ".join(str(each.get("label") or each.get("iri")) for each in self.suggestions)
+        names = ", ".join(str(each.get("curie") or each.get("label") or each.get("iri")) for each in self.suggestions)
         return f"{text} (near: {names})" if names else text
 
 

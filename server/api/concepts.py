@@ -47,7 +47,8 @@ async def search(
 @router.get("/resolve", summary="What a term means")
 async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
     """Every concept that the term may mean, best level first hit: `iri`, `short`, `label`, `folded`, `synonym`. Several
-    are an ambiguous term, which a subscription must not use. 404 with the nearest names where there is none."""
+    are an ambiguous term, which a subscription must not use; individuals that gave way to the one class of that name
+    are `set_aside`. 404 with the nearest names where there is none."""
     vocabulary = broker.vocabulary
 
     def look() -> dict[str, Any]:
@@ -60,6 +61,7 @@ async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Respo
             "ambiguous": len(found.candidates) > 1,
             "candidates": [vocabulary.summary(concept, lang) for concept in found.candidates[:MAX_PAGE]],
             "replaced": [{"iri": old, "by": new} for old, new in found.replaced],
+            "set_aside": [vocabulary.iri(concept) for concept in found.set_aside[:MAX_PAGE]],
             "vocabulary_version": vocabulary.version,
         }
 
@@ -123,8 +125,8 @@ def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
     if not candidates:
         raise _unknown(vocabulary, term)
     if len(candidates) > 1:
-        listed = [_short(vocabulary, each, lang) for each in candidates[:20]]
-        detail = f"{term!r} may mean {len(candidates)} concepts: name one by its IRI"
+        listed = [{**_short(vocabulary, each, lang), "curie": vocabulary.curie(each)} for each in candidates[:20]]
+        detail = f"{term!r} may mean {len(candidates)} concepts: name one by its CURIE or IRI"
         raise Problem(409, "ambiguous-term", detail, candidates=listed)
     return candidates[0]
 

@@ -16,6 +16,7 @@ from rdflib import Graph, URIRef
 from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
 from index.clause import ConceptId
+from semantic import InvalidSubscription, Matcher
 from semantic.ontology import Ontology, read
 from semantic.vocabulary import Vocabulary
 
@@ -239,6 +240,23 @@ def test_brick_deprecated_names_lead_to_their_replacements(loaded: Loaded) -> No
             assert end is not None, record.iri
             assert not vocabulary.summary(concept(vocabulary, end))["deprecated"]
     assert count > 200
+
+
+def test_brick_name_of_a_class_and_its_tag_is_the_class(loaded: Loaded) -> None:
+    """Brick has a tag, an individual, of nearly every class's name; "Point" names classes of two vocabularies, too."""
+    vocabulary = loaded("Brick-1.5.ttl")
+    matcher = Matcher(vocabulary)
+    compiled = matcher.add("s", "type isa Sensor")
+    assert compiled.canonical == f"type isa <{BRICK}Sensor>"
+    assert [note.code for note in compiled.notes] == ["class-preferred"]
+    assert matcher.match({"type": "Zone Air Temperature Sensor"})
+    with pytest.raises(InvalidSubscription, match="as brick:Point or tag:Point or rec:Point"):
+        matcher.compile("type isa Point")
+    assert matcher.compile("type isa brick:Point").canonical == f"type isa <{BRICK}Point>"
+    labels = {text for record in vocabulary.ontologies[0].concepts for text, _ in record.preferred}
+    unsettled = [found for found in map(vocabulary.resolve, labels) if len(found.candidates) > 1]
+    settled = [found for found in map(vocabulary.resolve, labels) if found.set_aside]
+    assert len(settled) > 10 * len(unsettled)
 
 
 def test_brick_instances_are_beneath_the_classes_of_brick(loaded: Loaded, shared_data: Path) -> None:

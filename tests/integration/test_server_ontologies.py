@@ -275,6 +275,7 @@ def test_resolve_ambiguous_term_lists_all_and_browsing_refuses_it(client: httpx.
     answer = client.get("/v1/concepts/ancestors?term=bank")
     assert (answer.status_code, problem_code(answer)) == (409, "ambiguous-term")
     assert len(answer.json()["candidates"]) == 2
+    assert all("curie" in each for each in answer.json()["candidates"])
     refused = client.post("/v1/subscriptions", json={"expression": "target isa bank"})
     assert (refused.status_code, problem_code(refused)) == (422, "invalid-subscription")
     assert len(refused.json()["errors"][0]["suggestions"]) == 2

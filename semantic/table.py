@@ -31,7 +31,7 @@ from semantic.leaf_columns import Cells, Leaf, Refused, Rows, Shredder, part_of_
 from semantic.lowering import Lowering
 from semantic.model import CanonicalEvent, Event
 from semantic.normal_form import elements_of
-from semantic.schemas.records import EVENT_TYPES
+from semantic.typed_events import TYPES
 from semantic.units import Units
 
 __all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
@@ -123,7 +123,8 @@ class TableReader:
         self._measured: dict[tuple[str, str | None, bool], tuple[tuple[ColumnId, str | None], ...] | None] = {}
         self._moments: dict[str, tuple[ColumnId, ...] | None] = {}
         self._presents: dict[tuple[frozenset[AttributeId], ...], dict[int, frozenset[AttributeId]]] = {}
-        self.reading = threading.Lock()
+        self.reading = threading.RLock()
+        """Of the thread that reads: what is remembered has one owner at a time."""
 
     def read(self, columns: Any) -> "Table":
         """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array, array of Arrow or list. Raises
@@ -176,7 +177,7 @@ class TableReader:
         if not typed.needs_row(names):
             return False
         derived = typed.derived(frozenset())
-        return EVENT_TYPES in names or any(self.lowering.known(each) is not None for each in derived)
+        return not TYPES.isdisjoint(names) or any(self.lowering.known(each) is not None for each in derived)
 
     def _beside(self, raw: str) -> Callable[[str], bool] | None:
         names = self._canonicaliser.names
@@ -330,7 +331,9 @@ class Table:
     def canonical(self, row: int) -> CanonicalEvent:
         """One row as a canonical event. Raises `InvalidEvent`."""
         cells = ((name, _cell(cells, row)) for name, cells in self._columns.items())
-        return self._reader.canonical({name: plain(cell, self._reader.depth) for name, cell in cells})
+        data = {name: plain(cell, self._reader.depth) for name, cell in cells}
+        with self._reader.reading:
+            return self._reader.canonical(data)
 
     def lowered(self, row: int) -> LoweredEvent:
         """One row, lowered by itself. Raises `InvalidEvent`."""

@@ -18,8 +18,10 @@ from semantic.schemas.event_checks import check_event
 from semantic.schemas.records import EVENT_TYPES
 from semantic.vocabulary import Vocabulary
 
-__all__ = ["JSON_NUMBER", "TypedEvents"]
+__all__ = ["JSON_NUMBER", "TYPES", "TypedEvents"]
 
+TYPES = frozenset({EVENT_TYPES, "ce.type"})
+"""The attributes that say of what types an event is."""
 MOST_TYPES = 16
 """Declared types of one event: each new combination of types is put together to a view."""
 JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
@@ -47,7 +49,7 @@ class TypedEvents:
         if not self._is_declared:
             return False
         found = frozenset(attributes)
-        return bool(found & self._inputs) or (bool(self._vocabulary.schemas) and EVENT_TYPES in found)
+        return bool(found & self._inputs) or (bool(self._vocabulary.schemas) and not TYPES.isdisjoint(found))
 
     @property
     def notes_values(self) -> bool:

@@ -130,6 +130,16 @@ def test_table_with_types_refuses_the_row_that_does_not_fit() -> None:
         matcher.match_table({"@type": ["offer", "other"], "price": [None, 7]})
 
 
+def test_table_whose_context_says_a_type_refuses_the_row_that_does_not_fit() -> None:
+    """As `match` of an event with that context does."""
+    matcher = matcher_of(schemas={"offer": OFFER})
+    matcher.add("cheap", "price < 6 USD")
+    assert problems_of(matcher, {"price": None}, type="offer")
+    assert matcher.match_table({"ce.type": ["offer", "other"], "price": [5, 7]}).offsets.tolist() == [0, 1, 1]
+    with pytest.raises(InvalidEvent):
+        matcher.match_table({"ce.type": ["other", "offer"], "price": [7, None]})
+
+
 # ── derived attributes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -210,7 +210,7 @@ class PredicateEngine(ABC):
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
         """What `match_batch` gives for `batch.lowered()`, the rows of an event in no order."""
-        if batch.several:
+        if not batch.is_flat:
             return self.match_batch(batch.lowered())
         found = RowTable(*self._find(Satisfied(*self._reader.of_columns(batch))))
         return self._verified(found, batch.lowered()) if self._inexact else found

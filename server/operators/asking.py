@@ -11,7 +11,7 @@ can wait for each answer instead.
 import inspect
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,26 +62,44 @@ Question = tuple[Caller, str]
 """An operator as it is registered, and the arguments: within one event, what is asked alike is answered alike."""
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The answers about one event; how many are at it; which of its subscriptions are to be tried again."""
+
+    answers: dict[Question, object] = field(default_factory=dict)
+    users: int = 0
+    postponed: set[str] = field(default_factory=set)
+
+
 class AnswersByEvent:
-    """What operators answered of events some of whose candidates are to be tried again, so that nothing is asked twice.
-    In memory; of so many events, those of old tries go first. One thread."""
+    """What operators answered of events that are being decided, or some of whose candidates are to be tried again, so
+    that nothing is asked twice. In memory; of events that wait for a try, so many, those of old tries go first. On one
+    event loop."""
 
     MOST = 10_000
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, dict[Question, object]] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
-    def of(self, event: int) -> dict[Question, object]:
-        """The answers of an event, to be read and added to."""
-        found = self._kept.setdefault(event, {})
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @contextmanager
+    def of(self, event: int, ids: Iterable[str]) -> Iterator[tuple[dict[Question, object], set[str]]]:
+        """(the answers about an event, to be read and added to; where to note those of `ids` that are to be tried
+        again), for who decides these candidates. The answers go when nobody decides any of the event's, nor will."""
+        kept = self._kept.setdefault(event, _Kept())
         self._kept.move_to_end(event)
-        while len(self._kept) > self.MOST:
-            self._kept.popitem(last=False)
-        return found
-
-    def forget(self, event: int) -> None:
-        """The event is decided."""
-        self._kept.pop(event, None)
+        kept.postponed.difference_update(ids)
+        kept.users += 1
+        try:
+            yield kept.answers, kept.postponed
+        finally:
+            kept.users -= 1
+            if not kept.users and not kept.postponed:
+                self._kept.pop(event, None)
+            while len(self._kept) > self.MOST:
+                self._kept.popitem(last=False)
 
 
 class Asking:

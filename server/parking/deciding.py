@@ -73,8 +73,8 @@ class _Open:
     numbers: dict[str, int]
     tries: dict[str, int]
     written: "list[asyncio.Future[None]]" = field(default_factory=list)
-    postponed: bool = False
-    """Whether some of them are to be tried again."""
+    postponed: set[str] = field(default_factory=set)
+    """Those that are to be tried again."""
 
 
 async def decide_event(
@@ -85,29 +85,27 @@ async def decide_event(
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    ways = desks.ways
+    vocabulary = await desks.versions.get(parked.version)
+    event = reader.from_object(decode(row.body.encode())).event
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},
     )
-    vocabulary = await desks.versions.get(parked.version)
-    event = reader.from_object(decode(row.body.encode())).event
-    asking = Asking(ways, woken=lambda: wake(loop, woken), answers=desks.answers.of(parked.event))
-    try:
-        begin = partial(_begin, desks, vocabulary, event, asking, patient=not parked.last)
-        case = await _begun(desks, vocabulary, open, begin)
-        while case is not None and open.numbers:
-            woken.clear()
-            _settle(parked.event, await desks.run(case.advance), open, settling, schedule)
-            if open.numbers:
-                await woken.wait()
-        if case is None and open.numbers:
-            unreadable = Verdicts(undecided=dict.fromkeys(open.numbers, UNREADABLE))
-            _settle(parked.event, unreadable, open, settling, schedule)
-    finally:
-        asking.cancel()
-    if not open.postponed:
-        desks.answers.forget(parked.event)
+    with desks.answers.of(parked.event, open.numbers) as (answers, open.postponed):
+        asking = Asking(desks.ways, woken=lambda: wake(loop, woken), answers=answers)
+        try:
+            begin = partial(_begin, desks, vocabulary, event, asking, patient=not parked.last)
+            case = await _begun(desks, vocabulary, open, begin)
+            while case is not None and open.numbers:
+                woken.clear()
+                _settle(parked.event, await desks.run(case.advance), open, settling, schedule)
+                if open.numbers:
+                    await woken.wait()
+            if case is None and open.numbers:
+                unreadable = Verdicts(undecided=dict.fromkeys(open.numbers, UNREADABLE))
+                _settle(parked.event, unreadable, open, settling, schedule)
+        finally:
+            asking.cancel()
     await asyncio.gather(*open.written)
 
 
@@ -146,9 +144,11 @@ def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, 
     failed = {
         id: failure for id, failure in verdicts.undecided.items() if id in open.numbers and failure.kind != "waiting"
     }
-    retries = [
-        _retry(event, open.numbers[id], failure, open.tries[id], schedule, now) for id, failure in failed.items()
-    ]
+    retries = []
+    for id, failure in failed.items():
+        retries.append(_retry(event, open.numbers[id], failure, open.tries[id], schedule, now))
+        if retries[-1]["of_next_try_at"] is not None:
+            open.postponed.add(id)
     if matched or unmatched or retries:
         settlement = Settlement(
             event=event,
@@ -157,7 +157,6 @@ def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, 
             retries=retries,
         )
         open.written.append(settling.add(settlement))
-        open.postponed |= any(each["of_next_try_at"] is not None for each in retries)
         settled = {*matched, *unmatched, *failed}
         open.numbers = {id: number for id, number in open.numbers.items() if id not in settled}
 

@@ -1,6 +1,6 @@
 """One event on its way to a decision: its candidates, what is undecided, and the plan of a strategy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,7 @@ class Deciding:
         self.asking = Asking(layer, waiting.event, learns=learns)
         self._plan = layer.plan(self._undecided, self._estimates, waiting.candidates)
         self._started: dict[int, NotAnswered] = {}  # by predicate
+        self._unheld: set[int] = set()  # asked by a plan (`naive`) that asks what decided candidates hold
         self._groups: dict[int, NotAnswered] = {}  # by candidate: a call of a negated group
         self._matched: dict[int, list[dict[str, Any]]] = {}  # by candidate
         self._failures: dict[int, Failure] = {}
@@ -127,6 +128,14 @@ class Deciding:
         while self._started and self._drop():
             self._follow_plan()
         self._conclude()
+
+    def take_known(self, knows: Callable[[str, tuple[object, ...]], bool]) -> None:
+        """Settle, before anything is asked, the calls whose answers `knows(operator, arguments)` are there."""
+        view = self.asking.view
+        for predicate in range(len(self._calls)):
+            call = self.call(predicate)
+            if all(name in view for name in call.attributes) and knows(call.operator, tuple(call.given(view))):
+                self._take(predicate)
 
     def choose(self, most: int) -> list[int]:
         """At most so many predicates that are needed whatever the others come to; they are under way then."""
@@ -193,6 +202,8 @@ class Deciding:
             if predicate not in self._undecided.under_way:
                 self._undecided.begin(predicate)
             self._started[predicate] = answer
+            if not self._undecided.is_held(predicate):
+                self._unheld.add(predicate)
         else:
             self.settle(predicate, answer)
 
@@ -212,10 +223,11 @@ class Deciding:
 
     def _drop(self) -> bool:
         """Wait no longer for what nobody needs any more; whether there was any."""
-        superfluous = [each for each in self._started if not self._undecided.is_held(each)]
+        held = self._undecided.is_held
+        superfluous = [each for each in self._started if each not in self._unheld and not held(each)]
         for predicate in superfluous:
             self._started.pop(predicate).drop()
-            self._undecided.release(predicate)
+            self._undecided.settle(predicate, None)
         return bool(superfluous)
 
     # ── conclusions ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 """Events after the index and the verification, and the subscriptions that operators decide of them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,11 @@ class OpenDecision:
             self._deciding = layer.open(waiting, steps=steps, patient=patient, learns=learns)
         self.decision = Decision()
         """The state of the calls."""
+
+    def take_known(self, knows: Callable[[str, tuple[object, ...]], bool]) -> None:
+        """Take first what was answered in an earlier try: `knows(operator, arguments)`."""
+        if self._deciding is not None:
+            self._deciding.take_known(knows)
 
     @property
     def candidates(self) -> int:

@@ -152,6 +152,16 @@ class Asking:
         self._answers[question] = answered.value
         return Remembered(answered.value, answered.seconds)
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything was answered before."""
+        return bool(self._answers)
+
+    def knows(self, name: str, arguments: tuple[object, ...]) -> bool:
+        """Whether an operator has answered this before."""
+        caller = self._callers.get(name)
+        return caller is not None and (caller, repr(arguments)) in self._answers
+
     def cancel(self) -> None:
         """Drop what was not answered."""
         for each in self._started.values():

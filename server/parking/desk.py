@@ -118,6 +118,9 @@ class Desk:
         """The way to the verdicts on `ids`, none of which it may lack. `patient`: what failed for now is left for a
         later try; otherwise the other calls may still tell that it does not match."""
         open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns)
+        if asking.has_answers:
+            with asking_through(asking):
+                open.take_known(asking.knows)
         meaningless = {id: self._meaningless[id] for id in ids if id in self._meaningless}
         return Case(self.matcher, open, asking, ids, meaningless)
 

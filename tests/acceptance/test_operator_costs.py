@@ -16,7 +16,7 @@ import pytest
 from tests.harness.operator_costs import COSTS, CostService, Question, Trouble, Workload, library_cost, running_costs
 from tests.harness.server_process import ServerProcess, running_server
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
 MOST = 1.1
 """Times the cost of the library's plan."""
 ENVIRONMENT = {

@@ -198,12 +198,14 @@ def test_waiting_calls_in_any_order_with_failures_and_tries_end_in_the_truth(
     expression=EXPRESSIONS,
     truth=st.fixed_dictionaries(dict.fromkeys(NAMES, st.booleans())),
     costs=st.lists(st.sampled_from([0.001, 0.01, 0.1]), min_size=4, max_size=4),
-    planner=st.sampled_from(sorted(PLANNERS)),
+    planner=st.sampled_from(["greedy", "naive", "sequential"]),
 )
 def test_one_candidate_costs_the_calls_of_the_library(
     expression: Expression, truth: dict[str, bool], costs: list[float], planner: str
 ) -> None:
-    """Where each answer is waited for, the same calls are made in the same order as where it is there at once."""
+    """Where each answer is waited for, the same calls are made in the same order as where it is there at once.
+
+    `sub_order` makes its order in the background, so it cannot be held to one."""
     history = History(planner, [expression], truth, costs)
     history.begin(patient=True)
     while history.case.pending:

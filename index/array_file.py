@@ -57,10 +57,10 @@ def write_arrays(path: Path, kind: str, facts: Mapping[str, Any], arrays: Mappin
         os.close(folder)
 
 
-def read_arrays(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_arrays(path: Path, *kinds: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """The facts and the arrays, which may be changed without changing the file. Costs one reading of the file, some
-    0.3 s a GB. Raises `DamagedIndex` if it is no such file or not as it was written, `OtherLayout` if it is of another
-    kind, `OSError` if it cannot be opened."""
+    0.3 s a GB. Raises `DamagedIndex` if it is no such file or not as it was written, `OtherLayout` if it is of none of
+    `kinds`, `OSError` if it cannot be opened."""
     path = Path(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -76,8 +76,8 @@ def read_arrays(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]
     if zlib.crc32(text) != checksum:
         raise DamagedIndex(path, "its contents are not as they were written")
     contents = json.loads(text)
-    if contents["kind"] != kind:
-        raise OtherLayout(path, contents["kind"], kind)
+    if contents["kind"] not in kinds:
+        raise OtherLayout(path, contents["kind"], kinds[0])
     arrays = {name: _mapped(path, whole, name, place) for name, place in contents["arrays"].items()}
     return contents["facts"], arrays
 

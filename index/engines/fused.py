@@ -1,6 +1,6 @@
 """The `fused` engine: frozen segments matched by compiled kernels, and a small delta of the newest rows.
 
-    add ─▶ delta (programs) ─▶ sealed ─▶ merged with the smaller segments ─▶ Segment: clusters, lists, ranges, masks
+    add ─▶ delta (masks, programs) ─▶ sealed ─▶ merged with smaller segments ─▶ Segment: clusters, lists, ranges, masks
     remove ─▶ out of the delta, or marked dead; a segment half dead is merged without them
 
     events ─▶ Columns.encode ─▶ search: match_segment for each segment, match_delta ─▶ distinct_rows ─▶ rows
@@ -27,9 +27,9 @@ from index.compiling import announce_compilation
 from index.concept_graph import ConceptGraph
 from index.engine import RowTable
 from index.errors import IndexFull, UnknownRow
-from index.fused.arrays import BLOCK_ROWS, Codes, Floats
+from index.fused.arrays import BLOCK_ROWS, Floats
 from index.fused.bulk_rows import groups_of_columns, possible
-from index.fused.columns import Columns, EventBatch
+from index.fused.columns import ColumnLayout, Columns, EventBatch
 from index.fused.conjuncts import decompose
 from index.fused.delta import match_delta
 from index.fused.explaining import explained
@@ -48,8 +48,10 @@ from index.fused.upkeep import Upkeep
 
 __all__ = ["FusedEngine"]
 
-DELTA_ROWS = 256
-"""Entries of a delta: asking them costs some 10 µs an event at most, freezing them some ms."""
+DELTA_ROWS = 2048
+"""Entries of a delta: their masks take 256 bytes a column of an event, and the fewer merges the better."""
+BULK_ROWS = 256
+"""So many rows that come together get a segment of their own: to add each costs more than to lay them out."""
 
 Run = Callable[[Callable[[], None]], None]
 
@@ -130,7 +132,7 @@ class FusedEngine:
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
         """Few go into the delta, many into a segment of their own at once. Raises `IndexFull`; then none is added."""
         clauses = list(clauses)
-        if len(clauses) <= self._delta_rows:
+        if len(clauses) <= min(self._delta_rows, BULK_ROWS):
             few: list[ClauseRow] = []
             try:
                 few.extend(self.add(clause) for clause in clauses)
@@ -149,7 +151,7 @@ class FusedEngine:
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
         """`add_many` for clauses that stand in columns: some 10 ns a test, beside what laying them out costs."""
-        if count <= self._delta_rows:
+        if count <= min(self._delta_rows, BULK_ROWS):
             return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
         rows = np.array([self._books.take() for _ in range(count)], dtype=np.int32)
         rest = GrowingRest()
@@ -178,26 +180,27 @@ class FusedEngine:
         """The rows whose clauses match `event`, ascending: by a call of its own where one segment holds all rows, else
         a batch of one."""
         self._upkeep.advance()
+        values = self._columns.values_of(event)
+        if values is None:
+            return self.match_batch([event]).rows
         segments, deltas = self._upkeep.parts
         if len(segments) == 1 and segments[0].is_plain and not any(map(len, deltas)):
-            values = self._columns.values_of(event)
-            if values is not None:
-                return self._match_alone(segments[0], event.present, *values)
-        return self.match_batch([event]).rows
+            return self._match_alone(segments[0], event.present, *values)
+        return self._ordered(self._search(self._columns.batch_of(event.present, *values))).rows
 
     def _match_alone(
-        self, segment: Segment, present: frozenset[AttributeId], columns: Codes, values: Floats, concepts: int
+        self, segment: Segment, present: frozenset[AttributeId], layout: ColumnLayout, values: Floats
     ) -> npt.NDArray[np.int32]:
         visits = segment.visits(present)
         if not visits.size:
             return np.zeros(0, dtype=np.int32)
         announce_compilation(match_single)
         cells = self._builder.cells
-        scratch = self._scratch((concepts + 1) * len(cells))
+        scratch = self._scratch((len(layout.concepts) + 1) * len(cells))
         rows = match_single(
             *segment.packed,
             *self._graph,
-            columns,
+            layout.columns,
             values,
             visits,
             cells,
@@ -235,8 +238,8 @@ class FusedEngine:
         try:
             scratch = self._upkeep.scratches.pop()  # one step, since others may take from it
         except IndexError:
-            return Scratch(size)
-        return scratch if scratch.size >= size else Scratch(size)
+            return Scratch(size, self._upkeep.results)
+        return scratch if scratch.size >= size else Scratch(size, self._upkeep.results)
 
     def _ordered(self, table: RowTable) -> RowTable:
         return RowTable(*distinct_rows(table.offsets, table.rows, self._books.size))

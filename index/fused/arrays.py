@@ -42,8 +42,9 @@ Floats = npt.NDArray[Any]
 class SegmentArrays(NamedTuple):
     """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable but for `dead` and `killed`.
 
-    `emit` is what a match gives: the row, or `~position` where a program has to be asked first. Columns are numbered
-    within the segment, ordered ones first; `local` leads to them from the numbers of the engine (-1: not read).
+    `emit` is what a match gives: the row, `~position` where a program has to be asked first, or `~(n + g)` for group g
+    of rows that share the position. Columns are numbered within the segment, ordered ones first; `local` leads to them
+    from the numbers of the engine (-1: not read).
     `sizes`: the most lists and blocks that one cluster can offer an event, ancestors aside; the most slots of a
     cluster; the most rows behind one set of masks; how many positions are dead.
 

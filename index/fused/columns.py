@@ -19,12 +19,14 @@ from index.column_batch import ColumnBatch, KeyTable
 from index.fused.arrays import Codes, Floats, Ints
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 
-__all__ = ["Columns", "EventBatch"]
+__all__ = ["ColumnLayout", "Columns", "EventBatch"]
 
 KEY_BYTES = 160
 """About what a key and its code take: an entry of a dictionary, a short string, a number."""
 NOTHING = -1
 """The code of no value, and of a key that no clause asks for."""
+ALONE, NO_FURTHER, ONE_KIND = np.full(1, -1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32)
+"""What `several_index`, `several_from` and `kinds` are of one event with one value a column."""
 REMEMBERED = 1024
 """Sets of columns whose layout is remembered; a stream has few."""
 
@@ -52,14 +54,16 @@ class EventBatch:
         return self.kinds.size
 
 
-class _Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """How the values of single events with the same columns stand: their numbers, for each column who reads it (place,
-    how, codes of its keys), and how many of them hold concepts. `known` numbers were given out when it was made."""
+    how, codes of its keys), and which of them hold codes, and concepts. `known` numbers were given out when it was
+    made."""
 
     known: int
     columns: Codes
     readers: list[list[tuple[int, int, dict[Key, int]]]]
-    concepts: int
+    coded: Ints
+    concepts: list[int]
 
 
 class Columns:
@@ -69,7 +73,7 @@ class Columns:
         self.how: list[int] = []
         self._readers: dict[ColumnId, dict[int, int]] = {}
         self._keys: list[dict[Key, int]] = []
-        self._layouts: dict[tuple[ColumnId, ...], _Layout] = {}
+        self._layouts: dict[tuple[ColumnId, ...], ColumnLayout] = {}
         self._token = object()
         self._known = 0
         """Counts numbers and keys given out: what was translated before may be incomplete once it has grown."""
@@ -157,9 +161,9 @@ class Columns:
         }
         return self._batch(numbers, codes, floats, more, kinds, list(presents))
 
-    def values_of(self, event: LoweredEvent) -> tuple[Codes, Floats, int] | None:
-        """The columns that are read of `event`, its value in each (a number, or the code of a key or concept, -1: none
-        that is known), and how many hold concepts; None if it has several values in one. Some 100 ns a value."""
+    def values_of(self, event: LoweredEvent) -> tuple[ColumnLayout, Floats] | None:
+        """The columns that are read of `event`, and its value in each (a number, or the code of a key or concept, -1:
+        none that is known); None if it has several values in one. Some 100 ns a value."""
         names = tuple(event.values)
         layout = self._layouts.get(names)
         if layout is None or layout.known != len(self.how):
@@ -170,9 +174,15 @@ class Columns:
                 return None
             for s, how, codes in readers:
                 values[s] = codes.get(keys[0], NOTHING) if how == KEY else keys[0]
-        return layout.columns, np.array(values, dtype=np.float64), layout.concepts
+        return layout, np.array(values, dtype=np.float64)
 
-    def _layout(self, names: tuple[ColumnId, ...]) -> _Layout:
+    def batch_of(self, present: frozenset[AttributeId], layout: ColumnLayout, values: Floats) -> EventBatch:
+        """The event of these values as a batch."""
+        codes = np.full(values.size, NOTHING, dtype=np.int32)
+        codes[layout.coded] = values[layout.coded]
+        return EventBatch(layout.columns, codes, values, ALONE, NO_FURTHER, ONE_KIND, [present], layout.concepts)
+
+    def _layout(self, names: tuple[ColumnId, ...]) -> ColumnLayout:
         readers: list[list[tuple[int, int, dict[Key, int]]]] = []
         numbers: list[int] = []
         known = len(self.how)
@@ -180,8 +190,9 @@ class Columns:
             own = list(self._readers.get(column, {}).values())
             readers.append([(len(numbers) + i, self.how[each], self._keys[each]) for i, each in enumerate(own)])
             numbers += own
-        concepts = sum(self.how[each] == CONCEPT for each in numbers)
-        layout = _Layout(known, np.array(numbers, dtype=np.int32), readers, concepts)
+        coded = np.array([s for s, each in enumerate(numbers) if self.how[each] != ORDERED], dtype=np.int64)
+        concepts = [s for s, each in enumerate(numbers) if self.how[each] == CONCEPT]
+        layout = ColumnLayout(known, np.array(numbers, dtype=np.int32), readers, coded, concepts)
         if len(self._layouts) >= REMEMBERED:
             self._layouts.clear()
         self._layouts[names] = layout

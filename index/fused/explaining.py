@@ -19,7 +19,7 @@ from index.fused.delta import Delta
 from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from index.fused.runs import settle
 from index.fused.scattered import Scattered
-from index.fused.search import Scratch, search
+from index.fused.search import ResultMemory, Scratch, search
 from index.fused.segment import Segment
 
 __all__ = ["explained"]
@@ -50,7 +50,7 @@ def explained(
     walks = [_Walk(segment, batch, graph, cells, columns) for segment in segments]
     told = [walk.segment() for walk in walks]
     found = int(sum(walk.rows_found for walk in walks))
-    scratch = Scratch((len(batch.concept_places) + 1) * len(cells))
+    scratch = Scratch((len(batch.concept_places) + 1) * len(cells), ResultMemory())
     (present,) = batch.presents
     of_deltas = 0
     asked = 0
@@ -102,8 +102,8 @@ class _Walk:
         visited = [self._cluster(number) for number in segment.visits(present).tolist()]
         scattered = None if segment.scattered is None else self._scattered(segment.scattered, present)
         return {
-            "rows": segment.rows.size,
-            "dead": segment.rows.size - segment.live,
+            "rows": segment.stored,
+            "dead": segment.stored - segment.live,
             "clusters": len(segment.clusters),
             "visited": visited,
             "scattered": scattered,
@@ -138,7 +138,7 @@ class _Walk:
             alive = self._arrays.dead[positions] == 0
             found = positions[self._satisfied(number, columns, positions) & alive]
             programs += found.size if asked else 0
-            kept.append(self._settled(found) if asked else int(found.size))
+            kept.append(self._settled(found) if asked else self._rows_at(found))
         self.rows_found += sum(kept)
         told = {"rows": arrays.cluster.size, "attributes": attributes, "left": order}
         return told | {"checked": int(places.size), "programs": int(programs), "found": sum(kept)}
@@ -166,7 +166,7 @@ class _Walk:
         found = np.concatenate([*kept, np.empty(0, dtype=np.int64)])
         if asked:
             told["programs"] = int(found.size)
-        self.rows_found += self._settled(found) if asked else found.size
+        self.rows_found += self._settled(found) if asked else self._rows_at(found)
         return told
 
     def _looked_at(self, number: int, columns: list[int]) -> list[tuple[str, int, int, int, int]]:
@@ -232,18 +232,22 @@ class _Walk:
                 good &= self._above[column][arrays.records[at + ordered + j]] != 0
         return good
 
+    def _rows_at(self, positions: Ints) -> int:
+        """How many rows the positions stand for."""
+        rows, shared = self._segment.rows[positions], self._segment.shared
+        return int(np.count_nonzero(rows >= 0) + (0 if shared is None else shared.left[~rows[rows < 0]].sum()))
+
     def _settled(self, positions: Ints) -> int:
         """How many of the rows at `positions` their programs let through."""
         segment = self._segment
         assert segment.programs is not None, segment.clusters
         concepts = self._graph.parent_from.size - 1
-        scratch = Scratch((len(self._batch.concept_places) + 1) * concepts)
+        scratch = Scratch((len(self._batch.concept_places) + 1) * concepts, ResultMemory())
         arrays = scratch.batch_arrays(self._batch, concepts, len(self._columns))
         starts = np.array([0, positions.size], dtype=np.int64)
         settle(
             (~positions).astype(np.int32),
             starts,
-            1,
             segment.rows,
             segment.program_of,
             segment.programs,

@@ -41,7 +41,7 @@ NO_INDEX = np.zeros(0, dtype=np.int32)
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
-    whole numbers, their ends equal)."""
+    whole numbers, their ends equal). A negative row `~g` is group g of rows that share (`index.fused.sharing`)."""
 
     rows: Codes
     ends: Floats
@@ -77,7 +77,7 @@ def lay_out(
                 seen.setdefault(places[slot], []).append(group.ends[:, j].ravel())
     bounds = bounds_of(seen, ordered)
     seen.clear()
-    making = _Making(bounds, shape, block_rows, masked)
+    making = _Making(bounds, shape, block_rows, masked, sum(group.rows.size for group in groups.values()))
     placed = [
         (group, [(how, places[how, number]) for how, number in slots], asked)
         for (_, _, slots, asked), group in groups.items()
@@ -93,11 +93,14 @@ def lay_out(
 class _Making:
     """The arrays of `SegmentArrays` while they grow, cluster by cluster."""
 
-    def __init__(self, bounds: Bounds, shape: GraphShape | None, block_rows: int, masked: bool) -> None:
+    def __init__(
+        self, bounds: Bounds, shape: GraphShape | None, block_rows: int, masked: bool, all_positions: int
+    ) -> None:
         self.bounds = bounds
         self.shape = shape
         self.block_rows = block_rows
         self.masked = masked
+        self.all_positions = all_positions
         self.rows: list[Codes] = []
         self.emit: list[Codes] = []
         self.records: list[Codes] = []
@@ -143,7 +146,7 @@ class _Making:
         upper, lower = self.positions + end, self.positions + int(cuts[width + 2])
         self.clusters.append((rows.size, width, ordered, plain, len(spans), upper, lower))
         self.rows.append(rows)
-        emit = ~np.arange(self.positions, self.positions + rows.size, dtype=np.int32) if asked else rows
+        emit = self._emitted(rows, asked)
         self.emit.append(emit)
         self.records.append(_records(low, high, ordered, emit))
         self.positions += rows.size
@@ -184,7 +187,7 @@ class _Making:
             self.blocks.append((begin, end, -1, 0))
             self.clusters.append((rows.size, len(slots), ordered, plain, 1, end, end))
             self.rows.append(rows)
-            self.emit.append(~np.arange(begin, end, dtype=np.int32) if asked else rows)
+            self.emit.append(self._emitted(rows, asked))
             self.positions = end
         records = np.empty(at, dtype=np.int32)
         for column, how in how_of.items():
@@ -246,6 +249,11 @@ class _Making:
             masks=_joined(self.masks, np.uint64),
         )
         return Layout(arrays, _joined(self.rows, np.int32), [number for _, number in read])
+
+    def _emitted(self, rows: Codes, asked: bool) -> Codes:
+        """What the next positions give: the row, or what leads to it."""
+        positions: Codes = np.arange(self.positions, self.positions + rows.size, dtype=np.int32)
+        return ~positions if asked else np.where(rows < 0, rows - np.int32(self.all_positions), rows)
 
     def _codes(self, ends: Floats, slots: Sequence[tuple[int, int]]) -> tuple[list[Codes], list[Codes]]:
         """The low and high code of every row, slot by slot."""

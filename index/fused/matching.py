@@ -66,12 +66,15 @@ def match_segment(
     cells_of: Bytes,
     marked: Bytes,
     above: Codes,
+    before: Codes,
+    before_from: Ints,
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
     """Match a batch; its columns, values and kinds are as `EventBatch` has them. Event `e` visits the clusters
     `visits[visits_from[k] : visits_from[k + 1]]`, k being its kind. Returns the buffer, perhaps a larger one; of it,
-    pass p found for event e what stands from `starts[p * events + e]` to the next start. `marked` is all zero before
+    pass p found for event e what stands from `starts[p * events + e]` to the next start; what was found elsewhere
+    `before`, for event e from `before_from[e]` on, comes first. `marked` is all zero before
     and after; `cells_of` is the cell of each concept."""
     segment = unpack(packed)
     # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
@@ -184,6 +187,15 @@ def match_segment(
         for event in range(events):
             starts[nth(item)] = used
             item += 1
+            if far < 0 and before_from[nth(event)] < before_from[nth(event + 1)]:
+                low, high = before_from[nth(event)], before_from[nth(event + 1)]
+                if used + (high - low) > buffer.size:
+                    larger = np.empty(2 * buffer.size + (high - low), dtype=np.int32)
+                    larger[:used] = buffer[:used]
+                    buffer = larger
+                for i in range(low, high):
+                    buffer[nth(used)] = before[nth(i)]
+                    used += 1
             first, last = visits_from[nth(kinds[nth(event)])], visits_from[nth(kinds[nth(event)] + 1)]
             if far >= 0:
                 end = last
@@ -382,7 +394,9 @@ def match_segment(
                         s = column_of[nth(own + j)]
                         value[nth(j)] = want[nth(row + s)]
                         base[nth(j)] = mark_base[nth(s)]
-                        if own_values >= 0:
+                    if own_values >= 0:
+                        for j in range(width):
+                            s = column_of[nth(own + j)]
                             value_from[nth(j)] = several_from[nth(own_values + s)]
                             value_to[nth(j)] = several_to[nth(own_values + s)]
                     if mask < 0 and own_values < 0:

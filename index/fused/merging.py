@@ -105,8 +105,7 @@ class Merge:
                 return
             try:
                 breathe = Breath() if threading.current_thread().name == THREAD else hold
-                alive = [segment.alive() for segment in self.segments]
-                pairs = list(zip(self.segments, alive, strict=True))
+                pairs = [(segment, segment.living()) for segment in self.segments]
                 parts = [groups_of_places(placed) for placed in self._placed]
                 parts += [segment.groups(living, breathe) for segment, living in pairs]
                 rests = [*self._rests, *(segment.rest_of(living) for segment, living in pairs)]

@@ -19,7 +19,16 @@ from index.fused.columns import Columns
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
 from index.fused.graph_arrays import GraphArrays, walk_up
 
-__all__ = ["BatchArrays", "ProgramArrays", "Programs", "ask_programs", "mark_concepts", "unmark_concepts"]
+__all__ = [
+    "INTERVAL",
+    "KEYS",
+    "BatchArrays",
+    "ProgramArrays",
+    "Programs",
+    "ask_programs",
+    "mark_concepts",
+    "unmark_concepts",
+]
 
 INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
 """What a test asks."""
@@ -68,6 +77,11 @@ class Programs:
 
     def __len__(self) -> int:
         return self._predicate_from.size - 1
+
+    @property
+    def tests(self) -> int:
+        """How many tests all programs have."""
+        return self._test.size
 
     def add(self, predicates: Iterable[Predicate], columns: Columns) -> int:
         """The number of a new program that holds when all of `predicates` do."""
@@ -173,64 +187,73 @@ def ask_programs(
     programs: ProgramArrays,
     graph: GraphArrays,
     batch: BatchArrays,
-    event: int,
+    starts: Ints,
+    asked: Codes,
     marked: Bytes,
     above: Codes,
-    asked: Codes,
-    count: int,
     holds: Bytes,
 ) -> None:
-    """For each of the first `count` programs in `asked`, write to `holds` whether every predicate of it holds on
-    `event`, whose concepts are marked. One call an event: each array of a tuple that is passed costs some ns."""
+    """For each of the programs in `asked` write to `holds` whether every predicate of it holds on its event: item i of
+    `starts`, which is of event i modulo their number, has the programs `starts[i] … starts[i + 1] - 1`. One call a
+    batch: each array of a tuple that is passed costs some ns."""
     predicate_from, test_from, negated = programs.predicate_from, programs.test_from, programs.negated
     test_asks, test_column, test_low, test_high = programs.test, programs.column, programs.low, programs.high
     operand_from, operands = programs.operand_from, programs.operands
     where, codes, numbers, mark_base = batch.where, batch.codes, batch.numbers, batch.mark_base
     several_index, several_from = batch.several_index, batch.several_from
     width = mark_base.size
-    for place in range(count):
-        program = asked[place]
-        good = True
-        for predicate in range(predicate_from[program], predicate_from[program + 1]):
-            satisfied = False
-            for test in range(test_from[predicate], test_from[predicate + 1]):
-                s = where[test_column[test]] if test_column[test] < where.size else -1
-                if s < 0:
-                    continue
-                begin, end = event * width + s, event * width + s + 1
-                if several_index[event] >= 0:
-                    begin = several_from[several_index[event] * width + s]
-                    end = several_from[several_index[event] * width + s + 1]
-                asks = test_asks[test]
-                first, last = operand_from[test], operand_from[test + 1]
-                if asks == INTERVAL:
-                    for i in range(begin, end):
-                        satisfied |= test_low[test] <= numbers[i] <= test_high[test]
-                elif asks in (KEYS, EXACTLY):
-                    for i in range(begin, end):
-                        code = codes[i]
-                        low, high = first, last
-                        while low < high:
-                            middle = (low + high) >> 1
-                            if operands[middle] < code:
-                                low = middle + 1
-                            else:
-                                high = middle
-                        satisfied |= low < last and operands[low] == code
-                elif asks == WITHIN:
-                    for i in range(first, last):
-                        satisfied |= marked[mark_base[s] + operands[i]] != 0
-                else:
-                    for i in range(first, last):
-                        operand = operands[i]
-                        if marked[mark_base[s] + operand]:
-                            satisfied |= _is_properly_above(graph, batch, operand, begin, end, marked, above)
-                if satisfied:
+    events = several_index.size
+    for item in range(starts.size - 1):
+        if starts[item] == starts[item + 1]:
+            continue
+        event = item % events
+        if batch.spare_base > 0:
+            mark_concepts(graph, batch, event, marked, above)
+        for place in range(starts[item], starts[item + 1]):
+            program = asked[place]
+            good = True
+            for predicate in range(predicate_from[program], predicate_from[program + 1]):
+                satisfied = False
+                for test in range(test_from[predicate], test_from[predicate + 1]):
+                    s = where[test_column[test]] if test_column[test] < where.size else -1
+                    if s < 0:
+                        continue
+                    begin, end = event * width + s, event * width + s + 1
+                    if several_index[event] >= 0:
+                        begin = several_from[several_index[event] * width + s]
+                        end = several_from[several_index[event] * width + s + 1]
+                    asks = test_asks[test]
+                    first, last = operand_from[test], operand_from[test + 1]
+                    if asks == INTERVAL:
+                        for i in range(begin, end):
+                            satisfied |= test_low[test] <= numbers[i] <= test_high[test]
+                    elif asks in (KEYS, EXACTLY):
+                        for i in range(begin, end):
+                            code = codes[i]
+                            low, high = first, last
+                            while low < high:
+                                middle = (low + high) >> 1
+                                if operands[middle] < code:
+                                    low = middle + 1
+                                else:
+                                    high = middle
+                            satisfied |= low < last and operands[low] == code
+                    elif asks == WITHIN:
+                        for i in range(first, last):
+                            satisfied |= marked[mark_base[s] + operands[i]] != 0
+                    else:
+                        for i in range(first, last):
+                            operand = operands[i]
+                            if marked[mark_base[s] + operand]:
+                                satisfied |= _is_properly_above(graph, batch, operand, begin, end, marked, above)
+                    if satisfied:
+                        break
+                if satisfied == (negated[predicate] != 0):
+                    good = False
                     break
-            if satisfied == (negated[predicate] != 0):
-                good = False
-                break
-        holds[place] = good
+            holds[place] = good
+        if batch.spare_base > 0:
+            unmark_concepts(graph, batch, marked, above)
 
 
 @compiled

@@ -9,7 +9,7 @@ import numpy as np
 from index.compiling import compiled, lowest_bit
 from index.fused.arrays import Bytes, Codes, Ints
 from index.fused.graph_arrays import GraphArrays
-from index.fused.programs import BatchArrays, ProgramArrays, ask_programs, mark_concepts, unmark_concepts
+from index.fused.programs import BatchArrays, ProgramArrays, ask_programs
 
 __all__ = ["count_rows", "distinct_rows", "gather_rows", "settle"]
 
@@ -21,7 +21,6 @@ FEW_ROWS = 24
 def settle(
     buffer: Codes,
     starts: Ints,
-    events: int,
     rows: Codes,
     program_of: Codes,
     programs: ProgramArrays,
@@ -30,32 +29,34 @@ def settle(
     marked: Bytes,
     above: Codes,
 ) -> None:
-    """Replace each `~position` in `buffer` by its row if the program of the position holds, else drop it; `buffer`
-    and `starts` are changed in place."""
-    most = 0
+    """Replace each `~position` in `buffer` by its row if the program of the position holds, else drop it; groups stay.
+    `buffer` and `starts` are changed in place."""
+    asked_from = np.zeros(starts.size, dtype=np.int64)
+    count = 0
     for item in range(starts.size - 1):
-        most = max(most, starts[item + 1] - starts[item])
-    asked = np.empty(most, dtype=np.int32)
-    holds = np.empty(most, dtype=np.uint8)
+        for i in range(starts[item], starts[item + 1]):
+            count += buffer[i] < 0 and ~buffer[i] < rows.size
+        asked_from[item + 1] = count
+    if not count:
+        return
+    asked = np.empty(count, dtype=np.int32)
+    holds = np.empty(count, dtype=np.uint8)
+    count = 0
+    for i in range(starts[starts.size - 1]):
+        if buffer[i] < 0 and ~buffer[i] < rows.size:
+            asked[count] = program_of[~buffer[i]]
+            count += 1
+    ask_programs(programs, graph, batch, asked_from, asked, marked, above, holds)
     used = 0
     at = 0
+    count = 0
     for item in range(starts.size - 1):
         stop = starts[item + 1]
         starts[item] = used
-        count = 0
-        for i in range(at, stop):
-            if buffer[i] < 0:
-                asked[count] = program_of[~buffer[i]]
-                count += 1
-        if count:
-            mark_concepts(graph, batch, item % events, marked, above)
-            ask_programs(programs, graph, batch, item % events, marked, above, asked, count, holds)
-            unmark_concepts(graph, batch, marked, above)
-        count = 0
         while at < stop:
             row = buffer[at]
             at += 1
-            if row < 0:
+            if row < 0 and ~row < rows.size:
                 row = rows[~row]
                 count += 1
                 if not holds[count - 1]:

@@ -20,8 +20,9 @@ from index.fused.programs import ProgramArrays
 from index.fused.rest import Rest
 from index.fused.scattered import ScatteredArrays
 from index.fused.segment import Segment
+from index.fused.sharing import SharedArrays
 
-__all__ = ["FILE", "Saved", "open_saved", "save"]
+__all__ = ["FILE", "Saved", "kind_of", "open_saved", "save"]
 
 FILE = "fused.index"
 """Its name in the folder that the engine is given."""
@@ -54,14 +55,15 @@ def save(folder: Path, graph: GraphArrays, engine: Saved) -> None:
         segments.append({"columns": segment.columns, "clusters": [_cluster_record(key) for key in segment.clusters]})
     facts = {"graph": _digest(graph), "repeating": engine.repeating, "segments": segments}
     facts["columns"] = engine.columns.as_records()
-    write_arrays(folder / FILE, _kind(), facts, arrays)
+    shares = any(segment.shared is not None for segment in engine.segments)
+    write_arrays(folder / FILE, kind_of(shares=shares), facts, arrays)
 
 
 def open_saved(folder: Path, graph: GraphArrays) -> Saved:
     """What `save` wrote, mapped. Costs one reading of the file. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`;
     `OSError` where there is no such file."""
     path = Path(folder) / FILE
-    facts, arrays = read_arrays(path, _kind())
+    facts, arrays = read_arrays(path, kind_of(shares=False), kind_of(shares=True))
     if facts["graph"] != _digest(graph):
         raise OtherGraph(path)
     shape = None
@@ -71,11 +73,13 @@ def open_saved(folder: Path, graph: GraphArrays) -> Saved:
     return Saved(arrays["state"], facts["repeating"], Columns.from_records(facts["columns"]), shape, segments)
 
 
-def _kind() -> str:
-    """Changes with every array that is added, renamed or given up, and with `LAYOUT`."""
+def kind_of(*, shares: bool) -> str:
+    """What a file says of itself. Changes with every array that is added, renamed or given up, and with `LAYOUT`. A
+    file in which rows share positions is of another kind, since it cannot be read without knowing that."""
     arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
     names = (*(each._fields for each in arrays), CELLS, LAYOUT)
-    return f"kindcast fused {LAYOUT} {hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()}"
+    digest = hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()
+    return f"kindcast fused {LAYOUT} {digest}" + f" {' '.join(SharedArrays._fields)}" * shares
 
 
 def _digest(graph: GraphArrays) -> str:
@@ -91,6 +95,8 @@ def _arrays_of(segment: Segment) -> dict[str, Codes]:
     arrays |= {"rows": segment.rows, "by_row": segment.by_row, "program_of": segment.program_of}
     if segment.scattered is not None:
         arrays |= {f"scattered/{name}": array for name, array in segment.scattered.arrays._asdict().items()}
+    if segment.shared is not None:
+        arrays |= {f"shared/{name}": array for name, array in segment.shared.arrays._asdict().items()}
     if segment.rest is not None:
         arrays["rest/rows"] = segment.rest.rows
         arrays |= {f"rest/{name}": array for name, array in segment.rest.programs._asdict().items()}
@@ -105,6 +111,7 @@ def _segment(facts: Mapping[str, Any], arrays: Mapping[str, Codes], prefix: str)
     if f"{prefix}rest/rows" in arrays:
         rest = Rest(arrays[f"{prefix}rest/rows"], many(ProgramArrays, "rest"))
     scattered = many(ScatteredArrays, "scattered") if f"{prefix}scattered/first" in arrays else None
+    shared = many(SharedArrays, "shared") if f"{prefix}shared/begin" in arrays else None
     return Segment(
         many(Packed, "packed"),
         arrays[f"{prefix}rows"],
@@ -114,6 +121,7 @@ def _segment(facts: Mapping[str, Any], arrays: Mapping[str, Codes], prefix: str)
         [_cluster(record) for record in facts["clusters"]],
         rest,
         scattered,
+        shared,
     )
 
 

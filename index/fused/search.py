@@ -4,8 +4,8 @@ EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ settle
            ─▶ delta: match_delta ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
 """
 
+from collections import deque
 from collections.abc import Sequence
-from sys import getrefcount
 
 import numpy as np
 
@@ -21,21 +21,77 @@ from index.fused.runs import count_rows, gather_rows, settle
 from index.fused.scattered import Scattered, match_scattered
 from index.fused.segment import Segment
 
-__all__ = ["Scratch", "search"]
+__all__ = ["ResultMemory", "Scratch", "search"]
 
 FIRST_ROWS = 1 << 12
 """Room for so many rows at first; the kernels double it."""
+FEW_ROWS = 1 << 14
+"""Results of fewer rows take new memory: it is at hand, and to keep it in mind costs more."""
 KEPT_ROWS = 1 << 23
 """A buffer of at most so many rows (32 MB) is kept for the next search."""
 
-GIVEN = 2
-"""Results whose memory is kept: the last one, and the one before, which its caller holds until the next is there."""
-UNHELD = 3
-"""References to a buffer that nobody else has: the list of those given, the loop over it, and the question."""
+FREE_RESULTS = 2
+"""Blocks kept for results: one search's, and that of the next, whose caller holds the first until then."""
 REMEMBERED = 1024
 """Sets of columns and of attributes whose arrays are remembered; a stream has few."""
 
 Find = tuple[Codes, Ints]
+
+NOTHING = np.zeros(0, dtype=np.int32)
+
+
+class ResultMemory:
+    """Memory of results, lent to their callers. A result owns its memory until it and every view of it are gone; then
+    the memory is free for the next result. The system takes longer to hand out new memory than matching takes to fill
+    it. Any thread may let go of a result."""
+
+    def __init__(self) -> None:
+        self._free: deque[Codes] = deque(maxlen=FREE_RESULTS)
+        self._lent: dict[int, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are free, or lent and will be."""
+        return sum(each.nbytes for each in list(self._free)) + sum(list(self._lent.values()))
+
+    def lend(self, rows: int) -> Codes:
+        """Room for so many rows."""
+        if rows < FEW_ROWS:
+            return np.empty(rows, dtype=np.int32)
+        try:
+            memory = self._free.popleft()
+        except IndexError:
+            memory = np.empty(0, dtype=np.int32)
+        if memory.size < rows:
+            memory = np.empty(rows + rows // 8, dtype=np.int32)
+        return self.owned(memory)
+
+    def owned(self, memory: Codes) -> Codes:
+        """`memory` as a result, which comes back here when nobody has it any more, unless it is large."""
+        if not FEW_ROWS <= memory.size <= KEPT_ROWS:
+            return memory
+        return np.asarray(_Loan(memory, self._free, self._lent))
+
+    def clear(self) -> None:
+        """Give up what is free, and what is lent to its owners for good."""
+        self._free, self._lent = deque(maxlen=FREE_RESULTS), {}
+
+
+class _Loan:
+    """What the arrays of one result have as their base, and so what lives as long as the last of them."""
+
+    __slots__ = ("__array_interface__", "_free", "_lent", "_memory")
+
+    def __init__(self, memory: Codes, free: deque[Codes], lent: dict[int, int]) -> None:
+        self.__array_interface__ = memory.__array_interface__
+        self._memory = memory
+        self._free = free
+        self._lent = lent
+        lent[id(self)] = memory.nbytes
+
+    def __del__(self) -> None:
+        del self._lent[id(self)]
+        self._free.append(self._memory)
 
 
 class Scratch:
@@ -43,13 +99,13 @@ class Scratch:
     them, buffers for what is found, and small arrays that many batches share. One for each search that runs; fresh
     memory costs more than matching does."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, results: ResultMemory) -> None:
         self.size = size
+        self.results = results
         self.marked = np.zeros(size, dtype=np.uint8)
         self.above = np.empty(size + 1, dtype=np.int32)
         self._buffers: list[Codes] = []
         self._lent = 0
-        self._given: list[Codes] = []
         self.rows_an_event = 0.0
         self._places: dict[tuple[bytes, int], tuple[Ints, Ints, int]] = {}
         self._attributes: dict[frozenset[AttributeId], Ints] = {}
@@ -57,7 +113,7 @@ class Scratch:
     @property
     def nbytes(self) -> int:
         """The bytes of marks and buffers."""
-        return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers + self._given)
+        return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers)
 
     def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
         """`batch` for programs: where columns stand in it, and where the marks of its concepts begin."""
@@ -82,20 +138,6 @@ class Scratch:
                 self._attributes.clear()
             known = self._attributes[present] = np.array(list(present), dtype=np.int64)
         return known
-
-    def fresh(self, rows: int) -> Codes:
-        """Room for so many rows that the result may keep. A result that nobody holds any more, nor any view of it,
-        leaves its memory to the next: the system takes longer to hand out new memory than matching takes to fill it."""
-        for buffer in self._given:
-            if buffer.size >= rows and getrefcount(buffer) == UNHELD:
-                return buffer
-        return self.given(np.empty(rows + rows // 8, dtype=np.int32))
-
-    def given(self, buffer: Codes) -> Codes:
-        """Remember the memory of a result."""
-        if buffer.size <= KEPT_ROWS and not any(each is buffer for each in self._given):
-            self._given = [*self._given[1 - GIVEN :], buffer]
-        return buffer
 
     def room(self, events: int) -> int:
         """How many rows to make room for."""
@@ -135,14 +177,22 @@ def search(
     asked = deltas or any(segment.programs is not None for segment in segments)
     concepts = graph.parent_from.size - 1
     arrays = scratch.batch_arrays(batch, concepts, columns) if asked else None
-    alone = not deltas and len(segments) == 1
-    alone = alone and segments[0].passes == 1 and segments[0].scattered is None
     finds: list[Find] = []
-    for segment in segments:
+    if arrays is not None:
+        finds += [_of_delta(delta, batch, arrays, graph, scratch) for delta in deltas]
+    # The largest segment is the last, so that what it finds is written behind what the others did, and copied no more.
+    for place, segment in reversed(list(enumerate(segments))):
+        last = place == 0 and segment.passes == 1 and segment.scattered is None
+        before, before_from = NOTHING, np.zeros(events + 1, dtype=np.int64)
+        if last and finds:
+            one = len(finds) == 1 and finds[0][1].size == events + 1
+            before, before_from = finds[0] if one else _table(finds, events, scratch)
         visits_from, visits = _joined([segment.visits(present) for present in batch.presents])
         found: list[Find] = []
-        if visits.size:
+        if visits.size or last:
             starts = np.empty(segment.passes * events + 1, dtype=np.int64)
+            given = last and segment.shared is None
+            lent = scratch.results.lend(scratch.room(events)) if given else scratch.buffer()
             buffer = match_segment(
                 segment.packed,
                 graph,
@@ -157,10 +207,16 @@ def search(
                 cells,
                 scratch.marked,
                 scratch.above,
-                scratch.fresh(scratch.room(events)) if alone else scratch.buffer(),
+                before,
+                before_from,
+                lent,
                 starts,
             )
-            found.append((scratch.given(buffer) if alone else scratch.keep(buffer), starts))
+            if not given:
+                scratch.keep(buffer)
+            elif buffer.size > lent.size:  # what the kernel made instead is memory of results as well
+                buffer = scratch.results.owned(buffer)
+            found.append((buffer, starts))
         if segment.scattered is not None:
             found.append(_scattered(segment, segment.scattered, batch, graph, cells, scratch))
         if segment.programs is not None and arrays is not None:
@@ -168,7 +224,6 @@ def search(
                 settle(
                     buffer,
                     starts,
-                    events,
                     segment.rows,
                     segment.program_of,
                     segment.programs,
@@ -177,13 +232,23 @@ def search(
                     scratch.marked,
                     scratch.above,
                 )
-        finds += found
-    if arrays is not None:
-        finds += [_of_delta(delta, batch, arrays, graph, scratch) for delta in deltas]
-    table = _table(finds, events, scratch, copy=not alone)
+        if segment.shared is not None:
+            room = scratch.results.lend if last else _new_rows
+            found = [segment.shared.expanded(*each, room) for each in found]
+        finds = found if last else finds + found
+    if segments and last:
+        rows, offsets = finds[0]
+        rows = rows[: offsets[-1]]
+    else:
+        rows, offsets = _table(finds, events, scratch)
+    table = RowTable(offsets, rows)
     scratch.give_back()
     scratch.rows_an_event = table.rows.size / max(events, 1)
     return table
+
+
+def _new_rows(rows: int) -> Codes:
+    return np.empty(rows, dtype=np.int32)
 
 
 def _scattered(
@@ -215,17 +280,16 @@ def _scattered(
 
 def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch) -> Find:
     entries, programs = delta.arrays()
-    present_from, present = _joined([scratch.attributes(present) for present in batch.presents])
+    sieves = delta.sieves()
     starts = np.empty(batch.events + 1, dtype=np.int64)
     buffer = match_delta(
-        entries,
+        entries.rows,
+        sieves,
+        delta.fits(batch.presents, sieves.masks.shape[2]),
         programs,
-        delta.entries,
         graph,
         arrays,
         batch.kinds,
-        present_from,
-        present,
         scratch.marked,
         scratch.above,
         scratch.buffer(),
@@ -243,23 +307,14 @@ def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
     return starts, np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
-def _table(finds: Sequence[Find], events: int, scratch: Scratch, *, copy: bool) -> RowTable:
-    if len(finds) == 1 and finds[0][1].size == events + 1:
-        buffer, starts = finds[0]
-        rows = buffer[: starts[-1]]
-        if copy:
-            rows = scratch.fresh(rows.size)[: rows.size]
-            rows[:] = buffer[: starts[-1]]
-        return RowTable(starts, rows)
-    if events == 1 and finds:  # of whatever pass, it is the one event's
-        rows = np.concatenate([buffer[: starts[-1]] for buffer, starts in finds])
-        return RowTable(np.array([0, rows.size], dtype=np.int64), rows)
+def _table(finds: Sequence[Find], events: int, scratch: Scratch) -> Find:
+    """All of them as one of one pass."""
     offsets = np.zeros(events + 1, dtype=np.int64)
     for _, starts in finds:
         count_rows(offsets, starts)
     np.cumsum(offsets, out=offsets)
-    rows = scratch.fresh(int(offsets[-1]))[: offsets[-1]]
+    rows = scratch.results.lend(int(offsets[-1]))[: offsets[-1]]
     place = offsets[:-1].copy()
     for buffer, starts in finds:
         gather_rows(place, rows, buffer, starts)
-    return RowTable(offsets, rows)
+    return rows, offsets

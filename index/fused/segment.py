@@ -5,13 +5,13 @@ groups of rows, and what is asked of them ─▶ lay_out ─▶ Segment         
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from index.clause import AttributeId
-from index.fused.arrays import BLOCK_ROWS, Codes, Ints, Packed, SegmentArrays, pack, unpack
+from index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Ints, Packed, SegmentArrays, pack, unpack
 from index.fused.breathing import hold
 from index.fused.conjuncts import ORDERED
 from index.fused.graph_arrays import GraphShape
@@ -26,17 +26,25 @@ from index.fused.scattered import (
     ScatteredArrays,
     scattered_arrays,
 )
+from index.fused.sharing import Shared, SharedArrays, share
 from index.fused.visiting import Visiting
 
-__all__ = ["Segment"]
+__all__ = ["Living", "Segment"]
 
 Bools = npt.NDArray[np.bool_]
+
+
+class Living(NamedTuple):
+    """What was not removed from a segment at some moment."""
+
+    positions: Bools  # [positions] those that are not dead
+    gone: Bytes  # [members] 1 where a row was removed that shares its position with others
 
 
 class Segment:
     """Immutable but for `arrays.dead` and what `visiting` remembers.
 
-    Invariant: `live` counts the positions that are not dead; lists, ranges and blocks cover every position once.
+    Invariant: `live` counts the rows that were not removed; lists, ranges and blocks cover every position once.
     """
 
     def __init__(
@@ -49,11 +57,12 @@ class Segment:
         clusters: list[ClusterKey],
         rest: Rest | None,
         scattered: ScatteredArrays | None = None,
+        shared: SharedArrays | None = None,
         breathe: Callable[[], None] = hold,
     ) -> None:
         """From what it is made of: the row at each position, the positions by row, the program of each position that
-        has one, the engine's numbers of the columns, the programs of rows whose cluster asks some, and the masks of
-        the small clusters, if they are found together."""
+        has one, the engine's numbers of the columns, the programs of rows whose cluster asks some, the masks of the
+        small clusters, if they are found together, and the rows that share positions, if some do."""
         self.packed = packed
         self.arrays: SegmentArrays = getattr(unpack, "py_func", unpack)(packed)
         self.rows = rows
@@ -62,7 +71,13 @@ class Segment:
         self.columns = columns
         self.clusters = clusters
         self.rest = rest
+        self.shared = None if shared is None else Shared(shared, rows)
+        self.stored = rows.size
+        """How many rows it was made of, one that has several positions counted at each."""
         self.live = rows.size - int(self.arrays.sizes[3])
+        if shared is not None:
+            self.stored += shared.rows.size - int(np.count_nonzero(rows < 0))
+            self.live = int(np.count_nonzero(self.arrays.dead[rows >= 0] == 0) + np.count_nonzero(shared.gone == 0))
         self.passes = 1 + self.arrays.far.size
         self.scattered = None if scattered is None else Scattered(scattered)
         dense = len(clusters) if scattered is None else int(scattered.first[0])
@@ -81,6 +96,7 @@ class Segment:
     ) -> "Segment":
         """Laid out for `groups`. Costs about 1 µs a row and slot. `breathe` is called between small steps, so that
         other threads get the interpreter."""
+        groups, shared = share(groups)
         groups, dense = _small_ones_last(groups, masked)
         layout = lay_out(groups, shape, block_rows, masked=masked, dense=dense, breathe=breathe)
         clusters = list(groups)
@@ -92,7 +108,8 @@ class Segment:
             program_of[asked] = np.searchsorted(rest.rows, layout.rows[asked])
         by_row = np.argsort(layout.rows, kind="stable").astype(np.int32)
         scattered = scattered_arrays(clusters, arrays, shape, dense) if dense < len(clusters) else None
-        return cls(packed, layout.rows, by_row, program_of, layout.columns, clusters, rest, scattered, breathe)
+        columns = layout.columns
+        return cls(packed, layout.rows, by_row, program_of, columns, clusters, rest, scattered, shared, breathe)
 
     @property
     def programs(self) -> ProgramArrays | None:
@@ -105,17 +122,18 @@ class Segment:
         rest = () if self.rest is None else (self.rest.rows, *self.rest.programs)
         arrays = sum(part.nbytes for part in (*self.packed, self.rows, self.by_row, self.program_of, *rest))
         scattered = 0 if self.scattered is None else self.scattered.nbytes
-        return int(arrays + self.visiting.nbytes + scattered)
+        shared = 0 if self.shared is None else self.shared.nbytes
+        return int(arrays + self.visiting.nbytes + scattered + shared)
 
     @property
     def half_dead(self) -> bool:
         """Whether so many rows were removed that the others should move together."""
-        return 2 * self.live < self.rows.size
+        return 2 * self.live < self.stored
 
     @property
     def is_plain(self) -> bool:
-        """Whether all rows stand in clusters that are visited one by one, and none asks a program."""
-        return self.scattered is None and self.rest is None
+        """Whether all rows stand in clusters that are visited one by one, and none asks a program or shares."""
+        return self.scattered is None and self.rest is None and self.shared is None
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
         """The clusters that an event with just these attributes may match, ascending, without those found together."""
@@ -128,27 +146,32 @@ class Segment:
             self.scattered.forget()
 
     def kill(self, row: int) -> int:
-        """Mark every position of `row` dead; how many there were, 0 if it does not live here."""
+        """Mark every position of `row` dead that it has for itself, and it as gone from those it shares; how many there
+        were, 0 if it does not live here."""
         row_at = self.rows.__getitem__
         first = bisect_left(self.by_row, row, key=row_at)  # numpy's own would copy the whole order
         last = bisect_right(self.by_row, row, lo=first, key=row_at)
         positions = self.by_row[first:last]
         positions = positions[self.arrays.dead[positions] == 0]
-        if not positions.size:
-            return 0
-        self.arrays.dead[positions] = 1
-        self.arrays.sizes[3] += positions.size
-        self.live -= positions.size
-        return int(positions.size)
+        count = int(positions.size)
+        if self.shared is not None:
+            gone, empty = self.shared.kill(row)
+            count += gone
+            positions = np.concatenate([positions, empty]).astype(np.int64)
+        if positions.size:
+            self.arrays.dead[positions] = 1
+            self.arrays.sizes[3] += positions.size
+        self.live -= count
+        return count
 
-    def groups(self, live: Bools, breathe: Callable[[], None] = hold) -> Groups:
-        """The rows at the positions in `live`, as they were given."""
+    def groups(self, living: Living, breathe: Callable[[], None] = hold) -> Groups:
+        """The rows in `living`, as they were given."""
         arrays = self.arrays
         groups: Groups = {}
         for number, key in enumerate(self.clusters):
             breathe()
             begin, end = arrays.cluster_from[number : number + 2].tolist()
-            kept = live[begin:end]
+            kept = living.positions[begin:end]
             if not kept.any():
                 continue
             slots = key[2]
@@ -164,24 +187,39 @@ class Segment:
                 else:
                     ends[:, j] = records[:, ordered + j, None]
             groups[key] = RowGroup(self.rows[begin:end][kept], ends)
+            if self.shared is not None and (groups[key].rows < 0).any():
+                groups[key] = self.shared.with_rows(groups[key].rows, ends, living.gone)
+                if not groups[key].rows.size:
+                    del groups[key]
         return groups
 
-    def rest_of(self, live: Bools) -> Rest | None:
-        """What remains to be asked of the rows at the positions in `live`."""
+    def rest_of(self, living: Living) -> Rest | None:
+        """What remains to be asked of the rows in `living`."""
         if self.rest is None:
             return None
-        asked = np.flatnonzero(live & (self.program_of >= 0))
+        asked = np.flatnonzero(living.positions & (self.program_of >= 0))
         return rest_of_rows(self.rows[asked], self.program_of[asked], self.rest.programs)
 
-    def alive(self) -> Bools:
-        """Which positions are not dead, as of now."""
-        return cast(Bools, self.arrays.dead == 0)
+    def living(self) -> Living:
+        """What was not removed, as of now."""
+        gone = np.zeros(0, dtype=np.uint8) if self.shared is None else self.shared.arrays.gone.copy()
+        return Living(cast(Bools, self.arrays.dead == 0), gone)
+
+    def living_rows(self) -> Codes:
+        """The rows that were not removed, each as often as it stands here."""
+        own: Codes = self.rows[(self.arrays.dead == 0) & (self.rows >= 0)]
+        if self.shared is None:
+            return own
+        arrays = self.shared.arrays
+        return np.concatenate([own, arrays.rows[arrays.gone == 0]])
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
         arrays = self.arrays
         # The living are counted.
-        assert self.live == np.count_nonzero(arrays.dead == 0), (self.live, arrays.dead)
+        assert self.live == self.living_rows().size, (self.live, arrays.dead)
+        if self.shared is not None:
+            self.shared.check_invariants(arrays.dead, self.rows)
         assert arrays.sizes[3] == np.count_nonzero(arrays.dead), (arrays.sizes, arrays.dead)
         # Lists, ranges and blocks cover every position exactly once.
         spans = [
@@ -200,7 +238,8 @@ class Segment:
         # A position gives its row, or itself where a program is asked.
         for number, key in enumerate(self.clusters):
             begin, end = arrays.cluster_from[number : number + 2].tolist()
-            expected = ~np.arange(begin, end) if key[3] else self.rows[begin:end]
+            own, itself = self.rows[begin:end], ~np.arange(begin, end)
+            expected = itself if key[3] else np.where(own < 0, own - self.rows.size, own)
             assert (arrays.emit[begin:end] == expected).all(), (key, arrays.emit[begin:end])
             # Where a program is asked, it is that of the row.
             if key[3]:

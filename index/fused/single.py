@@ -2,7 +2,7 @@
 
 A batch of one costs some 15 µs before anything is matched: arrays that are made for one event, and several calls of
 kernels, each of which unpacks what it is given. Here the values of an event go into one array, and one call answers
-with its rows in order. Whatever else there is (a delta, several segments, programs, small clusters that are found
+with its rows in order. Whatever else there is (newest rows, several segments, programs, small clusters that are found
 together, several values in a column) goes the way of batches.
 
     LoweredEvent ─▶ Columns.values_of ─▶ match_single: match_segment ─▶ distinct_rows ─▶ rows
@@ -69,6 +69,8 @@ def match_single(
         cells_of,
         marked,
         above,
+        np.empty(0, dtype=np.int32),
+        np.zeros(2, dtype=np.int64),
         np.empty(room, dtype=np.int32),
         starts,
     )

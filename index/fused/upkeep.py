@@ -22,7 +22,7 @@ from index.fused.grouping import Groups, groups_of_places
 from index.fused.merging import Builder, Merge, due
 from index.fused.rest import Rest
 from index.fused.row_books import FROZEN, IN_DELTA, RowBooks
-from index.fused.search import Scratch
+from index.fused.search import ResultMemory, Scratch
 from index.fused.segment import Segment
 
 __all__ = ["Standing", "Upkeep"]
@@ -60,6 +60,7 @@ class Upkeep:
         self.parts = Standing(tuple(segments), (Delta(columns),))
         self.scratches: list[Scratch] = []
         """What searches work with, while none uses it."""
+        self.results = ResultMemory()
         self._builder = builder
         self._columns = columns
         self._books = books
@@ -75,7 +76,7 @@ class Upkeep:
         """The bytes of segments, deltas, books, columns, what is derived from the concept graph, and caches."""
         segments, deltas = self.parts
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in deltas)
-        caches = sum(each.nbytes for each in list(self.scratches))
+        caches = sum(each.nbytes for each in list(self.scratches)) + self.results.nbytes
         return parts + caches + self._books.nbytes + self._columns.nbytes + self._builder.nbytes
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,7 +158,7 @@ class Upkeep:
         has raised."""
         self.advance(begin=True, wait=True)
         segments, deltas = self.parts
-        if any(deltas) or len(segments) > 1 or any(segment.live < segment.rows.size for segment in segments):
+        if any(deltas) or len(segments) > 1 or any(segment.live < segment.stored for segment in segments):
             self.parts = Standing(segments, (*deltas, Delta(self._columns)))
             self._merge = Merge(self._builder, segments, deltas, self._room(segments))
             self.advance(wait=True)
@@ -182,9 +183,12 @@ class Upkeep:
         if self.nbytes + needed <= self._budget:
             return
         self.scratches.clear()
+        self.results.clear()
         for segment in self.parts.segments:
             segment.forget()
-        rows = sum(segment.rows.size for segment in self.parts.segments)
+        for delta in self.parts.deltas:
+            delta.forget()
+        rows = sum(segment.stored for segment in self.parts.segments)
         dead = rows - sum(segment.live for segment in self.parts.segments)
         if self.nbytes + needed > self._budget and (self._builder.masked or MANY_DEAD * dead > rows):
             self._builder.masked = False
@@ -196,6 +200,8 @@ class Upkeep:
         """For the next search, if there is room."""
         if self._budget is None or self.nbytes + scratch.nbytes <= self._budget:
             self.scratches.append(scratch)
+        else:
+            self.results.clear()
 
     def _rebuild(self) -> None:
         """Everything once more, as the builder builds now."""
@@ -221,14 +227,14 @@ class Upkeep:
         # Each stored row is where the books say.
         new = [row for delta in deltas for row in delta.places]
         assert sorted(new) == np.flatnonzero(state == IN_DELTA).tolist(), (new, state)
-        living = [set(segment.rows[segment.alive()].tolist()) for segment in segments]
+        living = [set(segment.living_rows().tolist()) for segment in segments]
         together: set[int] = set().union(*living)
         assert sum(map(len, living)) == len(together), living
         assert sorted(together) == np.flatnonzero(state == FROZEN).tolist(), (living, state)
         # What may be found twice is counted.
         repeating = sum(len(places) > 1 for delta in deltas for places in delta.places.values())
         for segment in segments:
-            repeating += int((np.unique(segment.rows[segment.alive()], return_counts=True)[1] > 1).sum())
+            repeating += int((np.unique(segment.living_rows(), return_counts=True)[1] > 1).sum())
         assert books.repeating == repeating, (books.repeating, repeating)
         assert self._failed is None, self._failed
         if self._merge is None:

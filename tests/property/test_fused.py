@@ -17,7 +17,7 @@ from index.column_batch import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from index.engines.fused import FusedEngine
 from index.engines.naive import NaiveEngine
-from index.fused import scattered, segment
+from index.fused import scattered, search, segment, sharing
 from index.fused.merging import at_once, in_thread
 from tests.strategies import clauses, concept_graphs, lowered_events
 
@@ -30,15 +30,20 @@ class FusedFollowsNaive(RuleBasedStateMachine):
 
     @initialize(
         graph=concept_graphs(),
-        delta_rows=st.sampled_from([0, 1, 4]),
+        delta_rows=st.sampled_from([0, 1, 4, 100]),
         runs=st.sampled_from(["at once", "later", "later", "in a thread"]),
         small=st.sampled_from([None, 1, 3]),
         masks=st.sampled_from([0, 1, 64]),
+        saves=st.sampled_from([sharing.SAVES, 1_000]),
     )
-    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str, small: int | None, masks: int) -> None:
+    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str, small: int | None, masks: int, saves: int) -> None:
         """An empty engine whose delta is full after a few rows; merges run at once, when a rule says so, or beside.
-        Small clusters are visited, or found together, with few masks or all."""
+        Small clusters are visited, or found together, with few masks or all. Equal clauses share a position, where that
+        saves a quarter of the rows or any."""
         self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(sharing, "SAVES", saves)
+        self.patched.setattr(sharing, "COPIED", 0 if saves == 1_000 else sharing.COPIED)
+        self.patched.setattr(search, "FEW_ROWS", 0)
         if small is not None:
             self.patched.setattr(segment, "FEWEST_SCATTERED", small)
             self.patched.setattr(scattered, "MOST_COLUMNS", masks)
@@ -61,9 +66,10 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         assert self.fused.add(clause) == row
         return row
 
-    @rule(target=rows, stored=st.lists(clauses(), min_size=1, max_size=20))
-    def add_many(self, stored: list[Clause]) -> object:
-        """Many at once."""
+    @rule(target=rows, stored=st.lists(clauses(), min_size=1, max_size=20), times=st.integers(1, 3))
+    def add_many(self, stored: list[Clause], times: int) -> object:
+        """Many at once, and each as often."""
+        stored = stored * times
         added = self.naive.add_many(stored)
         assert self.fused.add_many(stored) == added
         return multiple(*added)

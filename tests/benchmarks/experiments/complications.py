@@ -15,7 +15,7 @@ from index.engines.fused import FusedEngine
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
-from tests.benchmarks.harness.fused_runs import event_batches, filled, held_off, tree_of
+from tests.benchmarks.harness.fused_runs import event_batches, filled, first_of, held_off, tree_of
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing, draw
 
 NAME = "complications"
@@ -57,7 +57,7 @@ def measure(*, work: str, case: str, n: int) -> dict[str, Any]:
     batches of 1,000 events in turn; the engine alone, thread CPU time. Matches of an event are told where the case
     changes what matches."""
     drawing = draw(work, subscriptions=n + int(n * max(REMOVED.values()) * 2), events=EVENTS, seed=SEED)
-    live = _first(drawing, n)
+    live = first_of(drawing, n)
     graph = tree_of(drawing)
     batches = event_batches(drawing)
     plain = filled(live, graph)
@@ -101,22 +101,16 @@ def _complicated(
         skewed = _skewed(live)
         return filled(skewed, graph), event_batches(skewed)
     if case == NEWEST:
-        engine = filled(_first(live, n - 1_000), graph, run=held_off)
-        for clause in drawn_clauses(_first(live, n, n - 1_000), 1).clauses:
+        engine = filled(first_of(live, n - 1_000), graph, run=held_off)
+        for clause in drawn_clauses(first_of(live, n, n - 1_000), 1).clauses:
             engine.add(clause)
         return engine, batches
     stored = round(n / (1 - REMOVED[case]))
     engine = FusedEngine(graph, run=held_off)
-    rows = add_in_bulk(engine, [], list(clause_columns(_first(drawing, stored))), stored)
+    rows = add_in_bulk(engine, [], list(clause_columns(first_of(drawing, stored))), stored)
     for row in np.random.default_rng(SEED).choice(np.asarray(rows), stored - n, replace=False).tolist():
         engine.remove(row)
     return engine, batches
-
-
-def _first(drawing: Drawing, stop: int, start: int = 0) -> Drawing:
-    """The subscriptions `start … stop-1`."""
-    own = {name: getattr(drawing, name)[start:stop] for name in ("asked", "low", "high", "nodes")}
-    return replace(drawing, **own)
 
 
 def _with_two(batch: ColumnBatch) -> ColumnBatch:

@@ -17,7 +17,7 @@ from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.workload_papers import CONCEPT, Drawing
 
-__all__ = ["BATCH", "event_batches", "filled", "held_off", "microseconds", "tree_of"]
+__all__ = ["BATCH", "event_batches", "filled", "first_of", "held_off", "microseconds", "tree_of"]
 
 BATCH = 1_000
 """Events of one call, as `Matcher.match_table` makes of a table."""
@@ -39,6 +39,12 @@ def filled(drawing: Drawing, graph: ConceptGraph, *, run: Run = in_thread, parts
     if run is not held_off:
         engine.merge_now()
     return engine
+
+
+def first_of(drawing: Drawing, stop: int, start: int = 0) -> Drawing:
+    """The subscriptions `start … stop-1`."""
+    own = {name: getattr(drawing, name)[start:stop] for name in ("asked", "low", "high", "nodes")}
+    return replace(drawing, **own)
 
 
 def held_off(merge: Callable[[], None]) -> None:

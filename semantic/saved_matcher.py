@@ -6,9 +6,10 @@
 Whoever opens one can always build the same matcher from the subscriptions instead, so whatever is odd is an error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from index.engine import Engine, SavedEngine
 from index.engines import open_engine
@@ -19,7 +20,7 @@ from semantic.operators.declaration import Operator
 from semantic.saved_books import open_books, save_books
 from semantic.vocabulary import MEANING, Vocabulary
 
-__all__ = ["SavedMatcher", "open_saved", "save", "versions"]
+__all__ = ["SavedMatcher", "open_saved", "save", "saved_trees", "versions"]
 
 HEAD = 64
 """Bytes of a file that tell it from any other: the preamble of `index.array_file`."""
@@ -87,6 +88,17 @@ def open_saved(
         )
     except (UnusableIndex, IndexFull, UnknownEngine, OSError) as error:
         raise UnusableMatcher(folder, str(error)) from error
+
+
+def saved_trees(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The subscriptions of a saved matcher, by name with the tree that each is compiled from, under whatever vocabulary
+    and rules it was made. Raises `UnusableMatcher`."""
+    try:
+        _, books = open_books(Path(folder))
+    except (UnusableIndex, OSError) as error:
+        raise UnusableMatcher(Path(folder), str(error)) from error
+    for name, slot in books.slots.items():
+        yield name, books.tree(slot)
 
 
 def versions(operators: Mapping[str, Operator]) -> list[list[str]]:

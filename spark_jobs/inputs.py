@@ -67,7 +67,7 @@ class Inputs:
     def _ontologies(self) -> list[Ontology]:
         try:
             if self.folder is not None:
-                return [decode(path.read_bytes()) for path in sorted(self.folder.glob("*.records"))]
+                return [decode(path.read_bytes(), older=True) for path in sorted(self.folder.glob("*.records"))]
             documents = [(path.name, path.read_bytes()) for path in self.ontologies]
             return list(read_several(documents, limits=None, reason="none", relations=self.relations))
         except OSError as error:

@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from semantic.canonicalise import Canonicaliser
 from semantic.errors import UnusableMatcher
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import decode, encode
+from semantic.saved_matcher import saved_trees
 from semantic.vocabulary import MEANING
 from spark_jobs.errors import UnusableSnapshot
 from spark_jobs.operators import operators_for_jobs
@@ -67,7 +68,8 @@ class Snapshot:
     """Whether some subscription, or a declared event type, looks at context attributes."""
     layout: int = LAYOUT
     meaning: int = 1
-    """`semantic.vocabulary.MEANING` when it was written; those of the first meaning do not say it."""
+    """`semantic.vocabulary.MEANING` when it was written; those of the first meaning do not say it. One of another
+    meaning is compiled again from its trees whenever it is opened: write it again to have that done once."""
     carried: bool = False
     refused: tuple[Refused, ...] = field(default=(), compare=False)
 
@@ -99,31 +101,41 @@ class Snapshot:
             said = json.loads((folder / "snapshot.json").read_text(encoding="utf-8"))
             if said["layout"] != LAYOUT:
                 raise UnusableSnapshot(f"{folder} was written by another version of kindcast: write it again")
-            if said.get("meaning", 1) != MEANING:
-                raise UnusableSnapshot(f"the rules of matching have changed since {folder} was written: write it again")
             shards = tuple(Shard(**each) for each in said.pop("shards"))
             refused = tuple(Refused(**each) for each in said.pop("refused"))
-            return cls(**said | {"folder": str(folder)}, shards=shards, refused=refused)
+            found = cls(**said | {"folder": str(folder)}, shards=shards, refused=refused)
+            return found if found.meaning == MEANING else found._with_present_meaning()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnusableSnapshot(f"{folder} holds no snapshot of a matcher: {error}") from error
 
+    def _with_present_meaning(self) -> "Snapshot":
+        """The same, with the versions that its vocabulary and shards have by the present rules."""
+        version = self._built().version
+        shards = (replace(each, digest=f"{version}:{each.digest.partition(':')[2]}") for each in self.shards)
+        return replace(self, vocabulary_version=version, shards=tuple(shards))
+
     def vocabulary(self) -> Vocabulary:
         """Built again from its records. Raises `UnusableSnapshot`."""
+        vocabulary = self._built()
+        if vocabulary.version != self.vocabulary_version:
+            detail = f"the vocabulary in {self.place} is another one than snapshot.json says: write it again"
+            raise UnusableSnapshot(detail)
+        return vocabulary
+
+    def _built(self) -> Vocabulary:
         folder = self.place / "vocabulary"
         try:
             declared = json.loads((folder / "declarations.json").read_text(encoding="utf-8"))
-            vocabulary = Vocabulary(
-                [decode(path.read_bytes()) for path in sorted(folder.glob("*.records"))], **declared
+            return Vocabulary(
+                [decode(path.read_bytes(), older=True) for path in sorted(folder.glob("*.records"))], **declared
             )
         except (OSError, ValueError, SemanticError) as error:
             raise UnusableSnapshot(f"the vocabulary in {folder} cannot be read: {error}") from error
-        if vocabulary.version != self.vocabulary_version:
-            raise UnusableSnapshot(f"the vocabulary in {folder} is another one than snapshot.json says: write it again")
-        return vocabulary
 
     def matcher(self, shard: int, vocabulary: Vocabulary) -> Matcher:
         """The subscriptions of one shard. Raises `UnusableSnapshot`."""
-        return _open_matcher(self.place / self.shards[shard].folder, vocabulary)
+        open_one = _open_matcher if self.meaning == MEANING else _compile_again
+        return open_one(self.place / self.shards[shard].folder, vocabulary)
 
 
 def shard_of(id: str, shards: int) -> int:
@@ -217,6 +229,16 @@ def _save_matcher(matcher: Matcher, folder: Path) -> tuple[str, bool]:
         digest.update(said.encode())
         context = context or '"ce.' in said or '"@ce.' in said
     return digest.hexdigest(), context
+
+
+def _compile_again(folder: Path, vocabulary: Vocabulary) -> Matcher:
+    """The matcher of a shard that was compiled by other rules. What has no meaning any more matches nothing."""
+    matcher = Matcher(vocabulary, operators=operators_for_jobs())
+    try:
+        matcher.restore_many(saved_trees(folder))
+    except UnusableMatcher as error:
+        raise UnusableSnapshot(f"{error}: write the snapshot again") from error
+    return matcher
 
 
 def _open_matcher(folder: Path, vocabulary: Vocabulary) -> Matcher:

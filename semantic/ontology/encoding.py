@@ -24,6 +24,8 @@ from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Ontolog
 __all__ = ["decode", "encode", "is_readable"]
 
 HEADER: Final = b"kindcast ontology records 3\n"
+OLDER: Final = b"kindcast ontology records 2\n"
+"""As long as `HEADER`."""
 PIECE: Final = 1 << 14
 """Records decoded at once: what they take on the way is a small part of all."""
 LARGEST: Final = 4 << 30
@@ -49,7 +51,7 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
     replaced_by: tuple[str, ...]
     consider: tuple[str, ...]
     definition: str | None
-    schemes: tuple[int, ...]
+    schemes: tuple[int, ...] = ()
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
@@ -102,9 +104,12 @@ def is_readable(data: bytes) -> bool:
     return data.startswith(HEADER)
 
 
-def decode(data: bytes) -> Ontology:
-    """The records again. Raises OntologyError for bytes of another layout, or none of ours."""
-    if not is_readable(data):
+def decode(data: bytes, *, older: bool = False) -> Ontology:
+    """The records again. With `older` those of the layout before too, which had no schemes, and exact matches among the
+    other equivalences: for who has no document to read again. Raises OntologyError for bytes of another layout, or none
+    of ours."""
+    before = older and data.startswith(OLDER)
+    if not is_readable(data) and not before:
         raise OntologyError("the stored records are of another version of kindcast: read the document again")
     try:
         stored = _decoder.decode(_inflated(data[len(HEADER) :]))
@@ -112,7 +117,8 @@ def decode(data: bytes) -> Ontology:
         tags: list[str | None] = [*names, None]  # the last one is that of place -1
         schemes: Schemes = {}
         concepts = [_record(each, names, tags, schemes) for piece in stored.concepts for each in _records.decode(piece)]
-        edges, derived, types, equivalences, matches, inferred = (_pairs(each, names) for each in stored.pairs)
+        pairs = [*stored.pairs[:4], b"", *stored.pairs[4:]] if before else stored.pairs
+        edges, derived, types, equivalences, matches, inferred = (_pairs(each, names) for each in pairs)
     except (zlib.error, msgspec.MsgspecError, ValueError, IndexError) as error:
         raise OntologyError(f"the stored records are damaged: {error}") from error
     return replace(

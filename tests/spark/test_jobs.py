@@ -18,7 +18,6 @@ from semantic.ontology import read
 from server.cli import main
 from spark_jobs.backtesting import backtest_archive
 from spark_jobs.bulk_match import match
-from spark_jobs.errors import UnusableSnapshot
 from spark_jobs.events import quarantined, read_events, readable
 from spark_jobs.inputs import Inputs
 from spark_jobs.learning_units import learn_archive
@@ -33,6 +32,7 @@ SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <htt
 """
 ASKED = {"computers": "target isa Computer", "cheap": "target isa Computer and price < 100", "all": ""}
 COUNT = 600
+EVENT = {"target": "Notebook", "price": 500}
 
 
 @pytest.fixture
@@ -229,14 +229,17 @@ def test_matcher_of_a_snapshot_is_the_matcher(snapshot: Snapshot) -> None:
     assert sorted(opened.match(event)) == sorted(here.match(event))
 
 
-def test_snapshot_written_under_other_rules_is_refused_and_jobs_write_another(
+def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_another(
     tmp_path: Path, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By itself it says to write it again; a job that goes on in its old output does so."""
+    """Opened by itself, nothing of its index is used; a job that goes on in its old output writes another."""
     told = json.loads((tmp_path / "snapshot" / "snapshot.json").read_text())
-    (tmp_path / "snapshot" / "snapshot.json").write_text(json.dumps({k: v for k, v in told.items() if k != "meaning"}))
-    with pytest.raises(UnusableSnapshot, match="the rules of matching have changed"):
-        Snapshot.read(tmp_path / "snapshot")
+    older = {k: v for k, v in told.items() if k != "meaning"} | {"vocabulary_version": "older"}
+    (tmp_path / "snapshot" / "snapshot.json").write_text(json.dumps(older))
+    (tmp_path / "snapshot" / snapshot.shards[0].folder / "fused.index").unlink()
+    opened = Snapshot.read(tmp_path / "snapshot")
+    assert opened.vocabulary_version == snapshot.vocabulary_version
+    assert {"computers", "all"} == {each.subscription for each in opened.matcher(0, opened.vocabulary()).match(EVENT)}
     (tmp_path / "shop.ttl").write_text(SHOP)
     inputs = Inputs(ontologies=(tmp_path / "shop.ttl",))
     with monkeypatch.context() as older:

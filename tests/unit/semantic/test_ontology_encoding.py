@@ -1,10 +1,13 @@
 """Records as bytes: what is stored is what was read, and nothing else is taken for it."""
 
+import zlib
+
+import msgspec
 import pytest
 
 from semantic.errors import OntologyError
 from semantic.ontology import read
-from semantic.ontology.encoding import HEADER, decode, encode, is_readable
+from semantic.ontology.encoding import HEADER, OLDER, decode, encode, is_readable
 from semantic.shipped_vocabularies import shipped, shipped_names
 
 TURTLE = b"""
@@ -36,6 +39,22 @@ def test_records_of_every_kind_come_back_as_they_went() -> None:
     assert ontology.relations
     assert ontology.matches
     assert decode(encode(ontology)) == ontology
+
+
+def test_records_of_the_layout_before_are_read_where_they_are_asked_for() -> None:
+    """Exact matches stood among the other equivalences then, and nobody noted schemes."""
+    data = encode(read(TURTLE, format="turtle"))
+    stored = msgspec.msgpack.decode(zlib.decompress(data[len(HEADER) :]))
+    names, concepts, pairs, rest = stored
+    concepts = [msgspec.msgpack.encode([each[:-1] for each in msgspec.msgpack.decode(piece)]) for piece in concepts]
+    older = [names, concepts, [*pairs[:3], pairs[3] + pairs[4], pairs[5]], rest]
+    written = OLDER + zlib.compress(msgspec.msgpack.encode(older))
+    found, now = decode(written, older=True), decode(data)
+    assert set(found.equivalences) == {*now.equivalences, *now.matches}
+    assert (found.matches, found.edges, found.types) == ((), now.edges, now.types)
+    assert [each.iri for each in found.concepts] == [each.iri for each in now.concepts]
+    with pytest.raises(OntologyError, match="read the document again"):
+        decode(written)
 
 
 def test_bytes_that_are_no_records_are_refused() -> None:

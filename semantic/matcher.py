@@ -391,7 +391,11 @@ class Matcher:
         parts: list[TablePart] = []
         count = 0
         while batch := list(islice(waiting, BATCH)):
-            found = self._engine.match_batch([each.lowered for each in batch])
+            if len(batch) == 1:
+                rows = self._engine.match(batch[0].lowered)
+                found = RowTable(np.array([0, rows.size], dtype=np.int64), rows)
+            else:
+                found = self._engine.match_batch([each.lowered for each in batch])
             parts.append(self._verification.of_events(found, lambda number, batch=batch: batch[number].canonical()))  # type: ignore[misc]
             count += len(batch)
         return table_of(parts, count, names)

@@ -168,7 +168,6 @@ def test_pieces_of_a_file_are_its_lines(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(reading, "BLOCK_BYTES", size)
         monkeypatch.setattr(reading, "PIECE_BYTES", 3 * size)
         found = read(tmp_path, text)
-        assert sum(map(len, found)) == 120
         for file in ("a.ndjson", "b.ndjson.gz"):
             own = [each for each in found if isinstance(each, EventBatch) and each.file == file]
             assert [line for each in own for line in each.lines.tolist()] == list(range(1, 61))

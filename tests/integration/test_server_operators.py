@@ -370,3 +370,41 @@ def test_remote_operator_answer_is_kept_for_the_same_question(tmp_path: Path, se
             publish(client, kind="a", n=number)
             until(partial(_has, client, created, number + 1))
         assert service.asked()["/slow"] == before + 1
+
+
+@pytest.mark.parametrize(("planner", "order"), [("greedy", ["cheap()", "dear()"]), ("naive", ["dear()", "cheap()"])])
+def test_match_and_plan_tell_the_calls_that_publishing_makes(
+    tmp_path: Path, service: OperatorService, planner: str, order: list[str]
+) -> None:
+    """The order of the setting `planner`; what one answer decides, no other is asked for."""
+    with running_application(tmp_path, **QUICK | {"planner": planner}) as client:
+        for name, cost in (("cheap", 0.001), ("dear", 10.0)):
+            url = f"{service.url}/says/{planner}-{name}"
+            client.put(f"/v1/operators/{name}", json={"url": url, "cost": cost, "selectivity": 0.1})
+        created = subscribe(client, "dear() and cheap()")
+        plan = client.get(f"/v1/subscriptions/{created['id']}/plan").json()
+        assert (plan["planner"], [each["call"] for each in plan["clauses"][0]["calls"]]) == (planner, order)
+        told = client.post("/v1/match", json={"event": {"n": 1}}).json()
+        assert told["operators"]["planner"] == planner
+        assert [(each["call"], each["held"]) for each in told["operators"]["calls"]] == [(order[0], False)]
+        sequence = publish(client, n=1)["sequence"]
+        until(lambda: not trace(client, sequence)["undecided"])
+        first = order[0].removesuffix("()")
+        asked = {path: count for path, count in service.asked().items() if path.startswith(f"/says/{planner}-")}
+        assert asked == {f"/says/{planner}-{first}": 2}
+
+
+def test_match_tells_the_kind_of_a_failure(tmp_path: Path, service: OperatorService) -> None:
+    """Typed, in what is undecided and in the call of the plan; words that a user wrote are not taken for one."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "error", arguments=1)
+        register(client, service, "hang", timeout_seconds=0.2)
+        made = {
+            subscribe(client, 'error("is still being asked | has too much to do at present")')["id"]: "failed",
+            subscribe(client, "hang()")["id"]: "timed_out",
+        }
+        told = client.post("/v1/match", json={"event": {"n": 1}}).json()
+        assert {each["subscription"]: each["kind"] for each in told["undecided"]} == made
+        assert {each["failure"]["kind"] for each in told["operators"]["calls"]} == {"failed", "timed_out"}
+        sequence = publish(client, n=1)["sequence"]
+        until(lambda: [each["state"] for each in trace(client, sequence)["undecided"]] == ["given_up"] * 2)

@@ -17,6 +17,7 @@ paper's bound of the expected time is of equality tests only; it is plotted, not
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import mul
 
@@ -41,6 +42,8 @@ __all__ = ["MatchingTreeEngine"]
 
 INDEXED_SHARE = 0.75
 """An axis becomes an index when at least so many clauses ask for it with `=`: the others are copied to every branch."""
+MOST_INDEX_AXES = 8
+"""Index axes at most: the branches are the combinations of their values."""
 MOST_COPIES = 4.0
 """Clauses stored in all branches together, in clauses: what all index axes together may cost in memory."""
 
@@ -48,8 +51,10 @@ MOST_COPIES = 4.0
 class MatchingTreeEngine(BuiltEngine):
     """Exact matching down a tree. `match` costs the nodes that it visits, some ns each."""
 
-    def __init__(self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH) -> None:
-        super().__init__(graph, _Factored, fewest_fresh)
+    def __init__(
+        self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH, most_index_axes: int = MOST_INDEX_AXES
+    ) -> None:
+        super().__init__(graph, partial(_Factored, most_index_axes=most_index_axes), fewest_fresh)
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
         """What `match_batch` gives for `batch.lowered()`."""
@@ -85,7 +90,9 @@ class MatchingTreeEngine(BuiltEngine):
 class _Factored:
     """A switch over the index axes, if there are any, and a tree behind each combination of their values."""
 
-    def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
+    def __init__(
+        self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause], most_index_axes: int = MOST_INDEX_AXES
+    ) -> None:
         self._candidates = Candidates(graph, clauses)
         keyed = {row: _keyed(parts.elementary) for row, parts in self._candidates.parts.items()}
         popular = Counter(axis for operands in keyed.values() for axis in operands)
@@ -102,7 +109,7 @@ class _Factored:
             for axis, operand in path:
                 codes[axis].setdefault(operand, len(codes[axis]))
         self._reader = Reader(graph, self._axes, codes)
-        self._index = _index_axes(self._axes, popular, paths)
+        self._index = _index_axes(self._axes, popular, paths, most_index_axes)
         self._values = np.array([len(codes[axis]) for axis in self._index], dtype=np.int64)
         self._strides = np.array(
             [np.prod(self._values[at + 1 :] + 1) for at in range(len(self._index))], dtype=np.int64
@@ -187,13 +194,13 @@ class _Factored:
         return np.cumsum([0, *map(len, found)], dtype=np.int64), self._root_of[places]
 
 
-def _index_axes(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path]) -> list[int]:
+def _index_axes(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path], most: int) -> list[int]:
     """The numbers of the axes to factor by, most popular first: those that most clauses ask for, as long as copying the
     clauses that do not care stays within `MOST_COPIES`."""
     found: list[int] = []
     copies = np.ones(len(paths))
     for at, axis in enumerate(axes):
-        if axis[0] is not Equal or axis[2] != 0 or popular[axis] < INDEXED_SHARE * len(paths):
+        if len(found) == most or axis[0] is not Equal or axis[2] != 0 or popular[axis] < INDEXED_SHARE * len(paths):
             continue
         operands = [next((value for number, value in path if number == at), None) for path in paths.values()]
         values = len({each for each in operands if each is not None})

@@ -24,8 +24,9 @@ from tests.benchmarks.harness.running import missing, run
 from tests.benchmarks.harness.tables import rewrite
 
 FIGURES = Path("docs/benchmarks")
-PAGE = FIGURES.with_suffix(".md")
-"""Its tables are written anew after each experiment."""
+"""The tables of the page of this name beside it are written anew after each experiment."""
+AT_PAPER_SIZE = Path("docs/benchmarks-full")
+"""The same for full runs."""
 TRIED = Path("build/benchmarks")
 """Where quick runs go: their figures are no results."""
 SPEED_OVER = 600.0
@@ -37,7 +38,7 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     options.add_argument("experiments", nargs="*", metavar="NAME", help="all, where none is named")
     options.add_argument("--quick", action="store_true", help=f"small sizes, into {TRIED}")
-    options.add_argument("--full", action="store_true", help="the sizes of the papers; hours")
+    options.add_argument("--full", action="store_true", help=f"the sizes of the papers, into {AT_PAPER_SIZE}; hours")
     options.add_argument("--out", type=Path, help=f"folder of results and figures (default {FIGURES})")
     options.add_argument("--fresh", action="store_true", help="measure again what is there")
     options.add_argument("--minutes", type=float, help="begin no further point after so many; another run goes on")
@@ -53,7 +54,7 @@ def main() -> int:
     if unknown:
         options.error(f"no experiment {', '.join(unknown)}; there are {', '.join(names())}")
     scale: Scale = "quick" if given.quick else "full" if given.full else "default"
-    out = given.out or (TRIED if scale == "quick" else FIGURES)
+    out = given.out or {"quick": TRIED, "default": FIGURES, "full": AT_PAPER_SIZE}[scale]
     until = float("inf") if given.minutes is None else time.monotonic() + 60 * given.minutes
     asked = given.experiments or names()
     if given.fresh:
@@ -96,8 +97,8 @@ def _one(name: str, scale: Scale, out: Path, until: float, console: Console, bar
             ended=lambda task: bar.advance(shown),
         )
         draw(results, subject.AXES, out / f"{name}.svg")
-        if out == FIGURES:
-            rewrite(PAGE)
+        if out in (FIGURES, AT_PAPER_SIZE):
+            rewrite(out.with_suffix(".md"))
     except (RuntimeError, ImportError) as trouble:
         console.print(f"[red]{name}[/red]: {trouble}", highlight=False)
         return False

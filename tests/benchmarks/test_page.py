@@ -15,10 +15,10 @@ from tests.benchmarks.harness.results import Results
 from tests.benchmarks.harness.tables import MARKED, cell_of, refreshed
 
 
-@pytest.fixture
-def page(repository: Path) -> Path:
-    """The page."""
-    return repository / "docs/benchmarks.md"
+@pytest.fixture(params=["benchmarks", "benchmarks-full"])
+def page(request: pytest.FixtureRequest, repository: Path) -> Path:
+    """The page of the default sizes, and that of the papers' own."""
+    return repository / f"docs/{request.param}.md"
 
 
 def test_the_page_names_only_experiments_that_there_are(page: Path) -> None:

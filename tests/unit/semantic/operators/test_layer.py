@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -274,3 +275,31 @@ def test_literal_store_is_a_dictionary(steps: list[tuple[int, list[int]]]) -> No
         assert found.tolist() == [number for numbers in kept.values() for number in numbers]
         assert wanted.tolist() == [number % 2 == 0 for number in found.tolist()]
         assert first.tolist()[1:] == [sum(map(len, list(kept.values())[: n + 1])) for n in range(len(kept))]
+
+
+@pytest.mark.parametrize("speculate", [False, True])
+def test_operator_that_speculates_is_asked_beside_a_call_that_waits(speculate: bool) -> None:
+    """The other calls of the clause wait, unless their operator says that they need not."""
+    asked: list[str] = []
+    said: dict[str, bool] = {}
+
+    def named(name: str) -> Any:
+        def function(event: Any) -> bool:
+            if name not in said:
+                asked.append(name)
+                raise NotAnswered("is at it", lambda: name in said, partial(asked.append, f"{name} dropped"))
+            return said[name]
+
+        return function
+
+    first = Operator(name="first", function=named("first"), cost=0.001)
+    second = Operator(name="second", function=named("second"), cost=0.1, speculate=speculate)
+    matcher = Matcher(EMPTY, operators=[first, second])
+    matcher.add("s", "first() and second()")
+    decision = matcher.open_decision(matcher.canonicalise({}))
+    decision.advance()
+    assert asked == (["first", "second"] if speculate else ["first"])
+    said["first"] = False
+    assert not decision.advance().undecided
+    assert asked == (["first", "second", "second dropped"] if speculate else ["first"])
+    assert not decision.pending

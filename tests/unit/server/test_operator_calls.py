@@ -1,0 +1,75 @@
+"""Calls of operators that take their time: shared by all who ask the same, cancelled when nobody needs them."""
+
+import asyncio
+from typing import Any
+
+from server.operators.calling import Limits, OnLoop
+
+
+class Slow:
+    """Answers when it is let go; knows how often it was asked, and cancelled."""
+
+    def __init__(self) -> None:
+        self.asked = self.cancelled = 0
+        self.go = asyncio.Event()
+
+    async def __call__(self, event: Any, arguments: tuple[Any, ...]) -> object:
+        self.asked += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return True
+
+
+def way(slow: Slow) -> OnLoop:
+    limits = Limits(seconds=30.0, concurrency=4, attributes=("n",))
+    return OnLoop("slow", slow, limits, asyncio.get_running_loop())
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_call_under_way_is_shared_by_events_that_look_alike_to_the_operator() -> None:
+    """One request; the seconds are told once, so that nothing is learned twice. Other arguments are another call."""
+
+    async def body() -> None:
+        slow = Slow()
+        caller = way(slow)
+        one = caller.start({"n": (1,), "id": ("a",)}, ("x",))
+        other = caller.start({"n": (1,), "id": ("b",)}, ("x",))
+        different = caller.start({"n": (2,)}, ("x",))
+        await settle()
+        assert slow.asked == 2
+        slow.go.set()
+        answers = [await asyncio.wrap_future(each) for each in (one, other, different)]
+        assert [each.value for each in answers] == [True] * 3
+        assert [each.seconds > 0.0 for each in answers] == [True, False, True]
+
+    asyncio.run(body())
+
+
+def test_call_under_way_is_cancelled_when_the_last_one_leaves() -> None:
+    """Not before; who asks afterwards begins a new one."""
+
+    async def body() -> None:
+        slow = Slow()
+        caller = way(slow)
+        one, other = (caller.start({"n": (1,)}, ()) for _ in range(2))
+        await settle()
+        one.cancel()
+        await settle()
+        assert (slow.asked, slow.cancelled) == (1, 0)
+        other.cancel()
+        await settle()
+        assert (slow.asked, slow.cancelled) == (1, 1)
+        again = caller.start({"n": (1,)}, ())
+        await settle()
+        assert slow.asked == 2
+        slow.go.set()
+        assert (await asyncio.wrap_future(again)).value is True
+
+    asyncio.run(body())

@@ -29,6 +29,7 @@ from index.fused.programs import (
     INTERVAL,
     KEYS,
     BatchArrays,
+    Growing,
     ProgramArrays,
     Programs,
     ask_programs,
@@ -81,8 +82,8 @@ class Delta:
         self._rest = GrowingRest()
         self._entries: dict[int, int] = {}
         self._rows = np.full(16, -1, dtype=np.int32)
-        self._attribute_from: list[int] = [0]
-        self._attributes: list[int] = []
+        self._attribute_from = Growing(np.int64, [0])
+        self._attributes = Growing(np.int64)
         self._arrays: tuple[DeltaArrays, ProgramArrays] | None = None
         self._sieves = _no_sieves(None, 1)
         self._sieve_of = np.full((0, OCCURRENCES), -1, dtype=np.int32)
@@ -119,8 +120,9 @@ class Delta:
         self._rows[entry] = row
         self._entries[row] = entry
         for attributes in (clause.required, clause.forbidden):
-            self._attributes += attributes
-            self._attribute_from.append(len(self._attributes))
+            for attribute in attributes:
+                self._attributes.append(attribute)
+            self._attribute_from.append(self._attributes.size)
         self.places[row] = places_of(parts, self._columns)
         if parts.rest:
             self._rest.add(row, parts.rest, self._columns)
@@ -135,11 +137,7 @@ class Delta:
     def arrays(self) -> tuple[DeltaArrays, ProgramArrays]:
         """What kernels read; valid until the next `add`."""
         if self._arrays is None:
-            entries = DeltaArrays(
-                self._rows,
-                np.array(self._attribute_from, dtype=np.int64),
-                np.array(self._attributes, dtype=np.int64),
-            )
+            entries = DeltaArrays(self._rows, self._attribute_from.array, self._attributes.array)
             self._arrays = entries, self._programs.arrays()
         return self._arrays
 
@@ -208,8 +206,9 @@ class Delta:
         """How many clauses an event with just these attributes has to be asked."""
         count = 0
         for entry in range(self.entries):
-            first, middle, last = self._attribute_from[2 * entry : 2 * entry + 3]
-            required, forbidden = self._attributes[first:middle], self._attributes[middle:last]
+            first, middle, last = self._attribute_from.array[2 * entry : 2 * entry + 3]
+            required = self._attributes.array[first:middle].tolist()
+            forbidden = self._attributes.array[middle:last].tolist()
             count += self._rows[entry] >= 0 and present.issuperset(required) and present.isdisjoint(forbidden)
         return count
 
@@ -223,7 +222,7 @@ class Delta:
         # Entries, their rows and their places agree.
         assert live == self._entries, (live, self._entries)
         assert set(live) == set(self.places), (live, self.places)
-        assert len(self._attribute_from) == 2 * self.entries + 1, (self._attribute_from, self.entries)
+        assert self._attribute_from.size == 2 * self.entries + 1, (self._attribute_from.array, self.entries)
         # A sieve is of the column that leads to it; each row that was entered is in some cell of each.
         sieves = self._sieves
         for column, own in enumerate(self._sieve_of.tolist()):

@@ -23,6 +23,7 @@ __all__ = [
     "INTERVAL",
     "KEYS",
     "BatchArrays",
+    "Growing",
     "ProgramArrays",
     "Programs",
     "ask_programs",
@@ -65,15 +66,15 @@ class Programs:
     """Programs that are added one after the other and forgotten all at once."""
 
     def __init__(self) -> None:
-        self._predicate_from = _Growing(np.int64, [0])
-        self._test_from = _Growing(np.int64, [0])
-        self._negated = _Growing(np.uint8)
-        self._test = _Growing(np.uint8)
-        self._column = _Growing(np.int32)
-        self._low = _Growing(np.float64)
-        self._high = _Growing(np.float64)
-        self._operand_from = _Growing(np.int64, [0])
-        self._operands = _Growing(np.int32)
+        self._predicate_from = Growing(np.int64, [0])
+        self._test_from = Growing(np.int64, [0])
+        self._negated = Growing(np.uint8)
+        self._test = Growing(np.uint8)
+        self._column = Growing(np.int32)
+        self._low = Growing(np.float64)
+        self._high = Growing(np.float64)
+        self._operand_from = Growing(np.int64, [0])
+        self._operands = Growing(np.int32)
 
     def __len__(self) -> int:
         return self._predicate_from.size - 1
@@ -128,8 +129,8 @@ class Programs:
         self._operand_from.append(self._operands.size)
 
 
-class _Growing:
-    """An array that doubles when it is full."""
+class Growing:
+    """An array that doubles when it is full; those that `array` gave before hold what they held."""
 
     __slots__ = ("array", "size")
 

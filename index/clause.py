@@ -1,6 +1,6 @@
 """What an engine is fed: lowered clauses and lowered events, in integers, floats and keys.
 
-`semantic.lowering` makes these from subscriptions and events; engines know nothing above them. A *column* is one
+`semantic.conditions.lowering` makes these from subscriptions and events; engines know nothing above them. A *column* is one
 attribute read in one way (as concept, text, number, instant, …), so values of different kinds never meet in one
 comparison.
 

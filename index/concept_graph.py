@@ -1,6 +1,6 @@
 """The concept DAG as flat integer arrays: who is directly above whom.
 
-Concepts are numbered; merging of equivalent names and removal of cycles happened in `semantic.hierarchy`. Two
+Concepts are numbered; merging of equivalent names and removal of cycles happened in `semantic.vocabulary.hierarchy`. Two
 relations: *parents* (subclass of, broader, is-a) are walked upwards any number of times; *entries* (the classes of an
 individual) are taken at most once, as the first step.
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import Clause, ClauseRow, LoweredEvent
-from index.clause_columns import ClauseColumns, in_order
-from index.column_batch import ColumnBatch
+from index.columns import ClauseColumns, ColumnBatch, in_order
 from index.concept_graph import ConceptGraph
 
 __all__ = [
@@ -97,7 +96,7 @@ class TellingEngine(Engine, Protocol):
 
 @runtime_checkable
 class SavedEngine(Engine, Protocol):
-    """An engine that is kept in files; `index.engines.open_engine` opens it again."""
+    """An engine that is kept in files; `index.registry.open_engine` opens it again."""
 
     def save(self, folder: Path) -> None:
         """Write everything into files in `folder` that are named `*.index`. Raises `OSError`."""

@@ -17,14 +17,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semantic.compilation import Compiled
     from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
-    from semantic.explaining import explain
-    from semantic.matcher import Matcher, MatchTable
+    from semantic.explanations.explanation import explain
+    from semantic.matching.matcher import Matcher, MatchTable
+    from semantic.matching.results import Decided, Undecided
     from semantic.model import CanonicalEvent, Event, Match, Note, Position
     from semantic.operators import Operator, operator
-    from semantic.results import Decided, Undecided
-    from semantic.vocabulary import Vocabulary
+    from semantic.subscriptions.compilation import Compiled
+    from semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "CanonicalEvent",
@@ -49,14 +49,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compilation": ("Compiled",),
+    "subscriptions.compilation": ("Compiled",),
     "errors": ("InvalidEvent", "InvalidSubscription", "OntologyError", "Problem", "SemanticError"),
-    "explaining": ("explain",),
-    "matcher": ("MatchTable", "Matcher"),
+    "explanations.explanation": ("explain",),
+    "matching.matcher": ("MatchTable", "Matcher"),
     "model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
     "operators": ("Operator", "operator"),
-    "results": ("Decided", "Undecided"),
-    "vocabulary": ("Vocabulary",),
+    "matching.results": ("Decided", "Undecided"),
+    "vocabulary.vocabulary": ("Vocabulary",),
 }
 """The module of each name."""
 

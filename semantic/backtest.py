@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semantic.compilation import compile_expression
+from semantic.conditions.normal_form import Atom
+from semantic.conditions.operator_clauses import is_expensive
 from semantic.errors import InvalidEvent
-from semantic.event_plans import ReadEvent
-from semantic.explaining import explain
+from semantic.events.event_plans import ReadEvent
+from semantic.explanations.explanation import explain
 from semantic.language import to_text, to_tree
-from semantic.matcher import Matcher
+from semantic.matching.matcher import Matcher
+from semantic.matching.results import MatchTable
 from semantic.model import Event, Not
-from semantic.normal_form import Atom
-from semantic.operators.clauses import is_expensive
 from semantic.operators.declaration import Operator, operators_by_name
-from semantic.results import MatchTable
-from semantic.vocabulary import Vocabulary
+from semantic.subscriptions.compilation import compile_expression
+from semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["SAMPLES", "Backtest", "Counts", "PastEvent"]
 

@@ -1,7 +1,7 @@
 """The nouns of meaning: expressions, canonical values and events, matches. All frozen, none knows how it is matched.
 
 An *expression* is what a subscription says, as a tree; `semantic.language` reads and prints it as text and as JSON.
-Before it is matched, `semantic.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it
+Before it is matched, `semantic.subscriptions.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it
 stood in the source, for error messages; positions never count in comparisons.
 """
 

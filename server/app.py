@@ -10,13 +10,13 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
-from server import error_responses
 from server.api import backtests as backtest_routes
 from server.api import (
     concepts,
     dead_letters,
     declarations,
     deliveries,
+    error_responses,
     events,
     health,
     matching,
@@ -26,13 +26,13 @@ from server.api import (
     subscriptions,
 )
 from server.api import jobs as job_routes
+from server.api.jobs import Jobs
+from server.api.request_guards import BodyLimit, HostGuard
 from server.backtests import Backtests
 from server.broker import Broker
 from server.cloudevents import EventReader
 from server.delivery import running_delivery
-from server.jobs import Jobs
-from server.parking import running_parking
-from server.security.limits import BodyLimit, HostGuard
+from server.pending import running_parking
 from server.settings import Settings
 
 __all__ = ["create_app"]

@@ -25,12 +25,12 @@ from sqlalchemy import Connection
 
 from semantic import Vocabulary
 from semantic.backtest import Backtest, PastEvent
-from semantic.compilation import compile_expression
-from semantic.instants import parse_instant
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import encode
 from semantic.ontology.progress import Progress
 from semantic.operators.declaration import Operator, operators_by_name
+from semantic.subscriptions.compilation import compile_expression
+from semantic.units.instants import parse_instant
 from server.broker import Broker
 from server.cloudevents import EventReader
 from server.errors import BacktestFailed, BrokerBusy, SparkMissing

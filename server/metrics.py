@@ -62,7 +62,7 @@ class Metrics:
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
-            "kindcast_subscriptions_flagged": ("Subscriptions that need what is gone from the vocabulary", flagged),
+            "kindcast_subscriptions_flagged": ("Subscriptions that use something removed from the vocabulary", flagged),
             "kindcast_concepts": ("Concepts of the vocabulary", concepts),
             "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
             "kindcast_index_bytes": ("Index and caches of the subscriptions", index_bytes),

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--time", metavar="NAME", help="the member of plain data that says its time")
         command.add_argument("--numbers", default="", metavar="NAMES", help="columns of CSV that hold numbers")
         if name in ("match", "stream"):
-            command.add_argument("--explode", action="store_true", help="a row a match, not a row an event")
+            command.add_argument("--explode", action="store_true", help="one row per match instead of per event")
             command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
         if name == "match":
             command.add_argument("--distinct", action="store_true", help="of events with one source and id the first")
@@ -82,8 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _match(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.bulk_match import Chosen
-    from spark_jobs.matching_units import match_archive
+    from spark_jobs.match import Chosen, match_archive
 
     chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
     snapshot = _snapshot(given)
@@ -102,7 +101,7 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _normalise(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.normalising_units import normalise_archive
+    from spark_jobs.normalise import normalise_archive
 
     snapshot = _snapshot(given)
     archive = _needed(given.archive, "--archive")
@@ -110,7 +109,7 @@ def _normalise(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.learning_units import learn_archive
+    from spark_jobs.learn import learn_archive
 
     snapshot = _snapshot(given)
     archive = _needed(given.archive, "--archive")
@@ -131,8 +130,8 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.bulk_match import Chosen
     from spark_jobs.events import FILES, stream_events
+    from spark_jobs.match import Chosen
     from spark_jobs.stream import start_stream
 
     options = dict(each.partition("=")[::2] for each in given.option)

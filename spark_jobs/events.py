@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from spark_jobs.archive import splits_of
-from spark_jobs.archived_events import Unreadable, event_of, json_of
-from spark_jobs.event_batch import EventBatch, Rejected, from_events
+from spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
 from spark_jobs.progress import silent
 from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
 from spark_jobs.schemas import EVENTS, QUARANTINE, spark_schema

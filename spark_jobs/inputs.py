@@ -17,8 +17,8 @@ from typing import Any
 from semantic.errors import SemanticError
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import decode, encode
-from semantic.ontology.several import read_several
-from semantic.vocabulary import MEANING
+from semantic.ontology.loader import read_several
+from semantic.vocabulary.vocabulary import MEANING
 from spark_jobs.errors import JobFailed
 from spark_jobs.snapshot import Refused, Snapshot, write_snapshot
 

@@ -1,33 +1,152 @@
-"""Raw events → canonical events: every reading of every value, beside what was published, with what changed and why.
+"""The command `normalise`: splits as units, the terms added up, and the summary."""
 
-    normalise(events, snapshot)      DataFrame → DataFrame, for pipelines of one's own
-    Normaliser.table(batch)          the rows of one batch, for tasks that read and write by themselves
-
-Readings are added, nothing that was published is lost: `body` is the line as it was archived, and an event that is
-matched from a normalised archive matches what it matched before.
-"""
-
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
 from semantic import Event, InvalidEvent, Vocabulary
-from semantic.canonicalise import Canonicaliser
+from semantic.events.canonicalise import Canonicaliser
 from semantic.flatten import EventLimits, flatten
-from semantic.instants import format_instant
 from semantic.model import CanonicalEvent, Value
-from spark_jobs.bulk_match import decoded
+from semantic.units.instants import format_instant
+from spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
 from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.schemas import NORMALISED, READING, spark_schema
+from spark_jobs.match import decoded
+from spark_jobs.output import Output, UnitWriter
+from spark_jobs.progress import Progress, silent
+from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from spark_jobs.schemas import NORMALISED, READING, TERMS, spark_schema
 from spark_jobs.snapshot import Snapshot
-from spark_jobs.terms import Terms
+from spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
 from spark_jobs.workers import reason_of, shown, vocabulary_of
 
-__all__ = ["Normaliser", "normalise"]
+__all__ = ["normalise", "normalise_archive"]
+
+
+# The terms of an archive that mean nothing, or several things: a table that an ontologist can work through.
+#
+# Counted in every task, added up at the end. A text is a term where its attribute holds concepts: by declaration, or
+# because most of its values in this archive are.
+
+COUNTED = pa.schema(
+    [
+        ("attribute", pa.string()),
+        ("term", pa.string()),
+        ("events", pa.int64()),
+        ("example", pa.string()),
+        ("concepts", pa.list_(pa.string())),
+    ]
+)
+"""One task's counts: a term, the IRIs that it may mean (none, one, several), in how many events."""
+
+MOST_TERMS = 50_000
+"""Distinct texts of one attribute that a task counts: an attribute with more is free text."""
+MOSTLY = 0.5
+"""Of the values of an attribute that must be concepts for the others to be called unknown terms."""
+SUGGESTED_FOR = 2_000
+"""Of the most frequent terms, which get suggestions; looking for near names costs milliseconds each."""
+
+
+class Terms:
+    """Counts the texts of events by attribute. One thread at a time."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._counts: dict[str, Counter[str]] = {}
+        self._first: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+
+    def count(self, event: CanonicalEvent, source: str, id: str) -> None:
+        """One event."""
+        for name, values in event.attributes.items():
+            if name.startswith("ce."):
+                continue
+            counts = self._counts.setdefault(name, Counter())
+            for value in values:
+                published = value.published
+                if not isinstance(published, str) or value.amount is not None or value.instant is not None:
+                    continue
+                if (name, published) not in self._first:
+                    if len(counts) >= MOST_TERMS:
+                        continue
+                    iris = tuple(self._vocabulary.iri(concept) for concept in value.concepts)
+                    self._first[name, published] = (f"{source} {id}", iris)
+                counts[published] += 1
+
+    def table(self) -> pa.Table:
+        """`COUNTED`."""
+        rows = []
+        for name, counts in self._counts.items():
+            for term, events in counts.items():
+                example, concepts = self._first[name, term]
+                rows.append(
+                    {"attribute": name, "term": term, "events": events, "example": example, "concepts": concepts}
+                )
+        return pa.Table.from_pylist(rows, COUNTED)
+
+
+def work_list(counted: Iterable[pa.Table], vocabulary: Vocabulary) -> pa.Table:
+    """`schemas.TERMS`: the unknown and ambiguous terms of all tasks, the most frequent first."""
+    tables = [table for table in counted if len(table)]
+    if not tables:
+        return pa.Table.from_pylist([], TERMS)
+    every = pa.concat_tables(tables)
+    every = every.append_column("meanings", pc.cast(pc.list_value_length(every["concepts"]), pa.int64()))
+    known = every.group_by("attribute").aggregate([("events", "sum")])
+    hits = every.filter(pc.equal(every["meanings"], 1)).group_by("attribute").aggregate([("events", "sum")])
+    totals = dict(zip(known["attribute"].to_pylist(), known["events_sum"].to_pylist(), strict=True))
+    meant = dict(zip(hits["attribute"].to_pylist(), hits["events_sum"].to_pylist(), strict=True))
+    open_terms = every.filter(pc.not_equal(every["meanings"], 1))
+    grouped = open_terms.group_by(["attribute", "term"], use_threads=False).aggregate(
+        [("events", "sum"), ("example", "first"), ("meanings", "max")]
+    )
+    rows = sorted(grouped.to_pylist(), key=lambda row: (-row["events_sum"], row["attribute"], row["term"]))
+    told: list[dict[str, Any]] = []
+    for row in rows:
+        attribute, term = row["attribute"], row["term"]
+        declaration = vocabulary.attributes.declaration(attribute)
+        holds_concepts = declaration is not None and declaration.kind == "concept"
+        if row["meanings_max"] == 0 and not holds_concepts and meant.get(attribute, 0) < MOSTLY * totals[attribute]:
+            continue
+        told.append(
+            {
+                "attribute": attribute,
+                "term": term,
+                "problem": "ambiguous" if row["meanings_max"] else "unknown",
+                "events": row["events_sum"],
+                "suggestions": _suggestions(vocabulary, term) if len(told) < SUGGESTED_FOR else [],
+                "example": row["example_first"],
+            }
+        )
+    return pa.Table.from_pylist(told, TERMS)
+
+
+def _suggestions(vocabulary: Vocabulary, term: str) -> list[str]:
+    """What it may mean, or the nearest names."""
+    meant = vocabulary.readings(term)
+    if meant:
+        return [vocabulary.iri(concept) for concept in meant]
+    return [str(found["label"]) for found in vocabulary.suggest(term)]
+
+
+# ── normalise ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Raw events → canonical events: every reading of every value, beside what was published, with what changed and why.
+#
+#     normalise(events, snapshot)      DataFrame → DataFrame, for pipelines of one's own
+#     Normaliser.table(batch)          the rows of one batch, for tasks that read and write by themselves
+#
+# Readings are added, nothing that was published is lost: `body` is the line as it was archived, and an event that is
+# matched from a normalised archive matches what it matched before.
 
 KEPT_CHANGES = 1 << 16
 """Values whose changes are kept: those that repeat, which most do."""
@@ -192,3 +311,96 @@ class _Columns:
                 }
             )
         return place
+
+
+# ── normalising units ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+QUARANTINED = "_quarantine"
+TERM_PARTS = "_term_counts"
+TERMS_FILE = "_terms.csv"
+"""Begins with `_`, like all that is no event: who reads the folder, as an archive or as Parquet, passes it by."""
+
+
+def normalise_archive(
+    session: SparkSession,
+    archive: str,
+    output: Path,
+    snapshot: Snapshot,
+    *,
+    read: ReadOptions = AS_IT_STANDS,
+    split_bytes: int = SPLIT_BYTES,
+    split_rows: int = SPLIT_ROWS,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Normalise an archive into `output`, by day, with `_terms.csv` for the ontologist; returns the summary. May be
+    interrupted and run again at any time. Raises `JobFailed`."""
+    read = replace(read, bodies=True)
+    target = Output(output)
+    with target.locked():
+        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        units: list[tuple[str, Work]] = [
+            (
+                unit_name("normalise", split, snapshot.vocabulary_version, asdict(read)),
+                partial(_normalise_unit, split, snapshot, read),
+            )
+            for split in splits
+        ]
+        done = run_units(session, target, units, "normalise", progress)
+        target.commit(done)
+        progress("terms", 0, None)
+        parts = sorted((output / TERM_PARTS).glob("*.parquet")) if (output / TERM_PARTS).is_dir() else []
+        terms = work_list((pq.read_table(path) for path in parts), snapshot.vocabulary())
+        _write_terms(terms, output)
+
+    def total(name: str) -> int:
+        return int(sum(each.counts.get(name, 0) for each in done))
+
+    problems = terms["problem"].to_pylist()
+    return {
+        "files": len({split.path for split in splits}),
+        "events": total("events"),
+        "changed": total("changed"),
+        "quarantined": total("quarantined"),
+        "unknown_terms": problems.count("unknown"),
+        "ambiguous_terms": problems.count("ambiguous"),
+        "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),
+        "vocabulary_version": snapshot.vocabulary_version,
+        "worker_peak_mb": round(max((each.counts.get("peak_mb", 0.0) for each in done), default=0.0)),
+    }
+
+
+def _normalise_unit(split: Split, snapshot: Snapshot, read: ReadOptions, writer: UnitWriter) -> Mapping[str, float]:
+    """In a worker: one split."""
+    normaliser = Normaliser(vocabulary_of(snapshot))
+    events = changed = 0
+    rejected: list[Rejected] = []
+    for batch in read_split(split, read):
+        if isinstance(batch, Rejected):
+            rejected.append(batch)
+            continue
+        table, bad = normaliser.table(batch)
+        rejected += bad
+        events += len(table)
+        changed += int(pc.sum(pc.greater(_lengths(table), 0)).as_py() or 0)
+        for folder, part in by_day(table) if len(table) else ():
+            writer.write(folder, part)
+    writer.write(TERM_PARTS, normaliser.terms.table())
+    if rejected:
+        writer.write(QUARANTINED, rejected_rows(rejected))
+    return {"events": events, "changed": changed, "quarantined": len(rejected)}
+
+
+def _lengths(table: Any) -> Any:
+    return pc.list_value_length(table["changes"])
+
+
+def _write_terms(terms: Any, output: Path) -> None:
+    """The work list, for people: a spreadsheet opens it. Whole or not at all."""
+    writing = output / f".{TERMS_FILE}"
+    flat = terms.set_column(
+        terms.column_names.index("suggestions"),
+        "suggestions",
+        pc.binary_join(terms["suggestions"], " | "),
+    )
+    pyarrow.csv.write_csv(flat, writing)
+    writing.replace(output / TERMS_FILE)

@@ -23,10 +23,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from semantic import Event
-from semantic.instants import parse_instant
+from semantic.units.instants import parse_instant
 from spark_jobs.archive import Split, file_system
-from spark_jobs.archived_events import ANONYMOUS, ArchivedEvent, Unreadable, event_of, json_of, keyed
-from spark_jobs.event_batch import EventBatch, Rejected, days_of, from_events, without_nothing
+from spark_jobs.event_batch import (
+    ANONYMOUS,
+    ArchivedEvent,
+    EventBatch,
+    Rejected,
+    Unreadable,
+    days_of,
+    event_of,
+    from_events,
+    json_of,
+    keyed,
+    without_nothing,
+)
 from spark_jobs.json_columns import JsonColumns, Lines, lines_of
 
 __all__ = ["AS_IT_STANDS", "ReadOptions", "read_split"]

@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as sql
 
 from spark_jobs.archive import Split, file_system
-from spark_jobs.archived_events import ANONYMOUS
-from spark_jobs.event_batch import EventBatch, Rejected
+from spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected
 from spark_jobs.reading import ReadOptions, read_split
 from spark_jobs.schemas import spark_schema
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from semantic import InvalidSubscription, Matcher, SemanticError, Vocabulary
-from semantic.canonicalise import Canonicaliser
 from semantic.errors import UnusableMatcher
+from semantic.events.canonicalise import Canonicaliser
+from semantic.matching.saved_matcher import saved_trees
 from semantic.ontology import Ontology
 from semantic.ontology.encoding import decode, encode
-from semantic.saved_matcher import saved_trees
-from semantic.vocabulary import MEANING
+from semantic.vocabulary.vocabulary import MEANING
 from spark_jobs.errors import UnusableSnapshot
 from spark_jobs.operators import operators_for_jobs
 
@@ -68,7 +68,7 @@ class Snapshot:
     """Whether some subscription, or a declared event type, looks at context attributes."""
     layout: int = LAYOUT
     meaning: int = 1
-    """`semantic.vocabulary.MEANING` when it was written; those of the first meaning do not say it. One of another
+    """`semantic.vocabulary.vocabulary.MEANING` when it was written; those of the first meaning do not say it. One of another
     meaning is compiled again from its trees whenever it is opened: write it again to have that done once."""
     carried: bool = False
     refused: tuple[Refused, ...] = field(default=(), compare=False)

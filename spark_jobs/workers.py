@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from semantic import InvalidEvent, Matcher, Vocabulary
-from semantic.results import MatchTable
+from semantic.matching.results import MatchTable
 from spark_jobs.event_batch import EventBatch, Rejected
 from spark_jobs.snapshot import Snapshot
 

@@ -49,7 +49,7 @@ class SegmentArrays(NamedTuple):
     cluster; the most rows behind one set of masks; how many positions are dead.
 
     The bounds of ordered column k are `bounds[bound_from[k] : bound_from[k + 1]]`, sorted and distinct (see
-    `index.fused.bounds`).
+    `index.fused.kernels`).
     """
 
     emit: Codes  # [n]

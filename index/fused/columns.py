@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from index.clause import AttributeId, ColumnId, Key, LoweredEvent
-from index.column_batch import ColumnBatch, KeyTable
+from index.columns import ColumnBatch, KeyTable
 from index.fused.arrays import Codes, Floats, Ints
 from index.fused.conjuncts import CONCEPT, KEY, ORDERED
 

@@ -8,8 +8,9 @@ Within a cluster every row stands under the slot that lets the fewest events thr
     other intervals                   never: they wait in blocks           cut down by masks
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,14 @@ import numpy.typing as npt
 from index.clause import AttributeId
 from index.compiling import compiled
 from index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
-from index.fused.bounds import Bounds, bounds_of
-from index.fused.breathing import hold
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED
+from index.fused.columns import Columns
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
+from index.fused.gil_pauses import hold
 from index.fused.graph_arrays import CELLS, GraphShape
+from index.fused.kernels import Bounds, bounds_of
 
-__all__ = ["ClusterKey", "Layout", "RowGroup", "lay_out"]
+__all__ = ["ClusterKey", "Groups", "Place", "RowGroup", "groups_of_places", "lay_out", "merged", "places_of"]
+
 
 ClusterKey = tuple[frozenset[AttributeId], frozenset[AttributeId], tuple[tuple[int, int], ...], bool]
 """Required attributes, forbidden ones, for each slot how it reads which column, and whether programs are asked."""
@@ -393,3 +396,64 @@ def _starts(sizes: Ints) -> Ints:
     starts = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts
+
+
+# ── grouping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Rows by cluster: what segments are laid out from, and what is left of them when they merge.
+#
+# parts of a clause ──▶ places: a cluster and the ends of each slot, one for each alternative ──▶ groups
+# groups of several segments and memtables ──▶ one
+
+Groups = dict[ClusterKey, RowGroup]
+Place = tuple[ClusterKey, tuple[float, ...]]
+"""A cluster, and the two ends of each of its slots, one after the other."""
+
+
+def places_of(parts: Parts, columns: Columns) -> tuple[Place, ...]:
+    """Where a clause stands in segments; numbers its columns and keys. Costs some µs an alternative."""
+    asked = bool(parts.rest)
+    places = []
+    for alternative in parts.alternatives:
+        placed = []
+        for how, column, low, high in alternative:
+            number = columns.number(column, how)
+            if how == KEY:
+                code = float(columns.key(number, low))
+                placed.append(((how, number), code, code))
+            else:
+                placed.append(((how, number), float(cast(float, low)), float(cast(float, high))))
+        placed.sort()
+        slots = tuple(slot for slot, _, _ in placed)
+        ends = tuple(end for _, low_end, high_end in placed for end in (low_end, high_end))
+        places.append(((parts.required, parts.forbidden, slots, asked), ends))
+    return tuple(places)
+
+
+def groups_of_places(stored: Iterable[tuple[int, Sequence[Place]]]) -> Groups:
+    """New rows by cluster. Costs a µs a row."""
+    growing: dict[ClusterKey, tuple[list[int], list[float]]] = {}
+    for row, places in stored:
+        for key, placed in places:
+            rows, ends = growing.setdefault(key, ([], []))
+            rows.append(row)
+            ends += placed
+    return {
+        key: RowGroup(
+            np.array(rows, dtype=np.int32), np.array(ends, dtype=np.float64).reshape(len(rows), len(key[2]), 2)
+        )
+        for key, (rows, ends) in growing.items()
+    }
+
+
+def merged(parts: Sequence[Groups]) -> Groups:
+    """The rows of several groups in one."""
+    by_key: dict[ClusterKey, list[RowGroup]] = {}
+    for groups in parts:
+        for key, group in groups.items():
+            by_key.setdefault(key, []).append(group)
+    return {
+        key: found[0]
+        if len(found) == 1
+        else RowGroup(np.concatenate([each.rows for each in found]), np.concatenate([each.ends for each in found]))
+        for key, found in by_key.items()
+    }

@@ -9,7 +9,7 @@ import numpy as np
 from index.compiling import compiled, lowest_bit
 from index.fused.arrays import Bytes, Codes, Ints
 from index.fused.graph_arrays import GraphArrays
-from index.fused.programs import BatchArrays, ProgramArrays, ask_programs
+from index.fused.residuals import BatchArrays, ProgramArrays, ask_programs
 
 __all__ = ["count_rows", "distinct_rows", "gather_rows", "settle"]
 

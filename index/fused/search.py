@@ -1,7 +1,7 @@
-"""A batch of events through delta and segments, and what they found as one table.
+"""A batch of events through memtable and segments, and what they found as one table.
 
 EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ settle ────────────────┐
-           ─▶ delta: match_delta ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
+           ─▶ memtable: match_memtable ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
 """
 
 from collections import deque
@@ -13,13 +13,13 @@ from index.clause import AttributeId
 from index.engine import RowTable
 from index.fused.arrays import Bytes, Codes, Ints
 from index.fused.columns import EventBatch
-from index.fused.delta import Delta, match_delta
 from index.fused.graph_arrays import GraphArrays
-from index.fused.matching import match_segment
-from index.fused.programs import BatchArrays
+from index.fused.kernels import match_segment
+from index.fused.memtable import Memtable, match_memtable
+from index.fused.residuals import BatchArrays
 from index.fused.runs import count_rows, gather_rows, settle
-from index.fused.scattered import Scattered, match_scattered
 from index.fused.segment import Segment
+from index.fused.small_clusters import Scattered, match_scattered
 
 __all__ = ["ResultMemory", "Scratch", "search"]
 
@@ -163,7 +163,7 @@ class Scratch:
 
 def search(
     segments: Sequence[Segment],
-    deltas: Sequence[Delta],
+    memtables: Sequence[Memtable],
     batch: EventBatch,
     graph: GraphArrays,
     cells: Bytes,
@@ -173,13 +173,13 @@ def search(
     """Every row that matches, in no order, and more than once where it has alternatives. `columns`: how many the
     engine has numbered."""
     events = batch.events
-    deltas = [delta for delta in deltas if len(delta)]
-    asked = deltas or any(segment.programs is not None for segment in segments)
+    memtables = [memtable for memtable in memtables if len(memtable)]
+    asked = memtables or any(segment.programs is not None for segment in segments)
     concepts = graph.parent_from.size - 1
     arrays = scratch.batch_arrays(batch, concepts, columns) if asked else None
     finds: list[Find] = []
     if arrays is not None:
-        finds += [_of_delta(delta, batch, arrays, graph, scratch) for delta in deltas]
+        finds += [_of_memtable(memtable, batch, arrays, graph, scratch) for memtable in memtables]
     # The largest segment is the last, so that what it finds is written behind what the others did, and copied no more.
     for place, segment in reversed(list(enumerate(segments))):
         last = place == 0 and segment.passes == 1 and segment.scattered is None
@@ -278,14 +278,16 @@ def _scattered(
     return scratch.keep(buffer), starts
 
 
-def _of_delta(delta: Delta, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch) -> Find:
-    entries, programs = delta.arrays()
-    sieves = delta.sieves()
+def _of_memtable(
+    memtable: Memtable, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch
+) -> Find:
+    entries, programs = memtable.arrays()
+    sieves = memtable.sieves()
     starts = np.empty(batch.events + 1, dtype=np.int64)
-    buffer = match_delta(
+    buffer = match_memtable(
         entries.rows,
         sieves,
-        delta.fits(batch.presents, sieves.masks.shape[2]),
+        memtable.fits(batch.presents, sieves.masks.shape[2]),
         programs,
         graph,
         arrays,

@@ -12,22 +12,14 @@ import numpy.typing as npt
 
 from index.clause import AttributeId
 from index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Ints, Packed, SegmentArrays, pack, unpack
-from index.fused.breathing import hold
+from index.fused.cluster_selection import Visiting
 from index.fused.conjuncts import ORDERED
+from index.fused.gil_pauses import hold
 from index.fused.graph_arrays import GraphShape
-from index.fused.grouping import Groups
-from index.fused.layout import ClusterKey, RowGroup, lay_out
-from index.fused.programs import ProgramArrays
-from index.fused.rest import Rest, rest_of_rows
-from index.fused.scattered import (
-    FEWEST_SCATTERED,
-    SCATTERED_ROWS,
-    Scattered,
-    ScatteredArrays,
-    scattered_arrays,
-)
+from index.fused.layout import ClusterKey, Groups, RowGroup, lay_out
+from index.fused.residuals import ProgramArrays, Rest, rest_of_rows
 from index.fused.sharing import Shared, SharedArrays, share
-from index.fused.visiting import Visiting
+from index.fused.small_clusters import FEWEST_SCATTERED, SCATTERED_ROWS, Scattered, ScatteredArrays, scattered_arrays
 
 __all__ = ["Living", "Segment"]
 
@@ -127,7 +119,7 @@ class Segment:
 
     @property
     def half_dead(self) -> bool:
-        """Whether so many rows were removed that the others should move together."""
+        """Whether half of the rows are tombstones, so that compaction is due."""
         return 2 * self.live < self.stored
 
     @property

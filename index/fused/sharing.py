@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from index.compiling import compiled, nth
 from index.fused.arrays import Bytes, Codes, Floats, Ints
-from index.fused.grouping import Groups
-from index.fused.layout import RowGroup
+from index.fused.layout import Groups, RowGroup
 
 __all__ = ["Shared", "SharedArrays", "share"]
 

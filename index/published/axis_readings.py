@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from index.column_batch import ColumnBatch
+from index.columns import ColumnBatch
 from index.concept_graph import ConceptGraph
 from index.published.elementary import AtLeast, AtMost, Equal, Present, Within
-from index.published.tree_arrays import Codes
+from index.published.matching_tree.search import Codes
 
 __all__ = ["Axis", "AxisReadings", "Reader"]
 

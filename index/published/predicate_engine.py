@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
-from index.column_batch import ColumnBatch
+from index.columns import ColumnBatch
 from index.concept_graph import ConceptGraph
-from index.definition import clause_matches
 from index.engine import RowTable
 from index.errors import UnknownRow
 from index.fused.runs import distinct_rows
+from index.naive import clause_matches
 from index.published.axis_readings import Axis, Reader
 from index.published.bound_blocks import BoundBlocks
 from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of

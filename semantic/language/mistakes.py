@@ -34,22 +34,22 @@ EXPECTED = {
     "ORDER": "one of = != < <= > >=",
     "PRESENCE": "exists or missing",
     "AFFIX": "startswith, endswith or contains",
-    "MATCHES": "matches",
-    "NOCASE": "nocase",
-    "SOME": "some",
-    "NOT": "not",
-    "_AND": "and",
-    "_OR": "or",
-    "_IN": "in",
-    "_BETWEEN": "between",
-    "_LPAR": "(",
-    "_RPAR": ")",
-    "OPEN": "[",
-    "CLOSE": "]",
+    "MATCHES": "`matches`",
+    "NOCASE": "`nocase`",
+    "SOME": "`some`",
+    "NOT": "`not`",
+    "_AND": "`and`",
+    "_OR": "`or`",
+    "_IN": "`in`",
+    "_BETWEEN": "`between`",
+    "_LPAR": "`(`",
+    "_RPAR": "`)`",
+    "OPEN": "`[`",
+    "CLOSE": "`]`",
     "_COMMA": "a comma",
     "PLUS_MINUS": "+ or -",
     "TIMES": "* or /",
-    "$END": "the end",
+    "$END": "the end of the expression",
 }
 """Terminal of the grammar → the words for it."""
 
@@ -204,5 +204,11 @@ def _words(expected: Iterable[str]) -> str:
             "CURIE",
             "QUOTED_NAME",
         }
-    words += [EXPECTED[each] for each in sorted(left) if each in EXPECTED]
-    return "expected " + (" or ".join(words) if words else "nothing more")
+    words += [EXPECTED[each] for each in sorted(left, key=lambda each: (each == "$END", each)) if each in EXPECTED]
+    return f"expected {_alternatives(words)}"
+
+
+def _alternatives(words: list[str]) -> str:
+    if len(words) < 3:
+        return " or ".join(words) or "nothing more"
+    return f"{', '.join(words[:-1])}, or {words[-1]}"

@@ -10,7 +10,6 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
 from semantic.errors import InvalidSubscription
-from semantic.instants import parse_instant
 from semantic.language.bounds import LONGEST_LIST, LONGEST_TEXT, check_bounds, refuse
 from semantic.language.literals import bad_number, number_of, quoted_name, string_of, unquoted_name
 from semantic.language.mistakes import syntax_problem
@@ -40,6 +39,7 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
+from semantic.units.instants import parse_instant
 
 __all__ = ["parse_text"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from semantic.errors import InvalidSubscription, Problem
-from semantic.instants import parse_instant
 from semantic.language.bounds import (
     LONGEST_LIST,
     MOST_PROBLEMS,
@@ -49,6 +48,7 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
+from semantic.units.instants import parse_instant
 
 __all__ = ["parse_tree"]
 

@@ -2,12 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
+from semantic.errors import OntologyError, UnknownRelation
 from semantic.ontology import namespaces as ns
 from semantic.ontology.extraction import extract
 from semantic.ontology.formats import inflate, syntax_of
@@ -17,11 +17,11 @@ from semantic.ontology.reasoning.axioms import Axioms, axioms_of
 from semantic.ontology.reasoning.owl import Reasoner, available, classified
 from semantic.ontology.reasoning.rdfs import entailed
 from semantic.ontology.records import Limits, Ontology, Reason, RelationRecord
-from semantic.ontology.relation_survey import RelationSurvey
-from semantic.ontology.requested_relations import with_relations
+from semantic.ontology.requested_relations import RelationSurvey, with_relations
 from semantic.ontology.statements import Statements
 
-__all__ = ["read", "read_with_axioms"]
+__all__ = ["read", "read_several", "read_with_axioms"]
+
 
 BASE = "https://kindcast.dev/ontologies/"  # what relative IRIs are relative to, where the document does not say
 
@@ -162,3 +162,37 @@ class _OddNames:
 
 def _valid(term: object) -> bool:
     return not isinstance(term, ox.NamedNode) or _IRI.fullmatch(term.value) is not None
+
+
+# ── several ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Several documents that become one vocabulary, and share the relations that are asked for.
+
+
+def read_several(
+    documents: Iterable[tuple[str, bytes]],
+    *,
+    limits: Limits | None = None,
+    reason: Reason = "none",
+    relations: Sequence[str] = (),
+) -> list[Ontology]:
+    """The records of each (name, document); each of `relations` must be in one of them at least. A document that lacks
+    some of them is read twice. Raises what `read` raises."""
+    ontologies: list[Ontology] = []
+    refusals: dict[str, list[str]] = {name: [] for name in relations}
+    for name, data in documents:
+        asked = list(relations)
+        while True:
+            try:
+                ontologies.append(read(data, name=name, limits=limits, reason=reason, relations=asked))
+                break
+            except UnknownRelation as error:
+                if not error.missing:
+                    raise  # an ambiguous name
+                asked = [each for each in asked if each not in error.missing]
+                for each in error.missing:
+                    refusals[each].append(f"{name}: {error.detail}")
+    for relation, told in refusals.items():
+        if len(told) == len(ontologies) > 0:
+            detail = f"no document has a relation named {relation!r}; {'; '.join(told)}"
+            raise UnknownRelation(detail, missing=(relation,))
+    return ontologies

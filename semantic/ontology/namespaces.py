@@ -7,62 +7,42 @@ from typing import Final
 
 from rdflib.namespace import DC, DCTERMS, OWL, RDF, RDFS, SH, SKOS, XSD, Namespace
 
-__all__ = [
-    "ALT_LABELS",
-    "ANNOTATION_PROPERTY",
-    "BROADER",
-    "CLASS_TYPES",
-    "COLLECTION_TYPES",
-    "CONJUNCTION",
-    "CONSIDER",
-    "DEFINITIONS",
-    "DEPRECATED",
-    "DEPRECATED_CLASS",
-    "DEPRECATED_PROPERTY",
-    "DISJUNCTIONS",
-    "DOMAIN",
-    "EQUIVALENT_CLASS",
-    "EQUIVALENT_PROPERTY",
-    "EXACT_MATCH",
-    "FIRST",
-    "HAS_VALUE",
-    "HIDDEN_LABELS",
-    "IMPORTS",
-    "INDIVIDUAL_EQUIVALENCES",
-    "INVERSE_OF",
-    "IN_SCHEME",
-    "NARROWER",
-    "NIL",
-    "NOT_CONCEPT_TYPES",
-    "ONE_OF",
-    "ONTOLOGY",
-    "ON_PROPERTY",
-    "PREFERRED_LABELS",
-    "PROPERTY_TYPES",
-    "RANGE",
-    "REPLACED_BY",
-    "REST",
-    "SCHEME",
-    "SHORTHAND",
-    "SKOS_CONCEPT",
-    "SKOS_NAMESPACE",
-    "SOME_VALUES",
-    "SUB_CLASS",
-    "SUB_PROPERTY",
-    "SYMMETRIC",
-    "TITLES",
-    "TOP_CONCEPT_OF",
-    "TOP_CONCEPT_TO",
-    "TRANSITIVE",
-    "TYPE",
-    "UNITS",
-    "WELL_KNOWN_PREFIXES",
-    "XL_ALT",
-    "XL_FORM",
-    "XL_HIDDEN",
-    "XL_PREFERRED",
-    "is_vocabulary",
-]
+__all__ = ["OBO", "local_name", "namespace"]
+
+
+# The two ends of an IRI.
+
+OBO: Final = "http://purl.obolibrary.org/obo/"
+
+
+def local_name(iri: str) -> str:
+    """What follows the last `#` or `/` of `iri` (the last `:` of a URN), ends like `…/thing/` cut off first.
+
+    >>> local_name("https://brickschema.org/schema/Brick#Temperature_Sensor")
+    'Temperature_Sensor'
+    >>> local_name("http://purl.obolibrary.org/obo/CL_0000084"), local_name("urn:isbn:12")
+    ('CL_0000084', '12')
+    """
+    text = iri.rstrip("/#")
+    return text[max(text.rfind("#"), text.rfind("/"), text.rfind(":")) + 1 :]
+
+
+def namespace(iri: str) -> str:
+    """What stands before the local name of `iri`; of an identifier of OBO the prefix belongs to it, for all of its
+    ontologies share what is before that.
+
+    >>> namespace("https://brickschema.org/schema/Brick#Temperature_Sensor")
+    'https://brickschema.org/schema/Brick#'
+    >>> namespace("http://purl.obolibrary.org/obo/CL_0000084")
+    'http://purl.obolibrary.org/obo/CL_'
+    """
+    local = local_name(iri)
+    if iri.startswith(OBO):
+        local = local.rpartition("_")[2]
+    return iri.rstrip("/#").removesuffix(local)
+
+
+# ── namespaces ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _OBO_IN_OWL = Namespace("http://www.geneontology.org/formats/oboInOwl#")
 _IAO = Namespace("http://purl.obolibrary.org/obo/IAO_")

@@ -1,4 +1,4 @@
-"""What a document says, without RDF: frozen records of names, labels and pairs. The input of `semantic.vocabulary`."""
+"""What a document says, without RDF: frozen records of names, labels and pairs. The input of `semantic.vocabulary.vocabulary`."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semantic.model import AttributeRef, Constant, OperatorCall, Variable
-from semantic.operators.declaration import Operator
+from semantic.operators.declaration import KINDS, Operator, constant_given
 from semantic.operators.failures import OperatorFailed
 from semantic.operators.isolation import Cancellation
 from semantic.operators.readings import EventView, reading
 from semantic.operators.running import run
-from semantic.operators.signatures import KINDS, constant_given
 from semantic.units import Units
 
 __all__ = [

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semantic.planner.estimates import CERTAIN, Estimates
 from semantic.planner.heap import build_heap, push_all, take_best
-from semantic.planner.problem import WAIT, Undecided
+from semantic.planner.problem import CERTAIN, WAIT, Estimates, Undecided
 
 __all__ = ["greedy"]
 

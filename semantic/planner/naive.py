@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from semantic.planner.kernels import next_in_turn
 from semantic.planner.problem import WAIT, Undecided
-from semantic.planner.walks import next_in_turn
 
 __all__ = ["naive"]
 

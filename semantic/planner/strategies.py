@@ -11,10 +11,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from semantic.planner.estimates import Estimates
 from semantic.planner.greedy import greedy
 from semantic.planner.naive import naive
-from semantic.planner.problem import Undecided
+from semantic.planner.problem import Estimates, Undecided
 from semantic.planner.sequential import sequential
 from semantic.planner.sub_order import SubOrder
 

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.estimates import Estimates
+from semantic.planner.kernels import sorted_from_top
 from semantic.planner.linked_chains import MOST_PAIRS, Chains, LinkedChains, Node
-from semantic.planner.problem import Undecided
+from semantic.planner.problem import Estimates, Undecided
 from semantic.planner.sequential import walk_open
-from semantic.planner.walks import sorted_from_top
 
 __all__ = ["SubOrder", "at_once", "in_thread", "sub_order"]
 

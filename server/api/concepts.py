@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 
 from index.clause import ConceptId
 from semantic import Vocabulary
+from server.api.error_responses import Problem
 from server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
-from server.error_responses import Problem
 
 __all__ = ["router"]
 

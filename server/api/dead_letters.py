@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
+from server.api.error_responses import Problem
 from server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
 from server.api.subscription_body import read_body
 from server.delivery.message import message_of
-from server.error_responses import Problem
-from server.store.dead_letters import DeadLetter, list_dead
+from server.store.deliveries import DeadLetter, list_dead
 
 __all__ = ["router"]
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from semantic.declarations import DeclarationKind
-from semantic.schemas.views import view_of
-from semantic.schemas.writing import document_of
-from semantic.synonyms import read_table
-from semantic.units.rate_table import read_rate_table
+from semantic.units.rates import read_rate_table
+from semantic.vocabulary.declarations import DeclarationKind
+from semantic.vocabulary.event_types import view_of
+from semantic.vocabulary.schema_documents import document_of
+from semantic.vocabulary.synonyms import read_table
 from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
 from server.errors import UnknownDeclaration
 from server.store import declarations, meanings

@@ -8,17 +8,18 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection, Row
 
 from semantic import InvalidEvent
-from semantic.compilation import restore_expression
-from semantic.explaining import explain
+from semantic.explanations.explanation import explain
+from semantic.subscriptions.compilation import restore_expression
+from server.api.error_responses import Problem, as_document, problem_of
 from server.api.operators import AppParking
 from server.api.requests import AppBroker, AppEventReader, answer, moment
 from server.broker.publishing import Outcome
 from server.cloudevents import Decoded, DecodedEvent, EventReader
-from server.error_responses import Problem, as_document, problem_of
 from server.errors import UnknownEvent, UnknownSubscription
-from server.operators.asking import asking_through
-from server.parking.explaining import asking_and_waiting
-from server.store import events, parking, subscriptions
+from server.operators.answers import asking_through
+from server.pending.explanation import asking_and_waiting
+from server.store import events, subscriptions
+from server.store import pending as parking
 from server.strict_json import decode
 
 __all__ = ["router"]

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import Connection
 
+from server.api.error_responses import Problem
 from server.api.requests import AppBroker
-from server.error_responses import Problem
 from server.errors import StoreUnavailable
 from server.store.ledger import Totals, read_totals
 from server.store.subscriptions import count_by_status, count_flagged

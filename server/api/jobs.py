@@ -1,15 +1,119 @@
 """Jobs: how far is what a request began with `Prefer: respond-async`?"""
 
+import asyncio
+import logging
+import secrets
+import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from semantic.ontology.progress import Progress
+from server.api.error_responses import as_document, problem_of
 from server.api.requests import answer
-from server.jobs import Jobs
+from server.errors import UnknownJob
 
-__all__ = ["AppJobs", "accepted", "router", "wants_a_job"]
+__all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
+
+
+# Work that takes longer than a request should: begun by one request, watched by others, forgotten after a while.
+#
+# PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id}
+# GET /v1/jobs/{id} ──▶ how far it is, what came of it
+
+_log = logging.getLogger("kindcast.jobs")
+
+
+@dataclass(slots=True)
+class Job:
+    """One piece of work. `result` is what the request would have been answered, `problem` the error that it would
+    have been."""
+
+    id: str
+    status: Literal["running", "done", "failed"] = "running"
+    progress: tuple[str, int, int | None] = ("wait", 0, None)
+    result: dict[str, Any] | None = None
+    problem: dict[str, Any] | None = None
+    finished: float | None = None  # seconds of a clock that only goes forward
+    task: "asyncio.Task[None] | None" = field(default=None, repr=False)
+
+    def advance(self, stage: str, done: int, total: int | None) -> None:
+        """How far it is. Any thread: one reference is replaced."""
+        self.progress = (stage, done, total)
+
+    def as_json(self) -> dict[str, Any]:
+        """What to tell of it."""
+        stage, done, total = self.progress
+        told: dict[str, Any] = {
+            "id": self.id,
+            "status": self.status,
+            "progress": {"stage": stage, "done": done, "total": total},
+        }
+        if self.result is not None:
+            told["result"] = self.result
+        if self.problem is not None:
+            told["problem"] = self.problem
+        return told
+
+
+class Jobs:
+    """The jobs of one application, on its event loop. At most `kept` that have ended are kept, and for `seconds`."""
+
+    def __init__(self, *, kept: int, seconds: float) -> None:
+        self._kept = kept
+        self._seconds = seconds
+        self._jobs: dict[str, Job] = {}  # in the order in which they began
+
+    def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
+        """Begin `work`, which is told whom to report its progress to and returns the result.
+
+        How much may run at one time is for the work to say: it fails at once with what is to be told.
+        """
+        self._forget()
+        job = Job(f"job_{secrets.token_hex(8)}")
+        self._jobs[job.id] = job
+        job.task = asyncio.create_task(self._run(job, work))
+        return job
+
+    def find(self, id: str) -> Job:
+        """Raises `UnknownJob`, also for one that was forgotten."""
+        self._forget()
+        if id not in self._jobs:
+            raise UnknownJob(id)
+        return self._jobs[id]
+
+    async def stop(self) -> None:
+        """Wait until what runs has ended; its owner has told it to."""
+        running = [job.task for job in self._jobs.values() if job.task is not None and not job.task.done()]
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, job: Job, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> None:
+        try:
+            job.result = await work(job.advance)
+            job.status = "done"
+            job.progress = ("done", 0, None)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.status_code == 500:
+                _log.error("job %s failed", job.id, exc_info=error)
+            job.problem = as_document(problem)
+            job.status = "failed"
+        finally:
+            job.finished = time.monotonic()
+            job.task = None
+
+    def _forget(self) -> None:
+        oldest = time.monotonic() - self._seconds
+        ended = [job for job in self._jobs.values() if job.finished is not None]
+        surplus = len(ended) - self._kept
+        for number, job in enumerate(sorted(ended, key=lambda each: each.finished or 0.0)):
+            if number < surplus or (job.finished or 0.0) < oldest:
+                del self._jobs[job.id]
+
+
+# ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

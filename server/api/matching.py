@@ -6,26 +6,18 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from semantic import InvalidEvent, Note
-from semantic.compilation import restore_expression
-from semantic.explaining import explain
-from semantic.operators.telling import as_json
+from semantic.explanations.explanation import explain
+from semantic.explanations.operator_answers import as_json
+from semantic.subscriptions.compilation import restore_expression
+from server.api.error_responses import Problem, as_document, problem_of
 from server.api.operators import AppParking
-from server.api.requests import (
-    AppBroker,
-    AppEventReader,
-    AppSettings,
-    Language,
-    answer,
-    body_schema,
-    json_object,
-)
+from server.api.requests import AppBroker, AppEventReader, AppSettings, Language, answer, body_schema, json_object
 from server.broker import Broker
 from server.broker.publishing import EventMatches
 from server.cloudevents import DecodedEvent, EventReader
-from server.error_responses import Problem, as_document, problem_of
-from server.operators.asking import asking_through
-from server.parking import ParkingService
-from server.parking.explaining import asking_and_waiting, decide_now
+from server.operators.answers import asking_through
+from server.pending import ParkingService
+from server.pending.explanation import asking_and_waiting, decide_now
 from server.store.subscriptions import find_subscription
 
 __all__ = ["router"]

@@ -8,9 +8,9 @@ from sqlalchemy import Row
 
 from semantic.ontology.encoding import encode
 from semantic.ontology.progress import Progress, silent
+from server.api.error_responses import Problem
 from server.api.jobs import AppJobs, accepted, wants_a_job
 from server.api.requests import AppBroker, answer, moment
-from server.error_responses import Problem
 from server.errors import UnknownOntology
 from server.store import ontologies
 

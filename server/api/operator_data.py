@@ -7,11 +7,12 @@ from fastapi import APIRouter, Path, Request, Response
 
 from semantic.errors import InvalidDeclaration
 from semantic.operators.calls import OperatorFailed
+from server.api.error_responses import Problem
 from server.api.requests import AppBroker, answer
 from server.broker import Broker
-from server.broker.registering import forget_data, keep_data
-from server.error_responses import Problem
-from server.operators.data import Key, Kind, OwnData, piece_size, read_piece
+from server.broker.operator_commands import forget_data, keep_data
+from server.operators.registry import DataKind as Kind
+from server.operators.registry import Key, OwnData, piece_size, read_piece
 
 __all__ = ["router"]
 

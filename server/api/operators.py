@@ -11,11 +11,10 @@ from semantic.operators.declaration import NAME
 from semantic.planner.learning import Record
 from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
 from server.broker.late_matches import try_again
-from server.broker.registering import register, unregister
+from server.broker.operator_commands import register, unregister
 from server.errors import UnknownOperator
-from server.operators.registration import read_registration
-from server.operators.registry import Entry
-from server.parking import ParkingService
+from server.operators.registry import Entry, read_registration
+from server.pending import ParkingService
 from server.store import operators as store
 
 __all__ = ["AppParking", "router"]

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 
+from server.api.error_responses import Problem
 from server.broker import Broker
 from server.cloudevents import EventReader
-from server.error_responses import Problem
 from server.security.tickets import TICKET_HEADER
 from server.settings import Settings
 from server.strict_json import decode, depth_within

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from server.api.error_responses import Problem
 from server.api.requests import not_yet
-from server.broker.subscribing import NewSubscription
+from server.broker.subscription_commands import NewSubscription
 from server.delivery.webhook import check_protocol
-from server.error_responses import Problem
 from server.filters import filters_to_tree
 from server.security.egress import SinkRefused, check_sink
 from server.security.tickets import hashed, new_ticket

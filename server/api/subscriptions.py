@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
 from semantic import SemanticError
+from server.api.error_responses import Problem, as_document, problem_of
 from server.api.operators import AppParking
 from server.api.requests import (
     AppBroker,
@@ -35,13 +36,13 @@ from server.api.subscription_body import (
     read_new,
 )
 from server.broker import Broker
-from server.broker.subscribing import NewSubscription
-from server.error_responses import Problem, as_document, problem_of
+from server.broker.subscription_commands import NewSubscription
 from server.errors import ServerError, UnknownSubscription
-from server.parking.explaining import subscription_plan
+from server.pending.explanation import subscription_plan
 from server.security.egress import SinkRefused
 from server.settings import Settings
-from server.store import parking, subscriptions
+from server.store import pending as parking
+from server.store import subscriptions
 from server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = ["router"]
@@ -73,7 +74,9 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     status: Annotated[Status | None, Query(description="Only those of this status.")] = None,
-    flagged: Annotated[bool | None, Query(description="Only those that need what is gone, or only the others.")] = None,
+    flagged: Annotated[
+        bool | None, Query(description="Only those that use something removed from the vocabulary, or only the others.")
+    ] = None,
 ) -> Response:
     """A page of subscriptions in the order in which they were made; the header Link leads to the next one."""
     after, now = parse_page_cursor(cursor), time.time()

@@ -16,19 +16,19 @@ from index.errors import IndexFull
 from semantic import Event, InvalidEvent, Vocabulary
 from semantic.ontology import Reason
 from semantic.ontology.progress import Progress, silent
-from server.broker import heap, importing, subscribing
-from server.broker.declaring import Declaring
+from server.broker import garbage_collection as heap
+from server.broker import subscription_commands as importing
+from server.broker import subscription_commands as subscribing
 from server.broker.documents import DocumentReader
+from server.broker.expiry import Sweeper
 from server.broker.group import Group
-from server.broker.importing import Refusal
-from server.broker.meaning import Meaning, Upload
 from server.broker.publishing import EventMatches, Outcome, match_events, publish
-from server.broker.restoring import restore
 from server.broker.snapshots import Snapshots
+from server.broker.startup import restore
 from server.broker.state import State
-from server.broker.subscribing import NewSubscription
-from server.broker.sweeping import Sweeper
-from server.broker.thread import BrokerThread, Command
+from server.broker.subscription_commands import NewSubscription, Refusal
+from server.broker.vocabulary_commands import Declaring, Meaning, Upload
+from server.broker.writer_thread import BrokerThread, Command
 from server.cloudevents import DecodedEvent
 from server.errors import BrokerBusy, StoreUnavailable
 from server.metrics import Metrics

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from server.broker.group import Group
-from server.store import parking
+from server.store import pending as parking
 from server.store.events import MatchRow, insert_matches
-from server.store.parking import Retry
+from server.store.pending import Retry
 
 __all__ = ["Settlement", "settle", "try_again"]
 

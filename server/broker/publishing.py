@@ -4,7 +4,7 @@ decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
-No operator is called here: what hangs on one is parked with the event, and decided by `server.parking`. Subscriptions
+No operator is called here: what hangs on one is parked with the event, and decided by `server.pending`. Subscriptions
 are slots of the matcher from the index to the row of a match; nobody's name is looked up.
 """
 
@@ -17,16 +17,16 @@ import msgspec
 import numpy as np
 
 from semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
-from semantic.event_plans import ReadEvent
+from semantic.events.event_plans import ReadEvent
+from semantic.explanations.operator_answers import as_json
+from semantic.matching.results import Failures, MatchTable
 from semantic.model import SubscriptionSlot
-from semantic.operators.telling import as_json
-from semantic.results import Failures, MatchTable
 from server.broker.group import Group
 from server.broker.state import State
 from server.cloudevents import DecodedEvent
 from server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
 from server.store.ontologies import active_versions
-from server.store.parking import ParkedRow, insert_parked, keep_vocabulary
+from server.store.pending import ParkedRow, insert_parked, keep_vocabulary
 
 __all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish"]
 

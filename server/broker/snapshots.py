@@ -23,11 +23,10 @@ from pathlib import Path
 from index.array_file import read_arrays, write_arrays
 from index.errors import UnusableIndex
 from semantic import Matcher, Vocabulary
-from semantic.canonicalise import EventLimits
 from semantic.errors import UnusableMatcher
+from semantic.events.canonicalise import EventLimits
 from semantic.operators.declaration import Operator
-from server.broker.roll import Roll
-from server.broker.state import State
+from server.broker.state import LiveSubscriptions, State
 from server.settings import Settings
 
 __all__ = ["Snapshots"]
@@ -58,7 +57,9 @@ class Snapshots:
         self._written: tuple[str, int] | None = None
         """Of the matcher that was written, or opened, last: its vocabulary and how often it was changed by then."""
 
-    def open(self, vocabulary: Vocabulary, operators: Iterable[Operator], token: str | None) -> Roll | None:
+    def open(
+        self, vocabulary: Vocabulary, operators: Iterable[Operator], token: str | None
+    ) -> LiveSubscriptions | None:
         """The roll and the matcher that were written with `token`, if they may be used. None without a word where there
         are none."""
         if not self._every or (token is None and not self._folders()):
@@ -68,7 +69,7 @@ class Snapshots:
                 raise UnusableMatcher(self._folder, "the database does not know it")
             found = self._find(token)
             matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits, budget=self._budget)
-            roll = Roll.opened(matcher, read_arrays(found / ROLL, KIND)[1])
+            roll = LiveSubscriptions.opened(matcher, read_arrays(found / ROLL, KIND)[1])
         except (UnusableMatcher, UnusableIndex, OSError, ValueError, KeyError) as error:
             self.refuse(error)
             return None

@@ -21,9 +21,8 @@ def demo(
     ] = DEFAULT_PACE,
 ) -> None:
     """Show it: a server, a vocabulary, subscriptions by kind, offers, deliveries, and why."""
-    from server.demo import perform
-    from server.demo.performance import DeliveryMissing
-    from server.demo.stage import StageFailed
+    from server.cli.demo_performance import DeliveryMissing, perform
+    from server.cli.demo_server import StageFailed
 
     signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()

@@ -31,9 +31,10 @@ def show_impact(told: dict[str, Any]) -> None:
     flagged, back = (subscriptions.get(key, {"count": 0}) for key in ("flagged", "unflagged"))
     if flagged["count"]:
         shown = ", ".join(flagged["listed"][:SHOWN])
-        output.warn(f"{flagged['count']} need what is gone; they are kept, and flagged until it is back: {shown}")
+        use = "1 subscription uses" if flagged["count"] == 1 else f"{flagged['count']} subscriptions use"
+        output.warn(f"{use} something that is removed; kept, and flagged until it returns: {shown}")
     if back["count"]:
-        output.hint(f"{back['count']} that needed what was gone have it back")
+        output.hint(f"{back['count']} flagged before: what they use is back")
 
 
 def _told(part: str, each: dict[str, Any]) -> str:

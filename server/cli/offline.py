@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "explain_offline", "match_offline"]
 
 ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
-"""Those of `index.engines`, which is imported only by the command that uses one."""
+"""Those of `index.registry`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
     list[str], typer.Option("--ontology", metavar="FILE", help="An ontology; several make one vocabulary.")

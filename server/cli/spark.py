@@ -45,7 +45,7 @@ Time = Annotated[
     str | None, typer.Option("--time", metavar="NAME", help="The member of plain data that says its time.")
 ]
 Numbers = Annotated[str, typer.Option("--numbers", metavar="NAMES", help="Columns of CSV that hold numbers.")]
-Explode = Annotated[bool, typer.Option("--explode", help="A row a match, not a row an event.")]
+Explode = Annotated[bool, typer.Option("--explode", help="One row per match instead of per event.")]
 MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="No rows for events without matches.")]
 Distinct = Annotated[bool, typer.Option("--distinct", help="Of events with the same source and id only the first.")]
 Shards = Annotated[

@@ -13,7 +13,7 @@ import httpx
 
 from server.cli.problems import CommandFailed
 from server.client import Client, ProblemError
-from server.client.call import path_of
+from server.client.calls import path_of
 
 __all__ = ["fetch_inputs", "read_inputs"]
 
@@ -39,7 +39,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
     from semantic.ontology.encoding import is_readable
-    from server.broker.declaring import active_declarations
+    from server.broker.vocabulary_commands import active_declarations
     from server.store import ontologies, subscriptions
 
     database = data / "kindcast.db"

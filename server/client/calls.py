@@ -1,18 +1,298 @@
 """The HTTP API as calls, each described once; `call.py` says how they become methods of both clients."""
 
 import functools
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
-from server.client.call import TIMEOUT_SECONDS, Call, Json, described, get, path_of, post, present
-from server.client.meaning import MeaningCalls
-from server.client.operators import OperatorCalls
+__all__ = ["Call", "Calls", "Json", "ProblemError", "described", "path_of", "problem", "read_answer"]
 
-__all__ = ["Calls"]
+
+# One request, described once and sent two ways.
+#
+# A method of `Calls` returns a `Call`: method, path, what to send, how to read the answer. The decorator `described`
+# turns it into a method that `Client` sends at once and `AsyncClient` as a coroutine, both fully typed, so that no
+# call
+# of the API is written twice. `read_answer` makes a value, or a `ProblemError`, of what comes back.
+
+if TYPE_CHECKING:
+    from server.client.clients import AsyncClient, Client
+
+
+TIMEOUT_SECONDS = 60.0
+"""For an answer. Loading a large ontology takes longest."""
+
+Json = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ProblemError(Exception):
+    """The server refused: an RFC 9457 problem. `type` is stable; `errors` places each single fault."""
+
+    def __init__(self, status: int, type: str, title: str, detail: str, errors: list[Json]) -> None:
+        lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
+        lines += [f"  {_place(error)}{error.get('detail', '')}" for error in errors]
+        super().__init__("\n".join(lines))
+        self.status = status
+        self.type = type
+        self.title = title
+        self.detail = detail
+        self.errors = errors
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
+        """The error of a problem document: of an answer, or of a job that failed."""
+        return cls(
+            int(told.get("status") or status),
+            str(told.get("type", "about:blank")),
+            str(told.get("title") or reason),
+            str(told.get("detail") or ""),
+            [error for error in told.get("errors") or [] if isinstance(error, dict)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request. `read` turns the parsed answer (None when it has no body) into what the method returns."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    timeout: float = TIMEOUT_SECONDS
+
+    def arguments(self) -> dict[str, Any]:
+        """As keywords of httpx's `request`, save the URL."""
+        return {
+            "params": dict(self.params),
+            "headers": dict(self.headers),
+            "content": self.content,
+            "timeout": self.timeout,
+        }
+
+
+class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
+    """Makes a method of `Calls` send what it describes: at once on a `Client`, as a coroutine on an `AsyncClient`."""
+
+    def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
+        self._describe = describe
+        functools.update_wrapper(cast("Any", self), describe)
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: "Client", owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: "Client | AsyncClient | None", owner: type) -> Any:
+        if client is None:
+            return self
+
+        @functools.wraps(self._describe)
+        def send(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.send(self._describe(client, *args, **kwargs))
+
+        return send
+
+
+def get(path: str, **params: Any) -> Call[Json]:
+    """A GET that answers with an object; parameters that are None are left out."""
+    return Call(method="GET", path=path, read=_same, params=present(**params))
+
+
+def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Json]:
+    """A POST of JSON (of nothing, when `body` is None) that answers with an object."""
+    content = None if body is None else msgspec.json.encode(body)
+    kind = {} if body is None else {"Content-Type": "application/json"}
+    return Call(method="POST", path=path, read=_same, headers={**kind, **(headers or {})}, content=content)
+
+
+def path_of(*segments: str) -> str:
+    """A path beneath /v1, each segment quoted.
+
+    >>> path_of("ontologies", "a/b")
+    '/v1/ontologies/a%2Fb'
+    """
+    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+def present(**fields: Any) -> Json:
+    """The fields that were given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def read_answer(call: Call[T], answer: httpx.Response) -> T:
+    """What the method returns. Raises `ProblemError` for every status of 400 and above."""
+    if answer.status_code >= 400:
+        raise problem(answer)
+    return call.read(msgspec.json.decode(answer.content) if answer.content else None)
+
+
+def problem(answer: httpx.Response) -> ProblemError:
+    """The problem in an answer that was read; answers of proxies, which are none, keep status and reason."""
+    try:
+        body = msgspec.json.decode(answer.content)
+    except msgspec.DecodeError:
+        body = None
+    told = body if isinstance(body, dict) else {}
+    return ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
+
+
+def _same(answer: Any) -> Json:
+    return cast("Json", answer)
+
+
+def _place(error: Json) -> str:
+    if "line" in error:
+        return f"line {error['line']}, column {error.get('column', 1)}: "
+    return f"{error['pointer']}: " if error.get("pointer") else ""
+
+
+# ── meaning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# The calls that change what words mean: versions of ontologies, and declarations beside them.
+
+
+class MeaningCalls:
+    """Each change answers what it does to the subscriptions; with `dry_run` it is only told, and nothing changes."""
+
+    # ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @described
+    def ontology_versions(self, name: str) -> Call[Json]:
+        """Every version of an ontology, newest first."""
+        return get(path_of("ontologies", name, "versions"))
+
+    @described
+    def ontology_diff(
+        self, name: str, *, before: int | None = None, to: int | None = None, limit: int | None = None
+    ) -> Call[Json]:
+        """What changed from one version to another; by default from the active to the newest one."""
+        return get(path_of("ontologies", name, "diff"), **{"from": before}, to=to, limit=limit)
+
+    @described
+    def activate_ontology(self, name: str, version: int, *, dry_run: bool = False) -> Call[Json]:
+        """Puts a version in force, also an earlier one."""
+        return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version)
+
+    @described
+    def rollback_ontology(self, name: str, *, dry_run: bool = False) -> Call[Json]:
+        """Puts the version in force that was in force before the active one."""
+        return _changing("POST", path_of("ontologies", name, "rollback"), dry_run)
+
+    @described
+    def rules(self) -> Call[Json]:
+        """The number of the rules of matching, and what they changed here when they came into force."""
+        return get(path_of("rules"))
+
+    # ── declarations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @described
+    def declare_attribute(self, name: str, declaration: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Says what an attribute holds: `kind`, `range`, `unit`, `unit_from`."""
+        return _changing("PUT", path_of("attributes", name), dry_run, declaration)
+
+    @described
+    def declare_synonyms(self, name: str, table: Mapping[str, str] | bytes, *, dry_run: bool = False) -> Call[Json]:
+        """Uploads a table of word → root word, or the bytes of a CSV file of two columns."""
+        return _changing("PUT", path_of("synonyms", name), dry_run, table)
+
+    @described
+    def declare_rates(self, rates: Mapping[str, Mapping[str, Any]], *, dry_run: bool = False) -> Call[Json]:
+        """Uploads the exchange rates, in place of those before."""
+        return _changing("PUT", path_of("rates"), dry_run, rates)
+
+    @described
+    def declare_schema(
+        self, type: str, schema: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False
+    ) -> Call[Json]:
+        """Declares an event type by a JSON Schema, or extends it; `replace` lets it change in any way."""
+        return _changing("PUT", path_of("schemas", type), dry_run, schema, **({"replace": "true"} if replace else {}))
+
+    @described
+    def declarations(self, kind: str) -> Call[Json]:
+        """All declarations of a kind: `attributes`, `synonyms` or `schemas`."""
+        return get(path_of(kind))
+
+    @described
+    def declaration(self, kind: str, name: str = "") -> Call[Json]:
+        """One declaration, with its versions. The kind `rates` has no names."""
+        return get(path_of(kind, name) if name else path_of(kind))
+
+    @described
+    def delete_declaration(self, kind: str, name: str = "", *, dry_run: bool = False) -> Call[Json]:
+        """Takes a declaration back."""
+        return _changing("DELETE", path_of(kind, name) if name else path_of(kind), dry_run)
+
+
+def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params: Any) -> Call[Json]:
+    """A call that changes the vocabulary, or only tells what it would do."""
+    kind, content = None, None
+    if isinstance(body, bytes):
+        kind, content = "text/csv", body
+    elif body is not None:
+        kind, content = "application/json", msgspec.json.encode(body)
+    return Call(
+        method=method,
+        path=path,
+        read=dict,
+        params=params | ({"dry_run": "true"} if dry_run else {}),
+        headers=present(**{"Content-Type": kind}),
+        content=content,
+    )
+
+
+# ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# The calls about operators: what there is, and registering remote ones.
+
+
+class OperatorCalls:
+    """Changes need nothing else on this machine's loopback, where everybody is an administrator."""
+
+    @described
+    def operators(self) -> Call[Json]:
+        """All operators, with what was declared and what was learned of them."""
+        return get(path_of("operators"))
+
+    @described
+    def operator(self, name: str) -> Call[Json]:
+        """One operator, with the calls that were made most."""
+        return get(path_of("operators", name))
+
+    @described
+    def register_operator(self, name: str, registration: Mapping[str, Any]) -> Call[Json]:
+        """Registers a remote operator (`url`, and what else it says of itself), or changes it."""
+        return Call(
+            method="PUT",
+            path=path_of("operators", name),
+            read=dict,
+            content=msgspec.json.encode(dict(registration)),
+            headers={"Content-Type": "application/json"},
+        )
+
+    @described
+    def delete_operator(self, name: str) -> Call[Json]:
+        """Deletes a remote operator that no subscription calls."""
+        return Call(method="DELETE", path=path_of("operators", name), read=dict)
+
+    @described
+    def retry_operators(self) -> Call[Json]:
+        """Tries again all that operators could not decide in all their tries."""
+        return post(path_of("operators", "retry"), {})
+
+    @described
+    def subscription_plan(self, id: str) -> Call[Json]:
+        """What the operators of a subscription are expected to cost, call by call."""
+        return get(path_of("subscriptions", id, "plan"))
+
+
+# ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Calls(MeaningCalls, OperatorCalls):

@@ -11,8 +11,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from server.client.call import TIMEOUT_SECONDS, Call, Json, path_of, problem, read_answer
-from server.client.calls import Calls
+from server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, read_answer
 from server.client.stream import StreamReader
 
 __all__ = ["AsyncClient", "Client"]

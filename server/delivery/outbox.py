@@ -11,21 +11,360 @@ on the event loop; couriers share the sender's connections and the endpoints' sl
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
 
 from server.broker import Broker
-from server.delivery.courier import Courier
-from server.delivery.endpoints import Endpoints
-from server.delivery.progress import ProgressLog
-from server.delivery.schedule import RetrySchedule
-from server.delivery.webhook import WebhookSender
+from server.delivery.message import encode, message_id, message_of
+from server.delivery.webhook import Delivery, Outcome, WebhookSender
+from server.security.egress import SinkRefused, check_sink
 from server.settings import Settings
-from server.store.deliveries import awaiting_webhooks
+from server.store.deliveries import (
+    PUSHED_STATUSES,
+    Progress,
+    StoredMatch,
+    Subscriber,
+    awaiting_webhooks,
+    find_subscriber,
+    read_matches,
+    record_progress,
+)
 
-__all__ = ["Outbox"]
+__all__ = ["STANDARD_DELAYS", "Endpoints", "Outbox", "ProgressLog", "RetrySchedule"]
+
+
+# When a failed webhook is tried again: a policy over counters, apart from the outbox that carries it out.
+#
+# The default follows Standard Webhooks: 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 hours after the failure before,
+# ten
+# attempts over a little more than three days. Jitter spreads what failed together.
+
+STANDARD_DELAYS = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
+"""Seconds after the first, second, … failure in a row."""
+
+LONGEST_WISH_SECONDS = 86_400.0
+"""A sink's Retry-After is obeyed up to one day; a longer one would park the subscription out of sight."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySchedule:
+    """`delays[n]`: seconds to wait after n + 1 failures in a row; after more failures we give up. `jitter`: the share
+    by which a delay may be longer."""
+
+    delays: Sequence[float] = STANDARD_DELAYS
+    jitter: float = 0.1
+
+    def delay(self, failures: int, retry_after: float | None = None) -> float | None:
+        """Seconds to the next attempt after this many failures in a row, never before the sink wants it; None when that
+        was the last attempt.
+
+        >>> RetrySchedule(delays=(5.0, 60.0), jitter=0.0).delay(1, retry_after=20.0)
+        20.0
+        """
+        if failures > len(self.delays):
+            return None
+        planned = self.delays[failures - 1] * random.uniform(1.0, 1.0 + self.jitter)
+        return max(planned, min(retry_after or 0.0, LONGEST_WISH_SECONDS))
+
+
+# ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What came of the webhook attempts, on its way to disk: collected while the broker is busy, written together.
+#
+# Couriers go on with the next message while the last success is still being written; if the process dies in between,
+# that
+# message is sent again with the same id, which is what "at least once" means. Before a courier ends it waits for its
+# last
+# progress, so that the next one starts from what is on disk.
 
 log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""After a failed write (a full disk, most likely), until the next try."""
+
+
+class ProgressLog:
+    """A queue in front of `record_progress`. On one event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: list[tuple[Progress, asyncio.Future[None]]] = []
+        self._filled = asyncio.Event()
+        self._closing = False
+
+    def add(self, progress: Progress) -> asyncio.Future[None]:
+        """Takes a step; the future is done when it is on disk."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((progress, written))
+        self._filled.set()
+        return written
+
+    def close(self) -> None:
+        """Makes `run` end as soon as nothing waits."""
+        self._closing = True
+        self._filled.set()
+
+    async def run(self) -> None:
+        """Writes until `close`. A write that fails is tried again, for what was delivered stays delivered."""
+        while self._waiting or not self._closing:
+            await self._filled.wait()
+            self._filled.clear()
+            steps, self._waiting = self._waiting, []
+            if steps and not await self._write(steps):
+                if self._closing:
+                    return  # sent again after the restart, with the same ids
+                self._waiting = steps + self._waiting
+                await asyncio.sleep(RETRY_SECONDS)
+                self._filled.set()
+
+    async def _write(self, steps: list[tuple[Progress, asyncio.Future[None]]]) -> bool:
+        try:
+            await self._broker.execute(
+                lambda connection: record_progress(connection, [step for step, _ in steps]), lambda changed: changed
+            )
+        except Exception as error:  # whatever it is: the outbox must outlive it, and says so again and again
+            log.error("the outcome of %d webhook attempts could not be written yet: %s", len(steps), error)
+            return False
+        for _, written in steps:
+            if not written.done():
+                written.set_result(None)
+        return True
+
+
+# ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# How much may go to one endpoint at a time, and to all together.
+#
+# An endpoint is scheme, host and port; all subscriptions that point there share its slots, and its pause when it asks
+# us
+# to slow down. The slots over all endpoints are split into three lanes, so that sinks that swallow every request until
+# the deadline can fill their own lane only:
+#
+#     proven     one half      the endpoint has answered lately, whatever it said
+#     new        a quarter     it has not answered yet, as after a restart
+#     failing    a quarter     the subscription's last attempt failed
+
+ENDPOINT_SHARE = 8
+"""One endpoint gets at most one slot in so many, whatever the settings say: half of the smallest lanes."""
+
+MAX_PROVEN = 100_000
+"""Endpoints remembered as proven; when there are more, all begin anew."""
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    slots: asyncio.Semaphore
+    users: int = 0
+    rests_until: float = 0.0
+
+
+class Endpoints:
+    """The slots. On one event loop. Endpoints without users and without a pause are forgotten."""
+
+    def __init__(self, at_once: int, at_once_per_endpoint: int) -> None:
+        quarter = max(1, at_once // 4)
+        self._proven_lane = asyncio.Semaphore(max(1, at_once - 2 * quarter))
+        self._new_lane = asyncio.Semaphore(quarter)
+        self._failing_lane = asyncio.Semaphore(quarter)
+        self._per_endpoint = max(1, min(at_once_per_endpoint, at_once // ENDPOINT_SHARE))
+        self._proven: set[str] = set()
+        self._known: dict[str, _Endpoint] = {}
+
+    @asynccontextmanager
+    async def slot(self, endpoint: str, *, failing: bool) -> AsyncIterator[None]:
+        """Waits for a slot of the endpoint first, and only then for one of the lane: whoever waits for a busy endpoint
+        holds nothing that others need."""
+        known = self._endpoint(endpoint)
+        known.users += 1
+        try:
+            async with known.slots, self._lane(endpoint, failing=failing):
+                yield
+        finally:
+            known.users -= 1
+            if not known.users and known.rests_until <= time.time():
+                del self._known[endpoint]
+
+    def note(self, endpoint: str, *, answered: bool) -> None:
+        """Whether an attempt got an answer, good or bad: an endpoint that says nothing has to prove itself again."""
+        if answered and len(self._proven) >= MAX_PROVEN:
+            self._proven.clear()
+        (self._proven.add if answered else self._proven.discard)(endpoint)
+
+    def pause(self, endpoint: str, seconds: float) -> None:
+        """Sends nothing to the endpoint for a while."""
+        known = self._endpoint(endpoint)
+        known.rests_until = max(known.rests_until, time.time() + seconds)
+
+    def rests_until(self, endpoint: str) -> float:
+        """When the endpoint may be called again, in seconds since 1970; 0 when it may now."""
+        known = self._known.get(endpoint)
+        return known.rests_until if known is not None and known.rests_until > time.time() else 0.0
+
+    def _endpoint(self, endpoint: str) -> _Endpoint:
+        return self._known.setdefault(endpoint, _Endpoint(asyncio.Semaphore(self._per_endpoint)))
+
+    def _lane(self, endpoint: str, *, failing: bool) -> asyncio.Semaphore:
+        if failing:
+            return self._failing_lane
+        return self._proven_lane if endpoint in self._proven else self._new_lane
+
+
+# ── courier ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# One subscription's webhook queue, strictly in order: the next message leaves when the one before has arrived.
+#
+#     read state and a page ──▶ slot of the endpoint ──▶ WebhookSender.send ──▶ progress ──▶ next message
+#                                                               │ failed
+#                                                               ▼
+#                                         status, next time (on disk) ──▶ the outbox sets a timer
+#
+# It ends when nothing waits, when the subscription is no longer to be called, or at the first failure. What it holds
+# is
+# on disk, save the progress being written.
+
+PAGE_MESSAGES = 64
+PAGE_BYTES = 1 << 20
+"""Held per queue at most, save for one event that is larger."""
+
+LONGEST_SHARED_PAUSE_SECONDS = 60.0
+"""How long the 429 or 502 of one subscription holds up the others at its endpoint. Short, because an endpoint may be a
+large host whose customers have nothing to do with each other; the subscription itself obeys Retry-After in full."""
+
+
+READS_AT_ONCE = 2
+"""Of the store, by all couriers together: a burst for thousands of webhooks must leave connections to those who
+pull."""
+
+
+@dataclass(slots=True)
+class Courier:
+    """Delivers for any number of subscriptions, each in a task of its own. On one event loop. Once `stopping`, nothing
+    new leaves."""
+
+    broker: Broker
+    sender: WebhookSender
+    endpoints: Endpoints
+    progress: ProgressLog
+    schedule: RetrySchedule
+    stopping: bool = False
+    _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
+
+    async def deliver(self, number: int, announced: asyncio.Event) -> float | None:
+        """Delivers what waits for a subscription; `announced` is set when something about it was committed.
+
+        Returns when to come again, in seconds since 1970; None when there is nothing to come for until an announcement.
+        """
+        after = 0
+        while True:
+            announced.clear()
+            subscriber = await self._called(number)
+            if subscriber is None:
+                return None
+            page = await self._page(number, max(after, subscriber.start))
+            if not page:
+                return None
+            errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
+            if (due := self._due(subscriber, errors)) > time.time():
+                return due
+            written: asyncio.Future[None] | None = None
+            for match in page:
+                async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
+                    # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
+                    if announced.is_set() or self.stopping:
+                        announced.clear()
+                        if (subscriber := await self._called(number)) is None:
+                            return None
+                    if match.position <= subscriber.start:
+                        continue
+                    if (due := self._due(subscriber, errors)) > time.time():
+                        return due
+                    outcome = await self.sender.send(_delivery(subscriber, match))
+                self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None)
+                step = self._step(subscriber, match, outcome, errors)
+                written = self.progress.add(step)
+                if outcome.kind != "delivered":
+                    await written
+                    return step.next_attempt_at
+                after, errors = match.position, 0
+            if written is not None:
+                await written
+
+    def _due(self, subscriber: Subscriber, errors: int) -> float:
+        """When the next attempt may begin, in seconds since 1970: the schedule's time, or the end of a pause."""
+        planned = subscriber.next_attempt_at if errors else None
+        return max(planned or 0.0, self.endpoints.rests_until(_endpoint(subscriber)))
+
+    async def _called(self, number: int) -> Subscriber | None:
+        """The subscription, if its sink is to be called at all."""
+        if self.stopping:
+            return None
+        async with self._reading:
+            subscriber = await self.broker.read(lambda connection: find_subscriber(connection, number))
+        if subscriber is None or subscriber.sink is None or subscriber.expires_at <= time.time():
+            return None
+        return subscriber if subscriber.status in PUSHED_STATUSES else None
+
+    async def _page(self, number: int, after: int) -> list[StoredMatch]:
+        def read(connection: Connection) -> list[StoredMatch]:
+            return read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+
+        async with self._reading:
+            return await self.broker.read(read)
+
+    def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int) -> Progress:
+        """What the outcome means for the subscription, which had failed `errors` times in a row before."""
+        status, reason, next_attempt_at = "active", None, None
+        if outcome.kind != "delivered":
+            errors += 1
+            delay = self.schedule.delay(errors, outcome.retry_after)
+            if outcome.slow_down:
+                pause = LONGEST_SHARED_PAUSE_SECONDS if delay is None else delay
+                self.endpoints.pause(_endpoint(subscriber), min(pause, LONGEST_SHARED_PAUSE_SECONDS))
+            if outcome.kind == "gone" or delay is None:
+                status = "disabled_by_failures"
+                reason = outcome.detail if outcome.kind == "gone" else f"{errors} failures in a row: {outcome.detail}"
+            else:
+                status, reason, next_attempt_at = "failing", outcome.detail, outcome.at + delay
+        return Progress(
+            number=subscriber.number,
+            position=match.position,
+            sequence=match.sequence,
+            at=outcome.at,
+            outcome=outcome.kind,
+            status_code=outcome.status_code,
+            detail=outcome.detail,
+            status=status,
+            status_reason=reason,
+            consecutive_errors=0 if outcome.kind == "delivered" else errors,
+            next_attempt_at=next_attempt_at,
+        )
+
+
+def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
+    return Delivery(
+        sink=subscriber.sink or "",
+        secret=subscriber.secret or "",
+        message_id=message_id(subscriber.id, match.sequence),
+        body=encode(message_of(subscriber.id, match)),
+        protocolsettings=subscriber.protocolsettings or {},
+        sinkcredential=subscriber.sinkcredential or {},
+    )
+
+
+def _endpoint(subscriber: Subscriber) -> str:
+    """What its sink shares with others. A sink that is refused today (it was not when it was stored) stands for
+    itself."""
+    sink = subscriber.sink or ""
+    try:
+        return check_sink(sink, allow_private=True).endpoint
+    except SinkRefused:
+        return sink
+
+
+# ── outbox ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 FAULT_PAUSE_SECONDS = 30.0
 """After an error of our own (the store cannot be read, say) a subscription is tried again so much later."""

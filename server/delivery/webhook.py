@@ -23,7 +23,7 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
-from server.delivery.connections import Connections
+from server.security.connections import Connections
 from server.security.egress import Resolver, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]

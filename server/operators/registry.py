@@ -7,14 +7,220 @@ subscriptions still call it, one that never answers: their events wait for it in
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, cast
 
+import msgspec
+
+from semantic.errors import InvalidDeclaration
+from semantic.operators.builtin import Regions, Table, builtin_operators
 from semantic.operators.declaration import Operator
-from server.operators.asking import Deferred, missing
-from server.operators.data import OwnData
-from server.operators.registration import Registration, as_operator
+from server.operators.answers import Deferred, missing
+from server.security.egress import check_sink
 
-__all__ = ["EMPTY", "Entry", "Registry"]
+__all__ = [
+    "CALLED",
+    "EMPTY",
+    "MOST_TABLES",
+    "DataKind",
+    "Entry",
+    "Key",
+    "OwnData",
+    "Piece",
+    "Registration",
+    "Registry",
+    "operators_of",
+    "piece_size",
+    "read_piece",
+    "read_registration",
+]
+
+
+# What an administrator registers as a remote operator, checked; and the declaration that the matcher knows of it.
+
+MAX_HEADERS = 16
+MAX_HEADER_LENGTH = 4_096
+MAX_ARGUMENTS = 32
+MAX_SECONDS = 60.0
+MAX_CONCURRENCY = 256
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an administrator says of a remote operator. `arguments`: how many constants and `@attributes` a call has, or
+    the least and the most; `attributes`: which attributes of the event it is sent (None: all); the numbers are priors
+    and limits."""
+
+    url: str
+    version: str = "1"
+    arguments: int | tuple[int, int] = (0, MAX_ARGUMENTS)
+    attributes: tuple[str, ...] | None = None
+    cost: float = 0.05
+    selectivity: float = 0.5
+    timeout_seconds: float = 5.0
+    concurrency: int = 8
+    speculate: bool = False
+    retries: int = 1
+    cache_seconds: float = 0.0
+    headers: dict[str, str] = {}
+
+    def shown(self) -> dict[str, Any]:
+        """As anybody may see it: values of headers may be secrets."""
+        told: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        return told | {"headers": dict.fromkeys(self.headers, "(hidden)")}
+
+
+def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Registration:
+    """A checked registration. Raises `InvalidDeclaration`, `SinkRefused`."""
+    try:
+        read = msgspec.convert(body, Registration, strict=True)
+    except msgspec.ValidationError as error:
+        raise InvalidDeclaration(f"the operator cannot be registered: {error}") from None
+    check_sink(read.url, allow_private=allow_private)
+    least, most = _arity(read)
+    bounds = {
+        f"arguments are from 0 to {MAX_ARGUMENTS}": 0 <= least <= most <= MAX_ARGUMENTS,
+        f"timeout_seconds are above 0, at most {MAX_SECONDS:g}": 0 < read.timeout_seconds <= MAX_SECONDS,
+        f"concurrency is from 1 to {MAX_CONCURRENCY}": 1 <= read.concurrency <= MAX_CONCURRENCY,
+        "retries are from 0 to 5": 0 <= read.retries <= 5,
+        "cache_seconds are from 0 to 86,400": 0 <= read.cache_seconds <= 86_400,
+        "a version has 1 to 100 characters": 1 <= len(read.version) <= 100,
+        f"at most {MAX_HEADERS} headers of {MAX_HEADER_LENGTH} visible ASCII characters": (
+            len(read.headers) <= MAX_HEADERS and all(map(_is_header, read.headers.items()))
+        ),
+    }
+    for rule, kept in bounds.items():
+        if not kept:
+            raise InvalidDeclaration(f"the operator cannot be registered: {rule}")
+    return read
+
+
+def as_operator(name: str, registration: Registration) -> Operator:
+    """The declaration that the matcher knows. Raises `InvalidDeclaration`."""
+    least, most = _arity(registration)
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    parameters = [inspect.Parameter("event", kind)]
+    parameters += [
+        inspect.Parameter(f"argument{n}", kind, default=inspect.Parameter.empty if n < least else None)
+        for n in range(most)
+    ]
+    return Operator(
+        name=name,
+        function=Deferred(name, inspect.Signature(parameters)),
+        cost=registration.cost,
+        selectivity=registration.selectivity,
+        version=registration.version,
+        speculate=registration.speculate,
+    )
+
+
+def _arity(registration: Registration) -> tuple[int, int]:
+    asked = registration.arguments
+    return (asked, asked) if isinstance(asked, int) else asked
+
+
+def _is_header(header: tuple[str, str]) -> bool:
+    name, value = header
+    named = bool(name) and all(each.isascii() and (each.isalnum() or each in "-_") for each in name)
+    valued = len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value)
+    return named and valued and name.lower() not in ("host", "content-length", "transfer-encoding", "connection")
+
+
+# ── data ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What the built-in operators know: named regions, tables, calendar windows, from a folder and uploaded.
+#
+# operator_data (a folder, read at the start) ──┐
+#                                               ├─▶ OwnData ──▶ the built-in operators over it
+# uploads (kept in the store)  ─────────────────┘   an upload goes before what the folder has of its name
+
+DataKind = Literal["regions", "tables", "windows"]
+Key = tuple[DataKind, str]
+"""A table has a name; of regions and windows there is one document each, named ""."""
+Piece = Regions | Table | Mapping[str, list[str]]
+
+MOST_TABLES = 1_000
+CALLED: Mapping[DataKind, tuple[str, ...]] = {
+    "regions": ("inRegion", "distanceFrom"),
+    "tables": ("inTable", "lookUp"),
+    "windows": ("inWindow",),
+}
+"""Who reads what."""
+
+
+def read_piece(kind: DataKind, name: str, document: bytes) -> Piece:
+    """A document that was checked. Linear. Raises `InvalidDeclaration`, and `FailedForGood` where a library lacks."""
+    if kind == "regions":
+        return Regions.from_geojson(document)
+    if kind == "tables":
+        return Table.from_csv(name, document)
+    try:
+        windows = msgspec.json.decode(document, type=dict[str, list[str]])
+    except msgspec.DecodeError as error:
+        raise InvalidDeclaration(f"windows are a JSON object, name to list of texts: {error}") from None
+    builtin_operators(windows_known=windows)
+    return windows
+
+
+def piece_size(piece: Piece) -> int:
+    """Regions, rows, or windows."""
+    return len(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData:
+    """Immutable; any thread."""
+
+    folder: Mapping[Key, Piece] = field(default_factory=dict)
+    uploaded: Mapping[Key, Piece] = field(default_factory=dict)
+
+    @property
+    def pieces(self) -> Mapping[Key, Piece]:
+        """What counts."""
+        return {**self.folder, **self.uploaded}
+
+    def with_upload(self, key: Key, piece: Piece) -> "OwnData":
+        """One more, or another in place of the one of its name. Raises `InvalidDeclaration` for too many tables."""
+        changed = replace(self, uploaded={**self.uploaded, key: piece})
+        if len(changed.pieces) > MOST_TABLES:
+            raise InvalidDeclaration(f"this server takes at most {MOST_TABLES:,} tables")
+        return changed
+
+    def without_upload(self, key: Key) -> "OwnData":
+        """Less one; what the folder has of its name counts again."""
+        return replace(self, uploaded={each: piece for each, piece in self.uploaded.items() if each != key})
+
+    def operators(self) -> list[Operator]:
+        """The built-in ones over all of it. Their version tells what they were over."""
+        pieces = self.pieces
+        windows = cast(Mapping[str, list[str]] | None, pieces.get(("windows", "")))
+        regions = cast(Any, pieces.get(("regions", "")))
+        tables = [piece for piece in pieces.values() if isinstance(piece, Table)]
+        return builtin_operators(regions=regions, tables_known=tables, windows_known=windows)
+
+
+# ── uses ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Which operators a stored subscription calls, seen from its tree: `{"op": ["locIn", "Bronx"]}`, wherever it stands.
+
+
+def operators_of(tree: Any) -> set[str]:
+    """Their names. Linear in the tree.
+
+    >>> sorted(operators_of({"all": [{"<": ["price", 5]}, {"not": {"op": ["near", "Bronx", "?d"]}}]}))
+    ['near']
+    """
+    found: set[str] = set()
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            called = node.get("op")
+            if isinstance(called, list) and called and isinstance(called[0], str):
+                found.add(called[0])
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    return found
+
+
+# ── registry ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Kind = Literal["builtin", "plugin", "remote", "missing"]
 
@@ -81,7 +287,7 @@ EMPTY = Registry()
 
 
 def _deferred(entry: Entry) -> Operator:
-    """The declaration with a function that asks through `server.operators.asking`."""
+    """The declaration with a function that asks through `server.operators.answers`."""
     operator = entry.operator
     # How it is run is its caller's business; only what our own operators say of their answers is believed.
     key = operator.cache_key if entry.kind == "builtin" else None

@@ -15,9 +15,9 @@ import msgspec
 
 from semantic.model import Instant, Quantity
 from semantic.operators.failures import FailureKind, OperatorFailed
-from server.delivery.connections import Connections
-from server.operators.asking import Event
-from server.operators.registration import Registration
+from server.operators.answers import Event
+from server.operators.registry import Registration
+from server.security.connections import Connections
 from server.security.egress import Sink, SinkRefused, check_sink
 
 __all__ = ["RemoteOperator"]

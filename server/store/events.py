@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, insert, select
 
-from server.store import parking
+from server.store import pending as parking
 from server.store.deliveries import remember_discards
 from server.store.tables import attempts, events, late, matches, subscriptions
 

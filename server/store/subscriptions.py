@@ -1,29 +1,61 @@
 """Subscriptions as rows. The row is the truth about a subscription; the matcher only holds what must match now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, text, update
 
-from server.store import leftovers, parking
+from server.store import leftovers
+from server.store import pending as parking
 from server.store.deliveries import discarded
-from server.store.tables import matches, operator_uses, subscriptions
+from server.store.tables import ledger, matches, operator_uses, subscriptions, unsaved
 
-__all__ = [
-    "change",
-    "change_notes",
-    "count_by_status",
-    "count_flagged",
-    "count_pending",
-    "delete_subscription",
-    "expire",
-    "find_subscription",
-    "insert_subscription",
-    "insert_subscriptions",
-    "list_subscriptions",
-    "renewable",
-    "trees",
-]
+__all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
+
+
+# What a snapshot of the subscriptions does not know: which of them came, went or changed since it was written.
+#
+#     ledger.snapshot    the token of the snapshot that these tables go with; NULL: none
+#     unsaved            number and id of each subscription that is not as it was in that snapshot
+#
+# The token is in the snapshot too. So a database that came from a back-up, or another one, never takes a snapshot for
+# its
+# own; and a start need not read the subscriptions that did not change.
+
+_NOTE = text("INSERT INTO unsaved (number, id) VALUES (:number, :id) ON CONFLICT (number) DO NOTHING")
+
+
+def token(connection: Connection) -> str | None:
+    """That of the snapshot that goes with this database, if there is one."""
+    found: str | None = connection.execute(select(ledger.c.snapshot)).scalar_one()
+    return found
+
+
+def begin(connection: Connection, snapshot: str | None) -> None:
+    """A snapshot of this token was written of what is here now; None: no snapshot may be used from now on."""
+    connection.execute(delete(unsaved))
+    connection.execute(update(ledger).values(snapshot=snapshot))
+
+
+def note(connection: Connection, noted: Mapping[int, str]) -> None:
+    """These subscriptions, by number and id, came, went or changed. A row each, once."""
+    connection.execute(_NOTE, [{"number": number, "id": id} for number, id in noted.items()])
+
+
+def changed(connection: Connection) -> list[Row[Any]]:
+    """(number, id, status, expires_at) of all that were noted, status and end None for those that are gone."""
+    query = select(unsaved.c.number, unsaved.c.id, subscriptions.c.status, subscriptions.c.expires_at)
+    joined = query.join_from(unsaved, subscriptions, subscriptions.c.number == unsaved.c.number, isouter=True)
+    return list(connection.execute(joined.order_by(unsaved.c.number)))
+
+
+def numbers_of_all(connection: Connection) -> tuple[int, int]:
+    """How many subscriptions there are, and the sum of their numbers: one walk over an index, not over the rows."""
+    count, total = connection.execute(select(func.count(), func.sum(subscriptions.c.number))).one()
+    return count, int(total or 0)
+
+
+# ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ROWS_AT_ONCE = 1_000
 """Rows in memory while all trees are read: they may be larger together than what is made of them."""

@@ -12,7 +12,7 @@ import pytest
 
 from semantic import Matcher, Vocabulary
 from semantic.shipped_vocabularies import shipped
-from server.demo.story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
+from server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
 
 
 @pytest.fixture(scope="module")

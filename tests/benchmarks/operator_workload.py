@@ -20,8 +20,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.estimates import Estimates
-from semantic.planner.problem import Literals, Undecided
+from semantic.planner.problem import Estimates, Literals, Undecided
 from semantic.planner.strategies import Strategy, new_strategy
 from semantic.planner.sub_order import SubOrder
 

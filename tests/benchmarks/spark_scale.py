@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from semantic.ontology import Ontology
-from spark_jobs.matching_units import match_archive
+from spark_jobs.match import match_archive
 from spark_jobs.reading import ReadOptions
 from spark_jobs.session import spark_session
 from spark_jobs.snapshot import Snapshot, write_snapshot

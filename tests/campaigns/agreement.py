@@ -34,8 +34,7 @@ from semantic.model import Event, Expression
 from semantic.ontology.encoding import encode
 from server.broker.documents import DocumentReader, Read
 from spark_jobs.archive import splits_of
-from spark_jobs.bulk_match import Chosen
-from spark_jobs.matching_units import match_unit
+from spark_jobs.match import Chosen, match_unit
 from spark_jobs.output import Output
 from spark_jobs.progress import silent
 from spark_jobs.reading import ReadOptions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from index.engines import ENGINES
+from index.registry import ENGINES
 from semantic import InvalidEvent, InvalidSubscription, Matcher, Vocabulary
 from semantic.model import Event
 from semantic.ontology import read

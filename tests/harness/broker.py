@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from server.broker import Broker
 from server.broker.group import Group
 from server.broker.publishing import Outcome
-from server.broker.subscribing import NewSubscription
+from server.broker.subscription_commands import NewSubscription
 from server.cloudevents import DecodedEvent, EventReader
 from server.security.tickets import hashed
 from server.settings import Settings

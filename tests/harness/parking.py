@@ -16,10 +16,10 @@ from sqlalchemy import Connection, delete, select, update
 
 from server.broker import Broker
 from server.broker.late_matches import try_again
-from server.broker.registering import register, unregister
+from server.broker.operator_commands import register, unregister
 from server.cloudevents import DecodedEvent
-from server.operators.registration import Registration
-from server.parking import ParkingService, running_parking
+from server.operators.registry import Registration
+from server.pending import ParkingService, running_parking
 from server.settings import Settings
 from server.store import ledger
 from server.store.tables import events, matches, operators, parked, subscriptions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from server.cli import main
-from server.demo.stage import running_server
+from server.cli.demo_server import running_server
 from tests.harness.postgresql import PostgreSQL, running_postgresql
 
 __all__ = ["Kindcast", "Ran"]

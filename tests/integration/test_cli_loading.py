@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from server.cli import output
-from server.cli.loading import STAGES, upload_with_progress
+from server.cli.ontologies import STAGES, upload_with_progress
 from server.client import Client
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast

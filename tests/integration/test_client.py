@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from server.client import AsyncClient, Client, ProblemError
-from server.client.call import described
-from server.client.calls import Calls
+from server.client.calls import Calls, described
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 

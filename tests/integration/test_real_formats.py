@@ -15,7 +15,7 @@ import pytest
 
 from semantic.ontology import Limits, Ontology, read
 from semantic.ontology.obo import OboDocument
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 OWL = "http://www.w3.org/2002/07/owl#"

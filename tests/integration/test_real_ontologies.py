@@ -18,7 +18,7 @@ from rdflib.namespace import OWL, RDF, RDFS, SKOS
 from index.clause import ConceptId
 from semantic import InvalidSubscription, Matcher
 from semantic.ontology import Ontology, read
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 
 BRICK = "https://brickschema.org/schema/Brick#"
 OBO = "http://purl.obolibrary.org/obo/"

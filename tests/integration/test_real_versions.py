@@ -5,8 +5,8 @@ import importlib.resources
 import pytest
 
 from semantic import Matcher, Vocabulary
-from semantic.difference import difference
-from semantic.impact import Impact
+from semantic.changes.difference import difference
+from semantic.changes.impact import Impact
 
 BRICK = "https://brickschema.org/schema/Brick#"
 NAMES = ("Sensor", "Temperature_Sensor", "Equipment", "Zone", "HVAC_Zone", "Point", "Location", "Meter")

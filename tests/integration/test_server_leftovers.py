@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from server.broker import Broker, sweeping
+from server.broker import Broker
+from server.broker import expiry as sweeping
 from server.store import ledger, leftovers
 from server.store.tables import leftovers as leftovers_table
 from server.store.tables import matches

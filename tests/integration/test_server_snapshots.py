@@ -156,7 +156,7 @@ def test_start_after_a_kill_between_snapshot_and_store_uses_the_one_before(
     async def body() -> None:
         await settle(tmp_path / "data")
         with monkeypatch.context() as patched:
-            patched.setattr("server.broker.thread.BrokerThread._name", lambda *_: False)
+            patched.setattr("server.broker.writer_thread.BrokerThread._name", lambda *_: False)
             async with running(tmp_path / "data") as broker:
                 await broker.delete_subscription("cheap", "ticket")
                 await broker.create_subscription(new("more", "price = 4"))

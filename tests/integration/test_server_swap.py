@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.broker import vocabularies
+from server.broker import vocabulary_commands as vocabularies
 from server.errors import StoreUnavailable
 from tests.harness.broker import Breaking, event, matched, new, run, running
 

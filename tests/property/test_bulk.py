@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import InvalidSubscription, Matcher
-from semantic.bulk import bulk as bulk_module
-from semantic.bulk import repeated as repeated_module
-from semantic.bulk.results import Restored
 from semantic.errors import DuplicateSubscription
 from semantic.language import to_tree
 from semantic.model import Event, Note
+from semantic.subscriptions import bulk as bulk_module
+from semantic.subscriptions import bulk as repeated_module
+from semantic.subscriptions.bulk import Restored
 from tests.oracle import World
 from tests.strategies import CLASSES, RETIRED, events, expressions, vocabulary_of, worlds
 

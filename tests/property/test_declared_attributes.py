@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.engines import ENGINES
+from index.registry import ENGINES
 from semantic import Matcher
 from semantic.language import to_tree
 from semantic.model import (

@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from index.clause_columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
-from index.column_batch import ColumnBatch, ColumnValues, KeyTable
+from index.columns import (
+    ClauseColumns,
+    ColumnBatch,
+    ColumnValues,
+    ConceptOperands,
+    IntervalOperands,
+    KeyOperands,
+    KeyTable,
+    OperandColumn,
+)
 from index.concept_graph import ConceptGraph
-from index.engines import new_engine
-from index.engines.dexin import DexinEngine
+from index.published.dexin.engine import DexinEngine
+from index.registry import new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 TEXTS = ("a", "b", "c")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from index.clause import Clause, ClauseRow
 from index.concept_graph import ConceptGraph
-from index.engines import ENGINES
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
-from index.fused.merging import at_once
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
+from index.registry import ENGINES
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 BUILT = ("matching_tree",)
@@ -39,8 +39,8 @@ steps = st.one_of(
 )
 
 
-def fused(graph: ConceptGraph, delta_rows: int) -> FusedEngine:
-    return FusedEngine(graph, delta_rows=delta_rows, **SMALL)
+def fused(graph: ConceptGraph, memtable_rows: int) -> FusedEngine:
+    return FusedEngine(graph, memtable_rows=memtable_rows, **SMALL)
 
 
 def eager(graph: ConceptGraph, name: str) -> Any:
@@ -87,7 +87,7 @@ def test_engine_after_a_short_history_finds_what_naive_finds(
         elif step == "save and open" and isinstance(engine, FusedEngine):
             with tempfile.TemporaryDirectory() as folder:
                 engine.save(Path(folder))
-                engine = FusedEngine.open(Path(folder), graph, delta_rows=1, **SMALL)
+                engine = FusedEngine.open(Path(folder), graph, memtable_rows=1, **SMALL)
         elif step == "swap":
             graph = what
             engine, naive = FACTORIES[name](graph), NaiveEngine(graph)

@@ -10,8 +10,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from index.clause import Clause, ClauseRow, LoweredEvent
 from index.concept_graph import ConceptGraph
 from index.engine import Engine
-from index.engines import ENGINES, new_engine
-from index.engines.dexin import DexinEngine
+from index.published.dexin.engine import DexinEngine
+from index.registry import ENGINES, new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 BUILT = ("matching_tree",)

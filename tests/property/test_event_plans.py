@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import InvalidEvent, Matcher
-from semantic.event_plans import ReadEvent
+from semantic.events.event_plans import ReadEvent
 from semantic.flatten import EventLimits
 from semantic.language import to_tree
 from semantic.model import CanonicalEvent, Event, Expression

@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semantic import InvalidEvent, Vocabulary
-from semantic.canonicalise import Canonicaliser
 from semantic.errors import InvalidDeclaration
-from semantic.schemas import EventSchemas, EventType, view_of
-from semantic.schemas.documents import read_event_type
-from semantic.schemas.extension import extension_problems
-from semantic.schemas.writing import document_of
+from semantic.events.canonicalise import Canonicaliser
+from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from semantic.vocabulary.event_types import EventType, view_of
+from semantic.vocabulary.schema_documents import document_of, read_event_type
 
 NAMES = ("a", "b", "c")
 

@@ -16,7 +16,7 @@ from rdflib.namespace import OWL
 
 from index.clause import ConceptId
 from semantic.ontology import Ontology, read
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 OIO = "http://www.geneontology.org/formats/oboInOwl#"

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from index.clause import AttributeId, Clause, ClauseRow, ColumnId, Key, LoweredEvent
-from index.column_batch import ColumnBatch, ColumnValues, KeyTable
+from index.columns import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
-from index.fused import scattered, search, segment, sharing
-from index.fused.merging import at_once, in_thread
+from index.fused import search, segment, sharing
+from index.fused import small_clusters as scattered
+from index.fused.compaction import at_once, in_thread
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 
@@ -30,14 +31,16 @@ class FusedFollowsNaive(RuleBasedStateMachine):
 
     @initialize(
         graph=concept_graphs(),
-        delta_rows=st.sampled_from([0, 1, 4, 100]),
+        memtable_rows=st.sampled_from([0, 1, 4, 100]),
         runs=st.sampled_from(["at once", "later", "later", "in a thread"]),
         small=st.sampled_from([None, 1, 3]),
         masks=st.sampled_from([0, 1, 64]),
         saves=st.sampled_from([sharing.SAVES, 1_000]),
     )
-    def begin(self, graph: ConceptGraph, delta_rows: int, runs: str, small: int | None, masks: int, saves: int) -> None:
-        """An empty engine whose delta is full after a few rows; merges run at once, when a rule says so, or beside.
+    def begin(
+        self, graph: ConceptGraph, memtable_rows: int, runs: str, small: int | None, masks: int, saves: int
+    ) -> None:
+        """An empty engine whose memtable is full after a few rows; merges run at once, when a rule says so, or beside.
         Small clusters are visited, or found together, with few masks or all. Equal clauses share a position, where that
         saves a quarter of the rows or any."""
         self.patched = pytest.MonkeyPatch()
@@ -50,7 +53,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
             self.patched.setattr(scattered, "MOST_ATTRIBUTES", masks)
         self.waiting: list[Callable[[], None]] = []
         run = {"at once": at_once, "later": self.waiting.append, "in a thread": in_thread}[runs]
-        self.limits: dict[str, Any] = {"delta_rows": delta_rows, "block_rows": 64, "run": run}
+        self.limits: dict[str, Any] = {"memtable_rows": memtable_rows, "block_rows": 64, "run": run}
         self.graph = graph
         self.fused, self.naive = FusedEngine(graph, **self.limits), NaiveEngine(graph)
         self.tables: dict[ColumnId, KeyTable] = {}
@@ -61,7 +64,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
 
     @rule(target=rows, clause=clauses())
     def add(self, clause: Clause) -> ClauseRow:
-        """One row; the delta freezes and segments merge as they are due."""
+        """One row; the memtable freezes and segments merge as they are due."""
         row = self.naive.add(clause)
         assert self.fused.add(clause) == row
         return row
@@ -76,7 +79,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
 
     @rule(row=consumes(rows))
     def remove(self, row: ClauseRow) -> None:
-        """Out of the delta, or dead in a segment, which may be rebuilt."""
+        """Out of the memtable, or dead in a segment, which may be rebuilt."""
         self.fused.remove(row)
         self.naive.remove(row)
 

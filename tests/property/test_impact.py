@@ -10,13 +10,12 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
-from semantic.compilation import compile_expression
-from semantic.difference import difference
-from semantic.footprint import TermPart, footprint
-from semantic.impact import Impact
+from semantic.changes.difference import difference
+from semantic.changes.impact import Impact, TermPart, footprint
 from semantic.ontology import ConceptRecord, Ontology
-from semantic.ontology.names import local_name
+from semantic.ontology.namespaces import local_name
 from semantic.ontology.records import RelationRecord
+from semantic.subscriptions.compilation import compile_expression
 
 NAMES = (*(f"http://e/{letter}" for letter in "ABCDEF"), "http://other/A")
 LABELS = ("red", "green", "blue")

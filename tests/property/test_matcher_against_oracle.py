@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from index.engines import ENGINES
-from index.engines.fused import FusedEngine
+from index.fused.engine import FusedEngine
+from index.registry import ENGINES
 from semantic import InvalidSubscription, Matcher
 from semantic.language import to_tree
 from semantic.model import Event, Expression, Match

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from index.clause import AttributeId, Clause, ColumnId, KeyTest, LoweredEvent, Predicate
 from index.concept_graph import ConceptGraph
-from index.engines import matching_tree
-from index.engines.matching_tree import MatchingTreeEngine
-from index.published import successors
-from index.published.decision_tree import Node, plant
-from index.published.successors import annotate
+from index.published.matching_tree import decision_tree as successors
+from index.published.matching_tree import engine as matching_tree
+from index.published.matching_tree.decision_tree import Node, annotate, plant
+from index.published.matching_tree.engine import MatchingTreeEngine
 
 values = st.dictionaries(st.integers(0, 4), st.integers(0, 2), max_size=5)
 

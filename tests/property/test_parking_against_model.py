@@ -21,7 +21,7 @@ from sqlalchemy import Connection, select
 from semantic.errors import SemanticError
 from server.broker.late_matches import try_again
 from server.errors import ServerError
-from server.parking import settling
+from server.pending import decision as settling
 from server.store.tables import subscriptions
 from tests.harness.broker import Breaking
 from tests.harness.operator_service import OperatorService, running_service

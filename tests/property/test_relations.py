@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from index.clause import ConceptId
 from semantic.ontology import RelationRecord
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 from tests.oracle import World
 from tests.strategies import RELATIONS, vocabulary_of, worlds
 

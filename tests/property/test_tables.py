@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import InvalidEvent, Matcher, Vocabulary
-from semantic.canonicalise import EventLimits
+from semantic.events.canonicalise import EventLimits
 from semantic.language import to_tree
 from semantic.model import Event, Expression
 from tests.oracle import World, matching

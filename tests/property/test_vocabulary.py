@@ -17,7 +17,7 @@ from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
 from index.clause import ConceptId
 from semantic.ontology import ConceptRecord, Ontology, read
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 from tests.oracle import World
 
 NAMES = [f"http://example.org/n{number}" for number in range(8)]

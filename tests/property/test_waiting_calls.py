@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
 from semantic.model import Event
-from semantic.operators.declaration import Operator
+from semantic.operators.declaration import Operator, signature_of
 from semantic.operators.failures import FailureKind, OperatorFailed
-from semantic.operators.signatures import signature_of
 from semantic.planner.strategies import PLANNERS
-from server.operators.asking import Answered, Asking, Deferred
-from server.parking.desk import Desk, Verdicts
+from server.operators.answers import Answered, Asking, Deferred
+from server.pending.late_matcher import LateMatcher, Verdicts
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("p", "q", "r", "s")
@@ -87,7 +86,7 @@ class History:
             Operator(name=name, function=Deferred(name, signature_of(lambda event: None)), cost=cost)
             for name, cost in zip(NAMES, costs, strict=True)
         ]
-        self.desk = Desk(Matcher(EMPTY, planner=planner, operators=operators))
+        self.desk = LateMatcher(Matcher(EMPTY, planner=planner, operators=operators))
         for id, expression in self.expressions.items():
             self.desk.matcher.add(id, text(expression))
         self.canonical = self.desk.canonical(Event(data={"n": 1}))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from semantic.ontology import read
 from spark_jobs.errors import UnusableOutput
 from spark_jobs.inputs import Inputs
-from spark_jobs.matching_units import match_archive
+from spark_jobs.match import match_archive
 from spark_jobs.output import Done, Output, UnitWriter
 from spark_jobs.reading import ReadOptions
 from spark_jobs.snapshot import Snapshot, write_snapshot

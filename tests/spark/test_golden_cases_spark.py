@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semantic.ontology import read
-from spark_jobs.matching_units import match_archive
+from spark_jobs.match import match_archive
 from spark_jobs.snapshot import write_snapshot
 from tests.golden.case_files import Case, Document, GoldenEvent, cases
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_jobs import java
+from spark_jobs import session as java
 from spark_jobs.errors import NoJava
 
 SMALL_JOB = """

@@ -17,11 +17,10 @@ from semantic.backtest import Backtest, PastEvent
 from semantic.ontology import read
 from server.cli import main
 from spark_jobs.backtesting import backtest_archive
-from spark_jobs.bulk_match import match
 from spark_jobs.events import quarantined, read_events, readable
 from spark_jobs.inputs import Inputs
-from spark_jobs.learning_units import learn_archive
-from spark_jobs.matching_units import match_archive
+from spark_jobs.learn import learn_archive
+from spark_jobs.match import match, match_archive
 from spark_jobs.normalise import normalise
 from spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from spark_jobs.snapshot import Snapshot, write_snapshot
@@ -243,7 +242,12 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
     (tmp_path / "shop.ttl").write_text(SHOP)
     inputs = Inputs(ontologies=(tmp_path / "shop.ttl",))
     with monkeypatch.context() as older:
-        for module in ("semantic.vocabulary", "spark_jobs.inputs", "spark_jobs.snapshot", "semantic.saved_matcher"):
+        for module in (
+            "semantic.vocabulary.vocabulary",
+            "spark_jobs.inputs",
+            "spark_jobs.snapshot",
+            "semantic.matching.saved_matcher",
+        ):
             older.setattr(f"{module}.MEANING", 1)
         before = inputs.snapshot(tmp_path / "out")
     after = inputs.snapshot(tmp_path / "out")

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from semantic import Matcher, Vocabulary
 from semantic.ontology import Ontology
-from semantic.ontology.several import read_several
-from spark_jobs.matching_units import match_archive
-from spark_jobs.normalising_units import normalise_archive
+from semantic.ontology.loader import read_several
+from spark_jobs.match import match_archive
+from spark_jobs.normalise import normalise_archive
 from spark_jobs.reading import ReadOptions
 from spark_jobs.snapshot import write_snapshot
 from tests.acceptance.known_answers import ANSWERS, BRICK, FAHRENHEIT, readings

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.events import stream_events
 from spark_jobs.inputs import Inputs
-from spark_jobs.matching_units import match_archive
+from spark_jobs.match import match_archive
 from spark_jobs.snapshot import Snapshot
 from spark_jobs.stream import start_stream
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from semantic import Matcher, Vocabulary, operator
-from semantic.planner.learning import Experience
-from semantic.planner.priors import read_priors
+from semantic.planner.learning import Experience, read_priors
 
 EVENTS = 60
 PLUGIN = """from semantic import operator

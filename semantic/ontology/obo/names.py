@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyoxigraph as ox
 
 from semantic.ontology import namespaces as ns
-from semantic.ontology.names import OBO, local_name
+from semantic.ontology.namespaces import OBO, local_name
 
 __all__ = ["IDSPACE_LENGTH", "OBO", "OboNames", "expansion"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from semantic.errors import InvalidPattern
 from semantic.operators.builtin.libraries import needed
 from semantic.operators.declaration import Operator
-from semantic.patterns import compile_pattern, fold
+from semantic.units.patterns import compile_pattern, fold
 
 __all__ = ["LONGEST", "texts"]
 

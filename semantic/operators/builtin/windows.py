@@ -20,8 +20,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from semantic.errors import InvalidDeclaration
-from semantic.instants import parse_instant
 from semantic.operators.declaration import Operator
+from semantic.units.instants import parse_instant
 
 __all__ = ["MOST_WINDOWS", "Window", "windows"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from index.concept_graph import ConceptGraph
 from index.engine import add_in_bulk
-from index.engines.dexin import DexinEngine
-from index.published.plans import FIRST_FIT, OPTIMAL, cost_of, first_fit, optimal
+from index.published.dexin.engine import DexinEngine
+from index.published.dexin.plans import FIRST_FIT, OPTIMAL, cost_of, first_fit, optimal
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

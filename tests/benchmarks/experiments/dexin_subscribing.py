@@ -7,7 +7,7 @@ from typing import Any
 
 from index.clause import AttributeId, Clause, ColumnId, IntervalTest, Predicate
 from index.concept_graph import ConceptGraph
-from index.engines import ENGINES, new_engine
+from index.registry import ENGINES, new_engine
 from tests.benchmarks.harness.contestants import BASELINES
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

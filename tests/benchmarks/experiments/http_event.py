@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from semantic import Matcher
-from semantic.event_plans import ReadEvent
+from semantic.events.event_plans import ReadEvent
 from server.broker import Broker, publishing
 from server.broker.group import Group
 from server.cloudevents import EventReader

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from semantic.planner.estimates import Estimates
 from semantic.planner.greedy import greedy
 from semantic.planner.learning import Experience
-from semantic.planner.problem import Undecided
+from semantic.planner.problem import Estimates, Undecided
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

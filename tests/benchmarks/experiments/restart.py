@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from index.fused.warming import warm_up
+from index.fused.warm_up import warm_up
 from semantic import Event, Matcher, Vocabulary
 from server.broker import Broker
 from server.settings import Settings

@@ -70,8 +70,8 @@ def tasks(scale: Scale) -> Sequence[Task]:
 def measure(*, units: bool) -> dict[str, Any]:
     """CPU of all processes: of the one process, and of Java, its Python workers and this one during the job. Sessions
     and workers are started, and the snapshot opened, before."""
-    from semantic.ontology.several import read_several
-    from spark_jobs.matching_units import match_archive
+    from semantic.ontology.loader import read_several
+    from spark_jobs.match import match_archive
     from spark_jobs.reading import ReadOptions
     from spark_jobs.session import spark_session
     from spark_jobs.snapshot import write_snapshot

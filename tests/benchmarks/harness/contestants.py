@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from index.clause import AttributeId, ColumnId
-from index.clause_columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from index.engine import ColumnEngine, Engine, add_in_bulk
-from index.engines import ENGINES, new_engine
-from index.engines.fused import FusedEngine
+from index.fused.engine import FusedEngine
+from index.registry import ENGINES, new_engine
 from tests.benchmarks.baselines.full_scan import CompiledScan
 from tests.benchmarks.baselines.ops_walk import OpsWalk
 from tests.benchmarks.baselines.rein import Rein

@@ -10,18 +10,9 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import (
-    AttributeId,
-    Clause,
-    ColumnId,
-    ConceptId,
-    ConceptTest,
-    IntervalTest,
-    KeyTest,
-    Predicate,
-)
+from index.clause import AttributeId, Clause, ColumnId, ConceptId, ConceptTest, IntervalTest, KeyTest, Predicate
 from index.clause import Test as ClauseTest
-from index.column_batch import ColumnBatch, ColumnValues, KeyTable
+from index.columns import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing
 

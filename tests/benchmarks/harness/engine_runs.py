@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from index.clause import Clause
-from index.column_batch import ColumnBatch
+from index.columns import ColumnBatch
 from index.concept_graph import ConceptGraph
 from index.engine import ColumnEngine, Engine, RowTable
-from index.engines import new_engine
+from index.registry import new_engine
 
 __all__ = ["BATCH", "engine_memory", "fill", "run_engine", "timed"]
 

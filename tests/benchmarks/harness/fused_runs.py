@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from index.column_batch import ColumnBatch
+from index.columns import ColumnBatch
 from index.concept_graph import ConceptGraph
 from index.engine import add_in_bulk
-from index.engines.fused import FusedEngine, Run
-from index.fused.merging import in_thread
+from index.fused.compaction import in_thread
+from index.fused.engine import FusedEngine, Run
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.workload_papers import CONCEPT, Drawing

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.clause import AttributeId, Clause, ColumnId, ConceptTest, IntervalTest, KeyTest, LoweredEvent
-from index.clause_columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
+from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
 from index.concept_graph import ConceptGraph
 from index.engine import BulkEngine, add_in_bulk
-from index.engines import ENGINES, new_engine
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
+from index.registry import ENGINES, new_engine
 
 GRAPH = ConceptGraph(4, {(1, 0), (2, 1), (3, 0)}, set())
 PRICE, NAME, KIND = AttributeId(0), AttributeId(1), AttributeId(2)
@@ -75,7 +75,7 @@ def test_engine_with_columns_matches_as_the_naive_one(
     name: str, drawn: list[tuple[float, float, int, int]], gone: list[int], chance: object
 ) -> None:
     """In any places, among clauses that come alone, into rows that were free; intervals may be empty."""
-    bulk = FusedEngine(GRAPH, delta_rows=2, block_rows=64) if name == "fused" else new_engine(name, GRAPH)
+    bulk = FusedEngine(GRAPH, memtable_rows=2, block_rows=64) if name == "fused" else new_engine(name, GRAPH)
     naive = NaiveEngine(GRAPH)
     for engine in (bulk, naive):
         rows = engine.add_many([Clause(required=frozenset([NAME]))] * 8)

@@ -2,8 +2,8 @@
 
 from index.clause import ConceptId, ConceptTest
 from index.concept_graph import ConceptGraph
-from index.concept_tree import ConceptTree
-from index.row_bits import empty_bits, rows_of
+from index.ctps.concept_tree import ConceptTree
+from index.ctps.row_bits import empty_bits, rows_of
 
 PRODUCT, COMPUTER, PORTABLE, LAPTOP, MINE = (ConceptId(number) for number in range(5))
 GRAPH = ConceptGraph(

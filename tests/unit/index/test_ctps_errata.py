@@ -21,9 +21,9 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
+from index.ctps.gem import FIRST_SPREAD
 from index.engine import Engine
-from index.engines import ENGINES, new_engine
-from index.gem import FIRST_SPREAD
+from index.registry import ENGINES, new_engine
 
 TARGET, PART, CONTACT, PRICE, NAME = (AttributeId(number) for number in range(5))
 PRODUCT, COMPUTER, LAPTOP, DISK, CONVERTIBLE, TABLET = (ConceptId(number) for number in range(6))

@@ -11,8 +11,8 @@ import pytest
 
 from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 from index.concept_graph import ConceptGraph
-from index.engines.dexin import DexinEngine
-from index.published.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE, OPTIMAL, cost_of, first_fit, optimal
+from index.published.dexin.engine import DexinEngine
+from index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE, OPTIMAL, cost_of, first_fit, optimal
 
 A, NUMBER = AttributeId(0), ColumnId(0)
 OPEN, CLOSED = "open", "closed"

@@ -19,8 +19,8 @@ from index.clause import (
 )
 from index.concept_graph import ConceptGraph
 from index.engine import Engine
-from index.engines import ENGINES, new_engine
 from index.errors import UnknownEngine, UnknownRow
+from index.registry import ENGINES, new_engine
 
 A, B = AttributeId(0), AttributeId(1)
 TEXT, NUMBER, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)

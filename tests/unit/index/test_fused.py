@@ -1,4 +1,4 @@
-"""The fused engine with small deltas, so that segments, merges, tombstones, lists, masks and blocks all take part."""
+"""The fused engine with small memtables, so that segments, merges, tombstones, lists, masks, blocks take part."""
 
 import random
 
@@ -20,12 +20,12 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
 from index.errors import IndexFull
 from index.fused import layout
 from index.fused.arrays import BLOCK_ROWS
-from index.fused.merging import at_once
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 CONCEPTS = 40
@@ -48,13 +48,13 @@ def block_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     stored=st.lists(clauses(), max_size=60),
     removed=st.sets(st.integers(0, 59)),
     events=st.lists(lowered_events(), min_size=1, max_size=6),
-    delta_rows=st.sampled_from([0, 1, 5]),
+    memtable_rows=st.sampled_from([0, 1, 5]),
 )
 def test_fused_over_random_clauses_finds_what_naive_finds(
-    graph: ConceptGraph, stored: list[Clause], removed: set[int], events: list[LoweredEvent], delta_rows: int
+    graph: ConceptGraph, stored: list[Clause], removed: set[int], events: list[LoweredEvent], memtable_rows: int
 ) -> None:
-    """One by one through deltas and merges, then thinned out, then filled again: the same rows at every stage."""
-    fused, naive = FusedEngine(graph, delta_rows=delta_rows), NaiveEngine(graph)
+    """One by one through memtables and merges, then thinned out, then filled again: the same rows at every stage."""
+    fused, naive = FusedEngine(graph, memtable_rows=memtable_rows), NaiveEngine(graph)
     for clause in stored:
         assert fused.add(clause) == naive.add(clause)
     _assert_same(fused, naive, events)
@@ -73,7 +73,7 @@ def test_fused_over_many_rows_of_few_shapes_finds_what_naive_finds(seed: int, bl
     chance = random.Random(seed)
     parents = [(low, chance.randrange(low)) for low in range(1, CONCEPTS) for _ in range(chance.randint(1, 2))]
     graph = ConceptGraph(CONCEPTS, parents, [(0, 5)] if seed == 0 else [])
-    fused, naive = FusedEngine(graph, delta_rows=10, block_rows=block_rows), NaiveEngine(graph)
+    fused, naive = FusedEngine(graph, memtable_rows=10, block_rows=block_rows), NaiveEngine(graph)
     stored = [_clause(chance) for _ in range(1500)]
     assert fused.add_many(stored) == naive.add_many(stored)
     events = [_event(chance) for _ in range(40)]
@@ -86,7 +86,7 @@ def test_fused_over_many_rows_of_few_shapes_finds_what_naive_finds(seed: int, bl
 
 def test_fused_batch_where_one_event_has_two_values_and_one_none_keeps_them_apart() -> None:
     """As many values as events says nothing about each of them."""
-    fused = FusedEngine(ConceptGraph(0), delta_rows=0)
+    fused = FusedEngine(ConceptGraph(0), memtable_rows=0)
     a = AttributeId(0)
     fused.add(Clause((Predicate(a, ((TEXT, KeyTest(frozenset(["y"]))),)),), frozenset([a])))
     events = [LoweredEvent(frozenset([a]), {TEXT: ("x", "y")}), LoweredEvent(frozenset([a]), {TEXT: ()})]
@@ -95,7 +95,7 @@ def test_fused_batch_where_one_event_has_two_values_and_one_none_keeps_them_apar
 
 def test_fused_with_bounds_at_the_ends_of_the_floats_decides_them_exactly() -> None:
     """Infinite and extreme bounds have no equal steps; a value between two neighbours is in neither."""
-    fused, naive = FusedEngine(ConceptGraph(0), delta_rows=0), NaiveEngine(ConceptGraph(0))
+    fused, naive = FusedEngine(ConceptGraph(0), memtable_rows=0), NaiveEngine(ConceptGraph(0))
     a = AttributeId(0)
     ends = [float("-inf"), -1.7e308, -1.0, -5e-324, 0.0, 5e-324, 1.0, 1.7e308, float("inf")]
     stored = [
@@ -154,7 +154,7 @@ def test_fused_with_a_budget_keeps_it_and_finds_what_naive_finds(budget: int) ->
     """Caches and masks go first; then adding is refused and nothing is lost, until something is removed."""
     chance = random.Random(budget)
     graph = ConceptGraph(CONCEPTS, [(low, (low - 1) // 2) for low in range(1, CONCEPTS)])
-    fused = FusedEngine(graph, budget=budget, run=at_once, delta_rows=20, block_rows=128)
+    fused = FusedEngine(graph, budget=budget, run=at_once, memtable_rows=20, block_rows=128)
     naive = NaiveEngine(graph)
     events = [_event(chance) for _ in range(20)]
     stored: list[ClauseRow] = []

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 from index.clause import Clause, LoweredEvent
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
+from index.fused.engine import FusedEngine
 engine = FusedEngine(ConceptGraph(0))
 engine.add(Clause())
 print(engine.match(LoweredEvent()).tolist())

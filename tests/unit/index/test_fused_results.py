@@ -5,21 +5,21 @@ import pytest
 
 from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
 from index.fused import search
+from index.fused.engine import FusedEngine
 from index.fused.search import ResultMemory
 
 PRICE, NUMBER = AttributeId(0), ColumnId(0)
 
 
-@pytest.mark.parametrize("delta_rows", [0, 1_000])
-def test_results_that_are_held_never_change(delta_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("memtable_rows", [0, 1_000])
+def test_results_that_are_held_never_change(memtable_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of many results, and a view of a view of each, is what it was when it was given."""
-    engine = FusedEngine(ConceptGraph(0), delta_rows=delta_rows)
+    engine = FusedEngine(ConceptGraph(0), memtable_rows=memtable_rows)
     for end in range(100):
         test = IntervalTest(0.0, float(end))
         engine.add(Clause((Predicate(PRICE, ((NUMBER, test),)),), frozenset({PRICE})))
-    engine.merge_now() if not delta_rows else None
+    engine.merge_now() if not memtable_rows else None
     monkeypatch.setattr(search, "FEW_ROWS", 10)
     events = [LoweredEvent(frozenset({PRICE}), {NUMBER: (float(value),)}) for value in range(100)]
     held = [engine.match_batch(events[start:]) for start in range(20)]

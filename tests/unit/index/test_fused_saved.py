@@ -21,10 +21,10 @@ from index.clause import (
     Predicate,
 )
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
 from index.errors import DamagedIndex, OtherGraph, OtherLayout, UnusableIndex
-from index.fused import saved
-from index.fused.merging import at_once
+from index.fused import snapshot as saved
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
 
 TEXT, NUMBER, CONCEPT = (ColumnId(number) for number in range(3))
 PARENTS = [(low, (low - 1) // 2) for low in range(1, 31)]
@@ -32,9 +32,9 @@ PARENTS = [(low, (low - 1) // 2) for low in range(1, 31)]
 
 @pytest.fixture
 def engine() -> FusedEngine:
-    """Segments, dead rows, a delta, programs, free rows, rows that never match."""
+    """Segments, dead rows, a memtable, programs, free rows, rows that never match."""
     chance = random.Random(5)
-    engine = FusedEngine(ConceptGraph(31, PARENTS), delta_rows=20, run=at_once)
+    engine = FusedEngine(ConceptGraph(31, PARENTS), memtable_rows=20, run=at_once)
     engine.add_many(clause(chance) for _ in range(600))
     engine.add(Clause(required=frozenset([AttributeId(0)]), forbidden=frozenset([AttributeId(0)])))
     for row in chance.sample(range(600), 120):
@@ -214,7 +214,7 @@ def test_arrays_read_are_those_written_and_may_be_changed(tmp_path: Path) -> Non
 
 
 def opened_from(folder: Path) -> FusedEngine:
-    return FusedEngine.open(folder, ConceptGraph(31, PARENTS), delta_rows=20, run=at_once)
+    return FusedEngine.open(folder, ConceptGraph(31, PARENTS), memtable_rows=20, run=at_once)
 
 
 def found(engine: FusedEngine) -> list[list[int]]:

@@ -19,10 +19,10 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
-from index.fused import scattered
-from index.fused.merging import at_once
+from index.fused import small_clusters as scattered
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
 
 ATTRIBUTES, CONCEPTS = 12, 30
 GRAPH = ConceptGraph(CONCEPTS, ((low, (low - 1) // 2) for low in range(1, CONCEPTS)))
@@ -79,7 +79,7 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
     monkeypatch.setattr(scattered, "MOST_ATTRIBUTES", limit)
     chance = random.Random(limit)
     stored = [a_clause(chance) for _ in range(1_500)]
-    fused, naive = FusedEngine(GRAPH, delta_rows=50, run=at_once), NaiveEngine(GRAPH)
+    fused, naive = FusedEngine(GRAPH, memtable_rows=50, run=at_once), NaiveEngine(GRAPH)
     assert fused.add_many(stored) == naive.add_many(stored)
     assert fused._upkeep.parts.segments[0].scattered is not None
     events = [
@@ -101,6 +101,6 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
         naive.remove(ClauseRow(row))
     same(fused)
     fused.save(tmp_path)
-    same(FusedEngine.open(tmp_path, GRAPH, delta_rows=50, run=at_once))
+    same(FusedEngine.open(tmp_path, GRAPH, memtable_rows=50, run=at_once))
     fused.merge_now()
     same(fused)

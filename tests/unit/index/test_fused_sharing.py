@@ -20,11 +20,11 @@ from index.clause import (
     Predicate,
 )
 from index.concept_graph import ConceptGraph
-from index.engines.fused import FusedEngine
-from index.engines.naive import NaiveEngine
 from index.errors import OtherLayout
-from index.fused import saved
-from index.fused.merging import at_once
+from index.fused import snapshot as saved
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
 
 A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)
 NUMBER, KEY, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)

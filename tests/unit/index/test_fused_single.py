@@ -18,11 +18,11 @@ from index.clause import (
     Test,
 )
 from index.concept_graph import ConceptGraph
-from index.engines import new_engine
-from index.engines.fused import FusedEngine
 from index.fused import sharing
-from index.fused.merging import at_once
+from index.fused.compaction import at_once
+from index.fused.engine import FusedEngine
 from index.fused.runs import FEW_ROWS
+from index.registry import new_engine
 
 CONCEPTS = 40
 ATTRIBUTES = tuple(AttributeId(number) for number in range(4))
@@ -70,7 +70,7 @@ def test_single_event_gives_the_rows_of_a_batch_in_order(
     """Few and many rows, one pass and several, rows that were removed, columns and keys that came later."""
     rng = random.Random(block_rows)
     monkeypatch.setattr(sharing, "SAVES", 0)  # where rows share, an event goes as a batch
-    engine = FusedEngine(graph, delta_rows=0, run=at_once, block_rows=block_rows)
+    engine = FusedEngine(graph, memtable_rows=0, run=at_once, block_rows=block_rows)
     naive = new_engine("naive", graph)
     rows: list[ClauseRow] = []
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_single_event_gives_the_rows_of_a_batch_in_order(
 def test_single_event_with_several_values_goes_as_a_batch(graph: ConceptGraph) -> None:
     """Two values in a column, a value that is none, and no value at all."""
     rng = random.Random(1)
-    engine, naive = FusedEngine(graph, delta_rows=0, run=at_once), new_engine("naive", graph)
+    engine, naive = FusedEngine(graph, memtable_rows=0, run=at_once), new_engine("naive", graph)
     added = [clause_of(rng) for _ in range(300)]
     engine.add_many(added)
     naive.add_many(added)
@@ -111,8 +111,8 @@ def test_single_event_with_several_values_goes_as_a_batch(graph: ConceptGraph) -
 
 
 def test_single_event_after_an_addition_is_matched_by_the_newest_rows_too(graph: ConceptGraph) -> None:
-    """A row in the delta, a reader of a column that had none, and a second segment are seen at once."""
-    engine = FusedEngine(graph, delta_rows=2, run=at_once)
+    """A row in the memtable, a reader of a column that had none, and a second segment are seen at once."""
+    engine = FusedEngine(graph, memtable_rows=2, run=at_once)
     first = Clause((Predicate(ATTRIBUTES[0], ((ColumnId(0), IntervalTest(0.0, 5.0)),)),), frozenset({ATTRIBUTES[0]}))
     by_key = Clause(
         (Predicate(ATTRIBUTES[0], ((ColumnId(0), KeyTest(frozenset({3.0}))),)),), frozenset({ATTRIBUTES[0]})

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from index.bounds import FEW_INTERVALS, Bounds
-from index.gem import FIRST_SPREAD, SLOTS, GemIndex
-from index.row_bits import empty_bits, rows_of
+from index.ctps.gem import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
+from index.ctps.row_bits import empty_bits, rows_of
 
 INFINITY = math.inf
 CAPACITY = 1 << 10

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
-from index.column_batch import ColumnBatch, ColumnValues, KeyTable
+from index.columns import ColumnBatch, ColumnValues, KeyTable
 from index.concept_graph import ConceptGraph
 from index.engine import ColumnEngine
-from index.engines import ENGINES
-from index.engines.naive import NaiveEngine
 from index.errors import UnknownRow
+from index.naive import NaiveEngine
 from index.published.bound_blocks import BLOCK, BoundBlocks
 from index.published.equality_clusters import EqualityClusters, entry_of
+from index.registry import ENGINES
 
 LE_SUBSCRIBE = ("counting", "equality", "quarantine")
 A, B = AttributeId(0), AttributeId(1)

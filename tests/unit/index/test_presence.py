@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from index import presence
 from index.clause import AttributeId
-from index.presence import Presence
-from index.row_bits import rows_of
+from index.ctps import presence
+from index.ctps.presence import Presence
+from index.ctps.row_bits import rows_of
 
 
 def attributes(*numbers: int) -> frozenset[AttributeId]:

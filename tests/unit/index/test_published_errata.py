@@ -15,10 +15,9 @@ import pytest
 from index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate, Test
 from index.concept_graph import ConceptGraph
 from index.engine import Engine
-from index.engines import ENGINES
-from index.engines.matching_tree import MatchingTreeEngine
-from index.published.decision_tree import plant
-from index.published.successors import annotate
+from index.published.matching_tree.decision_tree import annotate, plant
+from index.published.matching_tree.engine import MatchingTreeEngine
+from index.registry import ENGINES
 from tests.benchmarks.experiments.aguilera_bound import bound, visited
 
 A, B = AttributeId(0), AttributeId(1)

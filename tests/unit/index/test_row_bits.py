@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from index.row_bits import FEW_ROWS, MANY_ROWS, RowSet, clear_rows, empty_bits, rows_of, set_rows, sparse_limit
+from index.ctps.row_bits import FEW_ROWS, MANY_ROWS, RowSet, clear_rows, empty_bits, rows_of, set_rows, sparse_limit
 
 CAPACITY = 1 << 15
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from semantic.attributes import ABOVE, AttributeDeclaration, AttributeScheme
 from semantic.errors import InvalidDeclaration
 from semantic.ontology import PropertyRecord
+from semantic.vocabulary.attributes import ABOVE, AttributeDeclaration, AttributeScheme
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
-from semantic.coded_cells import coded
+from semantic.events.coded_cells import coded
 from semantic.ontology import read
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from semantic import Vocabulary
-from semantic.declarations import DeclarationKind, Declarations
 from semantic.errors import InvalidDeclaration
-from semantic.synonyms import read_table
-from semantic.units.rate_table import read_rate_table
+from semantic.units.rates import read_rate_table
+from semantic.vocabulary.declarations import DeclarationKind, Declarations
+from semantic.vocabulary.synonyms import read_table
 
 OFFER = {"properties": {"price": {"type": "number", "x-kindcast-unit": "USD"}}}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, InvalidEvent, Matcher, Vocabulary, event_plans
+from semantic import Event, InvalidEvent, Matcher, Vocabulary
+from semantic.events import event_plans
 from semantic.flatten import EventLimits
 
 TREE = b"""

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from semantic.errors import InvalidDeclaration
-from semantic.schemas import EventSchemas, view_of
-from semantic.schemas.documents import DEEPEST, MOST_NODES, read_event_type
-from semantic.schemas.extension import extension_problems
+from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from semantic.vocabulary.event_types import view_of
+from semantic.vocabulary.schema_documents import DEEPEST, MOST_NODES, read_event_type
 
 
 def problems_of(document: Any, others: dict[str, Any] | None = None) -> dict[str, str]:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from semantic import Vocabulary
-from semantic.compilation import compile_expression
-from semantic.former_meaning import FormerVocabulary, impact_of_rules
-from semantic.impact_report import impact_report
+from semantic.changes.former_meaning import FormerVocabulary, impact_of_rules
+from semantic.changes.impact import impact_report
 from semantic.ontology import read
+from semantic.subscriptions.compilation import compile_expression
 
 TURTLE = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -253,7 +253,7 @@ MISTAKES = [
     ("a between [0, b]", "syntax", 1, 15, "b is an attribute; between takes constants"),
     ("near(red)", "syntax", 1, 6, '"red" in quotes is a string, @red the attribute'),
     ("1 < 2", "syntax", 1, 3, "a comparison starts with an attribute (price <= 400) or uses a variable (?n)"),
-    ("?n = 'x'", "syntax", 1, 6, "expected a number or a variable (?n)"),
+    ("?n = 'x'", "syntax", 1, 6, "expected a number, a variable (?n), or `(`"),
     ("a = 1.2.3", "syntax", 1, 5, "'1.2.3' is not expected here"),
     ("a = 1e999", "bad-number", 1, 5, "a number must be finite"),
     ("a = " + "9" * 500, "bad-number", 1, 5, "a number must be finite"),

@@ -5,7 +5,7 @@ import pytest
 
 from semantic.errors import OntologyError
 from semantic.ontology import Ontology, read
-from semantic.vocabulary import Vocabulary
+from semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 HEADER = """#curie_map:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from index.engines import ENGINES
 from index.errors import UnknownEngine
+from index.registry import ENGINES
 from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
 from semantic.errors import DuplicateSubscription, UnknownSubscription
 

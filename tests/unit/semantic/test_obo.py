@@ -6,8 +6,8 @@ import pytest
 
 from semantic.language import parse
 from semantic.ontology import ConceptRecord, Ontology, read
-from semantic.resolution import resolve
-from semantic.vocabulary import Vocabulary
+from semantic.subscriptions.resolution import resolve
+from semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 HEADER = "format-version: 1.2\nontology: cl\n"

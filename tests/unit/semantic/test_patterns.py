@@ -3,7 +3,7 @@
 import pytest
 
 from semantic.errors import InvalidPattern
-from semantic.patterns import CACHED, LONGEST, compile_pattern, fold
+from semantic.units.patterns import CACHED, LONGEST, compile_pattern, fold
 
 
 @pytest.mark.parametrize(

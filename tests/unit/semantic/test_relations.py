@@ -201,6 +201,6 @@ def test_long_chain_and_large_circle_of_a_relation_cost_no_recursion() -> None:
 
 def test_relations_that_lead_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shadows are bounded, like concepts."""
-    monkeypatch.setattr("semantic.relations.MOST_SHADOWS", 1)
+    monkeypatch.setattr("semantic.vocabulary.relations.MOST_SHADOWS", 1)
     with pytest.raises(OntologyError, match="more than 1 concepts in all"):
         body()

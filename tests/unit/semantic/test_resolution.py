@@ -5,7 +5,7 @@ import pytest
 from semantic import InvalidSubscription, Vocabulary
 from semantic.errors import Problem
 from semantic.language import parse, to_text
-from semantic.resolution import resolve
+from semantic.subscriptions.resolution import resolve
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -2,9 +2,9 @@
 
 import pytest
 
-from semantic.ontology.names import local_name
-from semantic.terms import folded
-from semantic.vocabulary import Vocabulary
+from semantic.ontology.namespaces import local_name
+from semantic.vocabulary.terms import folded
+from semantic.vocabulary.vocabulary import Vocabulary
 
 PREFIXES = """
 @prefix : <http://e/> .

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
-from semantic.compilation import restore_expression
 from semantic.errors import InvalidDeclaration
-from semantic.schemas.arithmetic import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
+from semantic.subscriptions.compilation import restore_expression
+from semantic.vocabulary.arithmetic import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
 
 OFFER: dict[str, Any] = {
     "required": ["price"],

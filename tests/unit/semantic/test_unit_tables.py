@@ -12,7 +12,7 @@ import pytest
 from semantic.errors import UnknownUnit
 from semantic.units import Units
 from semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
-from semantic.units.registry import known_names
+from semantic.units.measure import known_names
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"

@@ -8,12 +8,11 @@ import pytest
 from sqlalchemy import Connection, insert, select, text
 
 from semantic import Matcher, Vocabulary
-from semantic.compilation import compile_expression
-from semantic.declarations import Declarations
-from server.broker import changes
+from semantic.subscriptions.compilation import compile_expression
+from semantic.vocabulary.declarations import Declarations
+from server.broker import group as changes
 from server.broker.group import Group
-from server.broker.roll import Live, Roll
-from server.broker.state import State
+from server.broker.state import Live, LiveSubscriptions, State
 from server.errors import StoreUnavailable
 from server.settings import Settings
 from server.store import ledger
@@ -35,7 +34,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 @pytest.fixture
 def state() -> State:
-    return State(Roll(Matcher(EMPTY)), Matcher)
+    return State(LiveSubscriptions(Matcher(EMPTY)), Matcher)
 
 
 def live(state: State, group: Group, name: str, expression: str) -> Live:

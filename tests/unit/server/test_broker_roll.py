@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary
-from server.broker.roll import Live, Roll
+from server.broker.state import Live, LiveSubscriptions
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("a", "b", "c", "d")
@@ -23,7 +23,9 @@ STEPS = st.lists(
 )
 
 
-def apply(roll: Roll, model: dict[str, Live], step: str, name: str, end: float, number: int) -> Roll:
+def apply(
+    roll: LiveSubscriptions, model: dict[str, Live], step: str, name: str, end: float, number: int
+) -> LiveSubscriptions:
     """One step on both; nothing where it is not possible."""
     known = model.get(name)
     if step == "swap":
@@ -51,10 +53,10 @@ def apply(roll: Roll, model: dict[str, Live], step: str, name: str, end: float, 
 @given(STEPS, st.floats(0.0, 10.0))
 def test_roll_says_what_a_dict_of_all_would_say(steps: list[tuple[str, str, float]], now: float) -> None:
     """After every step, and after it was written and read again."""
-    roll, model = Roll(Matcher(EMPTY)), dict[str, Live]()
+    roll, model = LiveSubscriptions(Matcher(EMPTY)), dict[str, Live]()
     for number, (step, name, end) in enumerate(steps, 1):
         roll = apply(roll, model, step, name, end, number)
-        again = Roll.opened(roll.matcher, roll.arrays())
+        again = LiveSubscriptions.opened(roll.matcher, roll.arrays())
         for each in (roll, again):
             assert {id: each[id] for id in each} == model
             assert len(each) == len(model)
@@ -70,7 +72,7 @@ def test_roll_says_what_a_dict_of_all_would_say(steps: list[tuple[str, str, floa
 @given(st.lists(st.integers(1, 6), max_size=12), st.integers(1, 5), st.integers(0, 12))
 def test_roll_tells_those_that_end_first_and_up_to_when(ends: list[int], count: int, aside: int) -> None:
     """None that ends by then is missing, however many end at one time; one aside that has expired is not told."""
-    roll = Roll(Matcher(EMPTY))
+    roll = LiveSubscriptions(Matcher(EMPTY))
     for number, end in enumerate(ends, 1):
         roll.matcher.add(f"s{number}", "n = 1")
         roll.enter(Live(number, f"s{number}", "active", float(end), matching=False))
@@ -89,13 +91,13 @@ def test_roll_tells_those_that_end_first_and_up_to_when(ends: list[int], count: 
 
 def test_roll_of_another_matcher_is_refused() -> None:
     """Numbers that are missing, too many, or too few are told, not guessed."""
-    roll = Roll(Matcher(EMPTY))
+    roll = LiveSubscriptions(Matcher(EMPTY))
     roll.matcher.add("one", "n = 1")
     roll.enter(Live(1, "one", "active", 1.0, matching=False))
     arrays = roll.arrays()
     short, two = arrays | {"numbers": arrays["numbers"][:0], "ends": arrays["ends"][:0]}, np.array([1, 2])
     for wrong in (short, arrays | {"numbers": np.array([0])}, arrays | {"numbers": two, "ends": np.array([1.0, 1.0])}):
         with pytest.raises(ValueError, match="do not fit"):
-            Roll.opened(roll.matcher, wrong)
+            LiveSubscriptions.opened(roll.matcher, wrong)
     with pytest.raises(ValueError, match="do not fit"):
-        Roll.opened(Matcher(EMPTY), arrays)
+        LiveSubscriptions.opened(Matcher(EMPTY), arrays)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import semantic
-from index.engines import ENGINES
+from index.registry import ENGINES
 from server.cli import offline
 
 HEAVY = ("numba", "numpy", "rdflib", "pyoxigraph", "pint", "lark", "networkx", "pydantic", "fastapi", "sqlalchemy")

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from server.broker import Broker
-from server.delivery import progress as module
-from server.delivery.progress import ProgressLog
+from server.delivery import outbox as module
+from server.delivery.outbox import ProgressLog
 from server.errors import StoreUnavailable
 from server.store.deliveries import Progress
 

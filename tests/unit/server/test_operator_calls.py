@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from server.operators.calling import Limits, OnLoop
+from server.operators.operator_client import Limits, OnLoop
 
 
 class Slow:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from semantic.operators.failures import OperatorFailed
-from server.operators.circuit import FAILURES, FIRST_PAUSE_SECONDS, Circuit
+from server.operators.operator_client import FAILURES, FIRST_PAUSE_SECONDS, Circuit
 
 
 class Clock:

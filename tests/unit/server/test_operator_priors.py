@@ -7,7 +7,7 @@ import pytest
 
 from semantic.planner.learning import Experience
 from server.errors import StoreUnreadable
-from server.operators.loading import first_expectations
+from server.operators.startup import first_expectations
 from tests.harness.application import running_application
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semantic import Matcher, Operator, Vocabulary, operator
+from semantic.matching.operator_layer import LiteralStore
 from semantic.operators.failures import NotAnswered, OperatorFailed
-from semantic.operators.literal_store import LiteralStore
 from semantic.planner.learning import Experience
 from semantic.planner.strategies import PLANNERS
 

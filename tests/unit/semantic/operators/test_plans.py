@@ -3,7 +3,7 @@
 import pytest
 
 from semantic import Matcher, Vocabulary, operator
-from semantic.operator_plans import explain_chains, explain_plan
+from semantic.explanations.operator_plans import explain_chains, explain_plan
 from semantic.planner.strategies import PLANNERS
 
 

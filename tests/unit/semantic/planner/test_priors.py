@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semantic.planner.learning import Experience
-from semantic.planner.priors import read_priors
+from semantic.planner.learning import Experience, read_priors
 
 
 @pytest.mark.parametrize("bare", [False, True])

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semantic.planner.estimates import Estimates
-from semantic.planner.problem import NOT_NEEDED, WAIT, Literals, Undecided
+from semantic.planner.problem import NOT_NEEDED, WAIT, Estimates, Literals, Undecided
 from semantic.planner.strategies import PLANNERS, new_strategy
 from tests.unit.semantic.planner.instances import candidates
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semantic.planner.estimates import Estimates
 from semantic.planner.greedy import greedy
 from semantic.planner.naive import naive
-from semantic.planner.problem import Literals, Undecided
+from semantic.planner.problem import Estimates, Literals, Undecided
 from semantic.planner.sequential import sequential
 from semantic.planner.strategies import PLANNERS, UnknownPlanner, new_strategy
 from tests.unit.semantic.planner.instances import candidates, evaluated

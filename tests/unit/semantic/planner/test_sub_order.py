@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semantic import Matcher, Vocabulary, operator
-from semantic.planner.estimates import Estimates
 from semantic.planner.linked_chains import Chains, Node, order_chains
-from semantic.planner.problem import Literals, Undecided
+from semantic.planner.problem import Estimates, Literals, Undecided
 from semantic.planner.sub_order import PLACED_SINGLY, SubOrder, at_once, in_thread
 from tests.unit.semantic.planner.instances import evaluated
 

@@ -1,0 +1,1 @@
+"""The `ctps` engine: bit sets of rows. Zhang et al., "CTPS", 2022."""

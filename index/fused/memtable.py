@@ -1,0 +1,449 @@
+"""The newest rows, not frozen yet: a program each over the whole clause, and masks that say whom to ask.
+
+add ─▶ required and forbidden attributes, a program        match ─▶ those whose attributes fit ─▶ masks ─▶ programs
+    ─▶ its places in a segment, for when it is frozen
+
+A *sieve* is for the predicates on one column, of each row the first, or the second, and so on: for each cell of values
+one bit a row, set unless no value in that cell satisfies the row's predicate. Cells of numbers lie between quantiles of
+the bounds; of keys and concepts they are the code's remainder by 64, where a concept also stands in the cells of all
+that is above it. An event unites the masks of its values in a column and joins those of all sieves; what is left is
+asked. Rows are entered into masks when the first event after them comes.
+
+A memtable that is full is *sealed*: nothing is added to it any more, while a segment is made out of it.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from index.clause import AttributeId, Clause
+from index.compiling import compiled, lowest_bit
+from index.fused.arrays import Bytes, Codes, Floats, Ints, Words
+from index.fused.columns import Columns
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
+from index.fused.graph_arrays import GraphArrays
+from index.fused.layout import Place, places_of
+from index.fused.residuals import (
+    INTERVAL,
+    KEYS,
+    BatchArrays,
+    Growing,
+    GrowingRest,
+    ProgramArrays,
+    Programs,
+    Rest,
+    ask_programs,
+    mark_concepts,
+    unmark_concepts,
+)
+
+__all__ = ["Memtable", "MemtableArrays", "match_memtable"]
+
+CELLS = 64
+"""Cells of a sieve: one bit a row and cell."""
+MOST_SIEVES = 64
+"""Where rows ask more columns than these, the others are left to their programs."""
+OCCURRENCES = 2
+"""Predicates of one row on one column that have a sieve each."""
+FEWEST_SIEVED = 8
+"""Rows before numbers are divided into cells for the first time."""
+REMEMBERED = 1024
+"""Kinds of events whose fitting rows are remembered; a stream has few."""
+ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+NO_WORDS = np.zeros(0, dtype=np.uint64)
+
+
+class SieveArrays(NamedTuple):
+    """The masks of n rows in w words each, w >= n / 64; the arrays may be longer than the sieves that are used."""
+
+    column: Codes  # [sieves] the engine's number
+    how: Bytes  # [sieves] how it is read
+    cuts: Floats  # [sieves, CELLS - 1] where cells of numbers begin
+    masks: Words  # [sieves, CELLS + 1, w] the last of each: no value, or none that any row asks for
+
+
+class MemtableArrays(NamedTuple):
+    """n entries; the arrays may be longer."""
+
+    rows: Codes  # [n] -1 where the row has been removed
+    attribute_from: Ints  # [2n+1] required, then forbidden attributes of each entry
+    attributes: Ints
+
+
+class Memtable:
+    """Clauses by row. Invariant: `len` counts the entries that are not removed."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.places: dict[int, Sequence[Place]] = {}
+        """Where each row will stand in a segment."""
+        self._columns = columns
+        self._programs = Programs()
+        self._rest = GrowingRest()
+        self._entries: dict[int, int] = {}
+        self._rows = np.full(16, -1, dtype=np.int32)
+        self._attribute_from = Growing(np.int64, [0])
+        self._attributes = Growing(np.int64)
+        self._arrays: tuple[MemtableArrays, ProgramArrays] | None = None
+        self._sieves = _no_sieves(None, 1)
+        self._sieve_of = np.full((0, OCCURRENCES), -1, dtype=np.int32)
+        self._sieved = 0
+        self._divided = 0
+        self._entering = threading.Lock()
+        self._fitting: dict[frozenset[AttributeId], tuple[int, Words]] = {}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self.places
+
+    @property
+    def entries(self) -> int:
+        """How many entries an event is asked, removed ones included."""
+        return len(self._programs)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes: its arrays, and some 300 bytes of objects a row."""
+        arrays = (*self._programs.arrays(), self._rows)
+        known = len(self._fitting) * (self._sieves.masks.shape[2] * 8 + 300)
+        sieves = sum(array.nbytes for array in self._sieves)
+        own = sum(array.nbytes for array in arrays)
+        return int(own + self._rest.nbytes + 300 * self.entries + sieves + known)
+
+    def add(self, row: int, clause: Clause, parts: Parts) -> None:
+        """`parts` are those of `clause`. Some 20 to 40 µs, by the length of the clause."""
+        entry = self._programs.add(dict.fromkeys(clause.predicates), self._columns)
+        if entry == self._rows.size:
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
+        self._rows[entry] = row
+        self._entries[row] = entry
+        for attributes in (clause.required, clause.forbidden):
+            for attribute in attributes:
+                self._attributes.append(attribute)
+            self._attribute_from.append(self._attributes.size)
+        self.places[row] = places_of(parts, self._columns)
+        if parts.rest:
+            self._rest.add(row, parts.rest, self._columns)
+        self._arrays = None
+
+    def remove(self, row: int) -> None:
+        """Forget `row`, which is here."""
+        del self.places[row]
+        self._rest.discard(row)
+        self._rows[self._entries.pop(row)] = -1
+
+    def arrays(self) -> tuple[MemtableArrays, ProgramArrays]:
+        """What kernels read; valid until the next `add`."""
+        if self._arrays is None:
+            entries = MemtableArrays(self._rows, self._attribute_from.array, self._attributes.array)
+            self._arrays = entries, self._programs.arrays()
+        return self._arrays
+
+    def sieves(self) -> SieveArrays:
+        """The masks of all rows. Those of new ones are entered, some ns for each cell; once their number has doubled,
+        all are, under new cells. Any thread that matches may come first."""
+        if self._sieved < self.entries:
+            with self._entering:
+                if self._sieved < self.entries:
+                    self._enter_rows()
+        return self._sieves
+
+    def fits(self, presents: Sequence[frozenset[AttributeId]], words: int) -> Words:
+        """`uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. Some ns for each attribute of
+        rows that were not asked of such an event before."""
+        entries = self.arrays()[0]
+        found = np.empty((len(presents), words), dtype=np.uint64)
+        for kind, present in enumerate(presents):
+            count, known = self._fitting.get(present, (0, NO_WORDS))
+            if count < self.entries or known.size < words:
+                if len(self._fitting) >= REMEMBERED:
+                    self._fitting.clear()
+                known = np.concatenate([known, np.zeros(words - known.size, dtype=np.uint64)])
+                _fit(entries, np.array(list(present), dtype=np.int64), count, self.entries, known)
+                self._fitting[present] = self.entries, known
+            found[kind] = known
+        return found
+
+    def _enter_rows(self) -> None:
+        entries, programs, sieves = self.entries, self._programs.arrays(), self._sieves
+        missing = len(self._columns) - len(self._sieve_of)
+        if missing > 0:
+            none = np.full((missing, OCCURRENCES), -1, dtype=np.int32)
+            self._sieve_of = np.concatenate([self._sieve_of, none])
+        first, divide = self._sieved, entries >= max(FEWEST_SIEVED, 2 * self._divided)
+        if divide:
+            words = sieves.masks.shape[2]
+            while words * 64 < 2 * entries:
+                words *= 2
+            first, sieves = 0, _no_sieves(sieves, words)
+        sieves = _enter(sieves, self._sieve_of, programs, first, entries)
+        if divide:
+            sieves = self._divided_by(sieves)
+            sieves = _enter(sieves, self._sieve_of, programs, 0, entries)
+            self._divided = entries
+        self._sieves = sieves
+        self._sieved = entries
+
+    def _divided_by(self, sieves: SieveArrays) -> SieveArrays:
+        """The same sieves with no row entered, and cells between quantiles of what all rows ask."""
+        programs, tests = self._programs.arrays(), self._programs.tests
+        divided = _no_sieves(sieves, sieves.masks.shape[2])
+        for sieve, column in enumerate(sieves.column.tolist()):
+            asked = (programs.test[:tests] == INTERVAL) & (programs.column[:tests] == column)
+            ends = np.concatenate([programs.low[:tests][asked], programs.high[:tests][asked]])
+            ends = np.sort(ends[np.isfinite(ends)])
+            if ends.size:
+                divided.cuts[sieve] = ends[np.arange(1, CELLS) * ends.size // CELLS]
+        return divided
+
+    def forget(self) -> None:
+        """Give up what is remembered of kinds of events."""
+        self._fitting.clear()
+
+    def fitting(self, present: frozenset[AttributeId]) -> int:
+        """How many clauses an event with just these attributes has to be asked."""
+        count = 0
+        for entry in range(self.entries):
+            first, middle, last = self._attribute_from.array[2 * entry : 2 * entry + 3]
+            required = self._attributes.array[first:middle].tolist()
+            forbidden = self._attributes.array[middle:last].tolist()
+            count += self._rows[entry] >= 0 and present.issuperset(required) and present.isdisjoint(forbidden)
+        return count
+
+    def rest(self) -> Rest | None:
+        """What remains to be asked of rows once they are frozen."""
+        return self._rest.rest()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a structural invariant is broken."""
+        live = {int(row): entry for entry, row in enumerate(self._rows[: self.entries]) if row >= 0}
+        # Entries, their rows and their places agree.
+        assert live == self._entries, (live, self._entries)
+        assert set(live) == set(self.places), (live, self.places)
+        assert self._attribute_from.size == 2 * self.entries + 1, (self._attribute_from.array, self.entries)
+        # A sieve is of the column that leads to it; each row that was entered is in some cell of each.
+        sieves = self._sieves
+        for column, own in enumerate(self._sieve_of.tolist()):
+            assert all(sieve < 0 or sieves.column[sieve] == column for sieve in own), (column, own, sieves.column)
+        assert (sieves.cuts[:, 1:] >= sieves.cuts[:, :-1]).all(), sieves.cuts
+        for entry in live.values():
+            if entry < self._sieved:
+                reached = (sieves.masks[:, :CELLS, entry >> 6] >> np.uint64(entry & 63)) & np.uint64(1)
+                assert reached.any(axis=1).all(), (entry, reached)
+        # What remains to be asked is asked where the place says so.
+        assert all((row in self._rest) == places[0][0][3] for row, places in self.places.items()), self.places
+
+
+def _no_sieves(known: SieveArrays | None, words: int) -> SieveArrays:
+    """The columns of the sieves that are known, with no row entered, and room for so many words of them."""
+    count = 0 if known is None else known.column.size
+    return SieveArrays(
+        np.zeros(0, dtype=np.int32) if known is None else known.column,
+        np.zeros(0, dtype=np.uint8) if known is None else known.how,
+        np.full((count, CELLS - 1), np.inf),
+        np.full((count, CELLS + 1, words), ALL, dtype=np.uint64),
+    )
+
+
+@compiled
+def _cell(value: float, cuts: Floats) -> int:
+    """How many of the sorted `cuts` are below `value`."""
+    low, high = 0, cuts.size
+    while low < high:
+        middle = (low + high) >> 1
+        if cuts[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first: int, last: int) -> SieveArrays:
+    """Enter the rows `first … last - 1`; new sieves for what they ask, up to `MOST_SIEVES`. `sieve_of` is changed."""
+    column, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
+    times = np.zeros(sieve_of.shape[0], dtype=np.int64)
+    for entry in range(first, last):
+        word, bit = entry >> 6, ~(np.uint64(1) << np.uint64(entry & 63))
+        for predicate in range(programs.predicate_from[entry], programs.predicate_from[entry + 1]):
+            begin, end = programs.test_from[predicate], programs.test_from[predicate + 1]
+            if programs.negated[predicate] or begin == end:
+                continue
+            number = programs.column[begin]
+            same = True
+            for test in range(begin, end):
+                same &= programs.column[test] == number
+            if not same or times[number] >= sieve_of.shape[1]:
+                continue
+            sieve = sieve_of[number, times[number]]
+            if sieve < 0:
+                sieve = column.size
+                if sieve >= MOST_SIEVES:
+                    continue
+                sieve_of[number, times[number]] = sieve
+                column = np.append(column, np.array([number], dtype=np.int32))
+                asks = programs.test[begin]
+                read = ORDERED if asks == INTERVAL else (KEY if asks == KEYS else CONCEPT)
+                how = np.append(how, np.array([read], dtype=np.uint8))
+                more_cuts = np.full((sieve + 1, cuts.shape[1]), np.inf)
+                more_cuts[:sieve] = cuts
+                cuts = more_cuts
+                more_masks = np.full((sieve + 1, masks.shape[1], masks.shape[2]), ALL, dtype=np.uint64)
+                more_masks[:sieve] = masks
+                masks = more_masks
+            times[number] += 1
+            reach = np.uint64(0)
+            for test in range(begin, end):
+                if programs.test[test] == INTERVAL:
+                    low, high = _cell(programs.low[test], cuts[sieve]), _cell(programs.high[test], cuts[sieve])
+                    for cell in range(low, high + 1):
+                        reach |= np.uint64(1) << np.uint64(cell)
+                else:
+                    for i in range(programs.operand_from[test], programs.operand_from[test + 1]):
+                        reach |= np.uint64(1) << np.uint64(programs.operands[i] & (CELLS - 1))
+            for cell in range(CELLS):
+                if not (reach >> np.uint64(cell)) & np.uint64(1):
+                    masks[sieve, cell, word] &= bit
+            masks[sieve, CELLS, word] &= bit
+        for predicate in range(programs.predicate_from[entry], programs.predicate_from[entry + 1]):
+            for test in range(programs.test_from[predicate], programs.test_from[predicate + 1]):
+                times[programs.column[test]] = 0
+    return SieveArrays(column, how, cuts, masks)
+
+
+@compiled
+def _fit(memtable: MemtableArrays, present: Ints, first: int, last: int, fits: Words) -> None:
+    """Set the bits of those entries `first … last - 1` that an event with the attributes `present` may match."""
+    most = 0
+    for i in range(memtable.attribute_from[2 * first], memtable.attribute_from[2 * last]):
+        most = max(most, memtable.attributes[i] + 1)
+    has = np.zeros(most + 1, dtype=np.uint8)
+    for attribute in present:
+        if attribute < most:
+            has[attribute] = 1
+    for entry in range(first, last):
+        good = True
+        for i in range(memtable.attribute_from[2 * entry], memtable.attribute_from[2 * entry + 1]):
+            good &= has[memtable.attributes[i]] != 0
+        for i in range(memtable.attribute_from[2 * entry + 1], memtable.attribute_from[2 * entry + 2]):
+            good &= has[memtable.attributes[i]] == 0
+        if good:
+            fits[entry >> 6] |= np.uint64(1) << np.uint64(entry & 63)
+
+
+@compiled
+def match_memtable(
+    rows: Codes,
+    sieves: SieveArrays,
+    fits: Words,
+    programs: ProgramArrays,
+    graph: GraphArrays,
+    batch: BatchArrays,
+    kinds: Codes,
+    marked: Bytes,
+    above: Codes,
+    buffer: Codes,
+    starts: Ints,
+) -> Codes:
+    """The rows that each event matches, in one pass, as `match_segment` gives them. `rows` has the row of each entry or
+    -1, `fits` the entries that fit each kind of event."""
+    words = fits.shape[1]
+    columns, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
+    several_index, several_from, codes, numbers = batch.several_index, batch.several_from, batch.codes, batch.numbers
+    mark_base, width = batch.mark_base, batch.columns.size
+    concepts = graph.parent_from.size - 1
+    where = np.full(columns.size, -1, dtype=np.int64)
+    for sieve in range(columns.size):
+        if columns[sieve] < batch.where.size:
+            where[sieve] = batch.where[columns[sieve]]
+    left = np.empty(words, dtype=np.uint64)
+    united = np.empty(words, dtype=np.uint64)
+    used = 0
+    for event in range(kinds.size):
+        starts[event] = used
+        if used + words * 64 > buffer.size:
+            larger = np.empty(2 * buffer.size + words * 64, dtype=np.int32)
+            larger[:used] = buffer[:used]
+            buffer = larger
+        some = np.uint64(0)
+        fitting = fits[kinds[event]]
+        for w in range(words):
+            left[w] = fitting[w]
+            some |= fitting[w]
+        walked = False
+        for turn in range(2):  # concepts last: to walk up from them costs most
+            for sieve in range(columns.size):
+                if some == 0:
+                    break
+                if (how[sieve] == CONCEPT) != (turn == 1):
+                    continue
+                s = where[sieve]
+                begin, end = event * width + s, event * width + s + 1
+                if s < 0:
+                    end = begin
+                elif several_index[event] >= 0:
+                    begin = several_from[several_index[event] * width + s]
+                    end = several_from[several_index[event] * width + s + 1]
+                if turn == 1:
+                    if not walked:
+                        mark_concepts(graph, batch, event, marked, above)
+                        walked = True
+                    begin = end = 0
+                    if s >= 0:
+                        begin = end = mark_base[s]
+                        while end < mark_base[s] + concepts and above[end] >= 0:
+                            end += 1
+                mask = masks[sieve, CELLS]
+                count = 0
+                for i in range(begin, end):
+                    if how[sieve] == ORDERED:
+                        if np.isnan(numbers[i]):
+                            continue
+                        cell = _cell(numbers[i], cuts[sieve])
+                    else:
+                        code = above[i] if turn == 1 else codes[i]
+                        if code < 0:
+                            continue
+                        cell = int(code & (CELLS - 1))
+                    count += 1
+                    if count == 1:
+                        mask = masks[sieve, cell]
+                        continue
+                    more = masks[sieve, cell]
+                    if count == 2:
+                        for w in range(words):
+                            united[w] = mask[w]
+                        mask = united
+                    for w in range(words):
+                        united[w] |= more[w]
+                some = np.uint64(0)
+                for w in range(words):
+                    left[w] &= mask[w]
+                    some |= left[w]
+        if walked:
+            unmark_concepts(graph, batch, marked, above)
+        if some != 0:
+            for w in range(words):
+                word = left[w]
+                while word:
+                    entry = w * 64 + int(lowest_bit(word))
+                    word &= word - np.uint64(1)
+                    buffer[used] = entry
+                    used += rows[entry] >= 0
+    starts[kinds.size] = used
+    holds = np.empty(used, dtype=np.uint8)
+    ask_programs(programs, graph, batch, starts, buffer, marked, above, holds)
+    used = 0
+    at = 0
+    for event in range(kinds.size):
+        stop = starts[event + 1]
+        starts[event] = used
+        while at < stop:
+            buffer[used] = rows[buffer[at]]
+            used += holds[at]
+            at += 1
+    starts[kinds.size] = used
+    return buffer

@@ -1,0 +1,399 @@
+"""Rows of small clusters, found together: where nearly every row has an attribute set of its own.
+
+Visiting a cluster costs some 100 ns, whatever it holds. So where there are many clusters of few rows, they stand last
+in the segment, and one set of masks over all their positions says which of them can still match:
+
+    attributes   those that an event lacks take out the rows that require them, those it has the rows that forbid them
+    cells        a value in a column takes out the rows that ask the column for something in other cells
+
+What is left is checked by its record, as in any cluster.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from index.clause import AttributeId
+from index.compiling import compiled, lowest_bit
+from index.fused.arrays import Bytes, Codes, Ints, Packed, SegmentArrays, Words, unpack
+from index.fused.conjuncts import CONCEPT, KEY, ORDERED
+from index.fused.graph_arrays import CELLS, GraphArrays, GraphShape, walk_up
+from index.fused.kernels import distinct_codes, number_code
+from index.fused.layout import ClusterKey
+
+__all__ = ["FEWEST_SCATTERED", "SCATTERED_ROWS", "Scattered", "ScatteredArrays", "match_scattered", "scattered_arrays"]
+
+SCATTERED_ROWS = 64
+"""A cluster of fewer rows is small: to visit it costs more than a word in each mask."""
+FEWEST_SCATTERED = 64
+"""So many small clusters are found together; fewer are visited."""
+MOST_COLUMNS = 64
+"""Columns with masks, those that most rows ask: 8 bytes a row each."""
+MOST_ATTRIBUTES = 1024
+"""Attributes with a mask, an eighth of a byte a row each; others are checked row by row."""
+REMEMBERED_BYTES = 1 << 22
+"""What is remembered of kinds of events: some words for each."""
+
+
+class ScatteredArrays(NamedTuple):
+    """Of the clusters `first[0] …`, whose positions begin at `first[1]`; n positions, w = ceil(n / 64) words."""
+
+    first: Ints  # [2]
+    cluster: Codes  # [n] the cluster of each position
+    columns: Codes  # [K] of the segment, the most selective first
+    masks: Words  # [K * CELLS * w] by column, by cell
+    required: Codes  # [A] attributes, ascending
+    lacking: Words  # [A * w] the rows that require each
+    forbidden: Codes  # [F]
+    having: Words  # [F * w] the rows that forbid each
+    required_from: Ints  # [C + 1] attributes of each cluster that have no mask
+    required_rest: Codes
+    forbidden_from: Ints
+    forbidden_rest: Codes
+
+
+class Scattered:
+    """The arrays, and what kinds of events were found to leave of all rows."""
+
+    def __init__(self, arrays: ScatteredArrays) -> None:
+        self.arrays = arrays
+        words = (arrays.cluster.size + 63) // 64
+        self._all = _full(arrays.cluster.size, words)
+        self._lacking = arrays.lacking.reshape(arrays.required.size, words)
+        self._having = arrays.having.reshape(arrays.forbidden.size, words)
+        self._known: dict[frozenset[AttributeId], Words] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays and of what is remembered."""
+        return sum(array.nbytes for array in self.arrays) + len(self._known) * (self._all.nbytes + 300)
+
+    def left_by(self, presents: Sequence[frozenset[AttributeId]]) -> Words:
+        """`uint64[kinds, w]`: the rows whose attribute sets fit each kind of event, as far as masks say. Costs some
+        ns for each attribute and 64 rows, once a kind."""
+        return np.array([self._fitting(present) for present in presents], dtype=np.uint64).reshape(-1, self._all.size)
+
+    def forget(self) -> None:
+        """Give up what is remembered."""
+        self._known.clear()
+
+    def _fitting(self, present: frozenset[AttributeId]) -> Words:
+        known = self._known.get(present)
+        if known is None:
+            has = np.array(sorted(present), dtype=np.int32)
+            lacks = ~np.isin(self.arrays.required, has, assume_unique=True)
+            hurts = np.isin(self.arrays.forbidden, has, assume_unique=True)
+            out = np.bitwise_or.reduce(self._lacking[lacks], axis=0, initial=np.uint64(0))
+            out |= np.bitwise_or.reduce(self._having[hurts], axis=0, initial=np.uint64(0))
+            known = self._all & ~out
+            if (len(self._known) + 1) * known.nbytes > REMEMBERED_BYTES:
+                self._known.clear()
+            self._known[present] = known
+        return known
+
+
+def scattered_arrays(
+    clusters: Sequence[ClusterKey], arrays: SegmentArrays, shape: GraphShape | None, first: int
+) -> ScatteredArrays:
+    """For the clusters from `first` on. Costs about a µs for each row and slot."""
+    begin = int(arrays.cluster_from[first])
+    sizes = np.diff(arrays.cluster_from[first:])
+    count = int(arrays.cluster_from[-1]) - begin
+    words = (count + 63) // 64
+    small = clusters[first:]
+    starts = (arrays.cluster_from[first:-1] - begin).tolist()
+    required, lacking, required_rest = _attribute_masks([key[0] for key in small], starts, sizes.tolist(), words)
+    forbidden, having, forbidden_rest = _attribute_masks([key[1] for key in small], starts, sizes.tolist(), words)
+    slots = np.arange(arrays.slot_from[first], arrays.slot_from[-1])
+    asking = np.bincount(
+        arrays.slot_column[slots],
+        weights=np.repeat(sizes, np.diff(arrays.slot_from[first:])),
+        minlength=arrays.column_how.size,
+    )
+    columns = np.argsort(-asking, kind="stable")[:MOST_COLUMNS]
+    columns = columns[asking[columns] > 0]
+    masks = np.tile(_full(count, words), columns.size * CELLS)
+    place = np.full(arrays.column_how.size, -1, dtype=np.int64)
+    place[columns] = np.arange(columns.size)
+    cell_bits = np.zeros(0, dtype=np.uint64) if shape is None else shape.cell_bits
+    _clear_cells(arrays, first, begin, place, cell_bits, words, masks)
+    return ScatteredArrays(
+        np.array([first, begin], dtype=np.int64),
+        np.repeat(np.arange(first, len(clusters), dtype=np.int32), sizes),
+        columns.astype(np.int32),
+        masks,
+        required,
+        lacking,
+        forbidden,
+        having,
+        *required_rest,
+        *forbidden_rest,
+    )
+
+
+def _attribute_masks(
+    sets: Sequence[frozenset[AttributeId]], starts: Sequence[int], sizes: Sequence[int], words: int
+) -> tuple[Codes, Words, tuple[Ints, Codes]]:
+    """The attributes in most sets, the rows of each, and those of the sets that are none of them."""
+    times: dict[AttributeId, int] = {}
+    for each in sets:
+        for attribute in each:
+            times[attribute] = times.get(attribute, 0) + 1
+    masked = sorted(sorted(times, key=lambda attribute: (-times[attribute], attribute))[:MOST_ATTRIBUTES])
+    place = {attribute: at for at, attribute in enumerate(masked)}
+    bits = np.zeros((len(masked), words * 64), dtype=np.bool_)
+    rest: list[list[int]] = []
+    for each, start, size in zip(sets, starts, sizes, strict=True):
+        rest.append([])
+        for attribute in each:
+            if attribute in place:
+                bits[place[attribute], start : start + size] = True
+            else:
+                rest[-1].append(attribute)
+    rest_from = np.zeros(len(rest) + 1, dtype=np.int64)
+    np.cumsum([len(each) for each in rest], out=rest_from[1:])
+    listed = np.array([attribute for each in rest for attribute in each], dtype=np.int32)
+    packed = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+    return np.array(masked, dtype=np.int32), packed.ravel(), (rest_from, listed)
+
+
+def _full(count: int, words: int) -> Words:
+    """`count` ones, then zeros."""
+    bits = np.zeros(words * 64, dtype=np.bool_)
+    bits[:count] = True
+    return np.packbits(bits, bitorder="little").view(np.uint64)
+
+
+@compiled
+def _clear_cells(
+    arrays: SegmentArrays, first: int, begin: int, place: Ints, cell_bits: Words, words: int, masks: Words
+) -> None:
+    """Take every row out of the masks of the cells that it does not reach."""
+    for cluster in range(first, arrays.ordered.size):
+        slot, width = arrays.slot_from[cluster], arrays.slot_from[cluster + 1] - arrays.slot_from[cluster]
+        ordered = arrays.ordered[cluster]
+        stride = width + ordered + 1
+        for position in range(arrays.cluster_from[cluster], arrays.cluster_from[cluster + 1]):
+            at = arrays.record_from[cluster] + (position - arrays.cluster_from[cluster]) * stride
+            row = position - begin
+            bit = ~(np.uint64(1) << np.uint64(row & 63))
+            for j in range(width):
+                column = arrays.slot_column[slot + j]
+                if place[column] < 0:
+                    continue
+                start = place[column] * CELLS * words + (row >> 6)
+                how = arrays.column_how[column]
+                if how == ORDERED:
+                    size = arrays.column_codes[column]
+                    low = arrays.records[at + 2 * j] * CELLS // size
+                    high = arrays.records[at + 2 * j + 1] * CELLS // size
+                    for cell in range(CELLS):
+                        if cell < low or cell > high:
+                            masks[start + cell * words] &= bit
+                    continue
+                code = arrays.records[at + ordered + j]
+                reach = np.uint64(1) << np.uint64(code & (CELLS - 1))
+                if how == CONCEPT:
+                    reach = cell_bits[code]
+                for cell in range(CELLS):
+                    if not (reach >> np.uint64(cell)) & np.uint64(1):
+                        masks[start + cell * words] &= bit
+
+
+@compiled
+def match_scattered(
+    packed: Packed,
+    scattered: ScatteredArrays,
+    left_by: Words,
+    graph: GraphArrays,
+    columns: Codes,
+    all_codes: Codes,
+    all_numbers: Ints,
+    kinds: Codes,
+    present_from: Ints,
+    present: Ints,
+    several_index: Codes,
+    several_from: Ints,
+    cells_of: Bytes,
+    marked: Bytes,
+    above: Codes,
+    buffer: Codes,
+    starts: Ints,
+) -> Codes:
+    """The scattered rows of a segment that each event matches, as `match_segment` gives them.
+    `present[present_from[k] : …]` are the attributes of kind k."""
+    segment = unpack(packed)
+    # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
+    cluster_from, slot_from, slot_column = segment.cluster_from, segment.slot_from, segment.slot_column
+    records, record_from, ordered_slots, plain_slots = (
+        segment.records,
+        segment.record_from,
+        segment.ordered,
+        segment.plain,
+    )
+    dead, local, column_how, column_codes = segment.dead, segment.local, segment.column_how, segment.column_codes
+    all_bounds, bound_from, table_all, bucket_from, steps = (
+        segment.bounds,
+        segment.bound_from,
+        segment.bucket_table,
+        segment.bucket_from,
+        segment.bucket_steps,
+    )
+    cluster_of, masks = scattered.cluster, scattered.masks
+    required_from, required = scattered.required_from, scattered.required_rest
+    forbidden_from, forbidden = scattered.forbidden_from, scattered.forbidden_rest
+    first, begin = scattered.first[0], scattered.first[1]
+    rest = required.size + forbidden.size > 0
+    words = left_by.shape[1]
+    events, width_all = kinds.size, columns.size
+    concepts = graph.parent_from.size - 1
+    where = np.full(column_how.size, -1, dtype=np.int64)
+    mark_base = np.zeros(width_all, dtype=np.int64)
+    concept_at = np.empty(width_all, dtype=np.int64)
+    concept_count = 0
+    for s in range(width_all):
+        if columns[s] < local.size and local[columns[s]] >= 0:
+            where[local[columns[s]]] = s
+            if column_how[local[columns[s]]] == CONCEPT:
+                mark_base[s] = concept_count * concepts
+                concept_at[concept_count] = s
+                concept_count += 1
+    want = np.empty(all_codes.size, dtype=np.int32)
+    want_from = np.zeros(width_all, dtype=np.int64)
+    want_to = np.zeros(width_all, dtype=np.int64)
+    united = np.empty(words, dtype=np.uint64)
+    above_from = np.zeros(width_all + 1, dtype=np.int64)
+    left = np.empty(words, dtype=np.uint64)
+    has = np.zeros(1, dtype=np.uint8)
+    if rest:
+        most = max(_highest(required), _highest(forbidden), _highest(present))
+        has = np.zeros(most + 1, dtype=np.uint8)
+    used = 0
+    for event in range(events):
+        starts[event] = used
+        kind = kinds[event]
+        some = np.uint64(0)
+        for w in range(words):
+            left[w] = left_by[kind, w]
+            some |= left[w]
+        for k in range(column_how.size):
+            s = where[k]
+            if s < 0:
+                continue
+            first_value, last_value = event * width_all + s, event * width_all + s + 1
+            if several_index[event] >= 0:
+                first_value = several_from[several_index[event] * width_all + s]
+                last_value = several_from[several_index[event] * width_all + s + 1]
+            at = first_value - event * width_all if several_index[event] < 0 else first_value
+            for i in range(first_value, last_value):
+                want[at + i - first_value] = all_codes[i]
+                if column_how[k] == ORDERED:
+                    want[at + i - first_value] = number_code(
+                        all_numbers[i],
+                        all_bounds[bound_from[k] : bound_from[k + 1]],
+                        table_all[bucket_from[k] : bucket_from[k + 1]],
+                        steps[3 * k],
+                        steps[3 * k + 1],
+                        steps[3 * k + 2],
+                    )
+            want_from[s], want_to[s] = at, distinct_codes(want, at, at + last_value - first_value)
+        for i in range(scattered.columns.size):
+            if some == 0:
+                break
+            k = scattered.columns[i]
+            s = where[k]
+            if s < 0 or want_from[s] == want_to[s]:
+                continue
+            alone = want_to[s] - want_from[s] == 1
+            if not alone:
+                united[:] = 0
+            for at in range(want_from[s], want_to[s]):
+                if column_how[k] == ORDERED:
+                    cell = np.int64(want[at]) * CELLS // column_codes[k]
+                elif column_how[k] == KEY:
+                    cell = np.int64(want[at] & (CELLS - 1))
+                else:
+                    cell = np.int64(cells_of[want[at]])
+                mask = masks[(i * CELLS + cell) * words : (i * CELLS + cell + 1) * words]
+                some = np.uint64(0)
+                if alone:
+                    for w in range(words):
+                        left[w] &= mask[w]
+                        some |= left[w]
+                else:
+                    for w in range(words):
+                        united[w] |= mask[w]
+            if not alone:
+                for w in range(words):
+                    left[w] &= united[w]
+                    some |= left[w]
+        if some == 0:
+            continue
+        top = 0
+        for c in range(concept_count):
+            s = concept_at[c]
+            above_from[c] = top
+            for i in range(want_from[s], want_to[s]):
+                top = walk_up(graph, want[i], marked, mark_base[s], above, top)
+        above_from[concept_count] = top
+        if rest:
+            for i in range(present_from[kind], present_from[kind + 1]):
+                has[present[i]] = 1
+        for w in range(words):
+            word = left[w]
+            while word:
+                row = w * 64 + np.int64(lowest_bit(word))
+                word &= word - np.uint64(1)
+                position = begin + row
+                if dead[position]:
+                    continue
+                cluster = cluster_of[row]
+                good = True
+                if rest:
+                    c = cluster - first
+                    for i in range(required_from[c], required_from[c + 1]):
+                        good &= has[required[i]] != 0
+                    for i in range(forbidden_from[c], forbidden_from[c + 1]):
+                        good &= has[forbidden[i]] == 0
+                slot, width = slot_from[cluster], slot_from[cluster + 1] - slot_from[cluster]
+                ordered, plain = ordered_slots[cluster], plain_slots[cluster]
+                stride = width + ordered + 1
+                at = record_from[cluster] + (position - cluster_from[cluster]) * stride
+                for j in range(width):
+                    if not good:
+                        break
+                    s = where[slot_column[slot + j]]
+                    good = False
+                    if s < 0:
+                        continue
+                    if j >= plain:
+                        good = marked[mark_base[s] + records[at + ordered + j]] != 0
+                        continue
+                    least = records[at + 2 * j if j < ordered else at + ordered + j]
+                    most = records[at + 2 * j + 1 if j < ordered else at + ordered + j]
+                    for i in range(want_from[s], want_to[s]):
+                        good |= (least <= want[i]) & (want[i] <= most)
+                if good:
+                    if used == buffer.size:
+                        larger = np.empty(2 * buffer.size + 64, dtype=np.int32)
+                        larger[:used] = buffer[:used]
+                        buffer = larger
+                    buffer[used] = records[at + stride - 1]
+                    used += 1
+        for c in range(concept_count):
+            for i in range(above_from[c], above_from[c + 1]):
+                marked[mark_base[concept_at[c]] + above[i]] = 0
+        if rest:
+            for i in range(present_from[kind], present_from[kind + 1]):
+                has[present[i]] = 0
+    starts[events] = used
+    return buffer
+
+
+@compiled
+def _highest(attributes: Ints) -> int:
+    most = 0
+    for attribute in attributes:
+        most = max(most, attribute)
+    return most

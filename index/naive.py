@@ -1,0 +1,137 @@
+"""The `naive` engine: every clause is asked in turn, straight from the definitions in `index.clause`.
+
+It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin
+that they are tested against, and a sound choice for a handful of subscriptions.
+
+>>> from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
+>>> engine = NaiveEngine(ConceptGraph(0))
+>>> price, price_as_number = AttributeId(0), ColumnId(0)
+>>> cheap = Predicate(price, ((price_as_number, IntervalTest(0.0, 400.0)),))
+>>> engine.add(Clause((cheap,), required=frozenset({price})))
+0
+>>> engine.match(LoweredEvent(frozenset({price}), {price_as_number: (350.0,)})).tolist()
+[0]
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import Clause, ClauseRow, ConceptId, ConceptTest, Key, KeyTest, LoweredEvent, Predicate, Test
+from index.concept_graph import ConceptGraph
+from index.engine import RowTable, row_table
+from index.errors import UnknownRow
+
+__all__ = ["NaiveEngine", "clause_matches"]
+
+
+# What a clause means, asked of one event: for what an engine's structure cannot decide by itself.
+#
+# Straight from the definitions in `index.clause`; some microseconds a clause.
+
+
+def clause_matches(graph: ConceptGraph, clause: Clause, event: LoweredEvent) -> bool:
+    """Whether `event` has what `clause` requires, nothing that it forbids, and satisfies every predicate."""
+    return (
+        clause.required <= event.present
+        and clause.forbidden.isdisjoint(event.present)
+        and all(_holds(graph, predicate, event) for predicate in clause.predicates)
+    )
+
+
+def _holds(graph: ConceptGraph, predicate: Predicate, event: LoweredEvent) -> bool:
+    if predicate.attribute not in event.present:
+        return False
+    found = any(
+        _satisfies(graph, test, value) for column, test in predicate.tests for value in event.values.get(column, ())
+    )
+    return found is not predicate.negated
+
+
+def _satisfies(graph: ConceptGraph, test: Test, value: Key) -> bool:
+    match test:
+        case KeyTest(keys):
+            return value in keys
+        case ConceptTest(within, below, exactly):
+            concept = cast(ConceptId, value)
+            above = graph.ancestors(concept)
+            return (
+                concept in exactly
+                or not within.isdisjoint(above)
+                or any(upper in below for upper in above if upper != concept)
+            )
+        case _:
+            return test.low <= cast(float, value) <= test.high
+
+
+# ── naive ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NaiveEngine:
+    """Clauses by row. `match` costs the evaluation of every clause."""
+
+    def __init__(self, graph: ConceptGraph) -> None:
+        self._graph = graph
+        self._clauses: dict[ClauseRow, Clause] = {}
+        self._free: set[ClauseRow] = set()
+
+    def __len__(self) -> int:
+        return len(self._clauses)
+
+    def add(self, clause: Clause) -> ClauseRow:
+        """Store `clause` at the lowest free row."""
+        row = min(self._free, default=ClauseRow(len(self)))
+        self._free.discard(row)
+        self._clauses[row] = clause
+        return row
+
+    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
+        """`add` each in turn."""
+        return [self.add(clause) for clause in clauses]
+
+    def remove(self, row: ClauseRow) -> None:
+        """Forget the clause at `row`. Raises `UnknownRow`."""
+        if row not in self._clauses:
+            raise UnknownRow(row)
+        del self._clauses[row]
+        self._free.add(row)
+
+    def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
+        """The rows whose clauses match `event`, ascending."""
+        rows = sorted(row for row, clause in self._clauses.items() if self._matches(clause, event))
+        return np.array(rows, dtype=np.int32)
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order."""
+        return row_table([self.match(event) for event in events])
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if rows are neither stored nor free, or both."""
+        rows = range(len(self._clauses) + len(self._free))
+        assert sorted([*self._clauses, *self._free]) == list(rows), (self._clauses.keys(), self._free)
+
+    def _matches(self, clause: Clause, event: LoweredEvent) -> bool:
+        return (
+            clause.required <= event.present
+            and not clause.forbidden & event.present
+            and all(self._holds(predicate, event) for predicate in clause.predicates)
+        )
+
+    def _holds(self, predicate: Predicate, event: LoweredEvent) -> bool:
+        if predicate.attribute not in event.present:
+            return False
+        satisfied = any(
+            self._satisfies(value, test) for column, test in predicate.tests for value in event.values.get(column, ())
+        )
+        return satisfied is not predicate.negated
+
+    def _satisfies(self, value: Key, test: Test) -> bool:
+        if isinstance(test, KeyTest):
+            return value in test.keys
+        if isinstance(test, ConceptTest):
+            concept = cast(ConceptId, value)
+            ancestors = frozenset(self._graph.ancestors(concept))
+            return bool(ancestors & test.within or (ancestors - {concept}) & test.below or concept in test.exactly)
+        return test.low <= cast(float, value) <= test.high

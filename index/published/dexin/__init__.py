@@ -1,0 +1,1 @@
+"""The `dexin` engine: "DEXIN", dynamic exclusive and inclusive matching."""

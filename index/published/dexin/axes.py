@@ -1,0 +1,502 @@
+"""What DEXIN stores: for each axis the constraint of every row, and the rows by slot or by operand.
+
+    axis of numbers i   low[i, row], high[i, row]; place[i, row] of both in the slots; rows by place
+    axis of names p     operand[p, row], a run of rows; 0 where the row does not ask; rows by operand
+
+A row stands twice on every axis of numbers, once on every axis of names, as in the paper (2NM). The arrays of an axis
+have an entry for every row, whether it asks or not: 20 bytes of numbers, 4 of names, and 8 or 4 more where it asks.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import Clause, ConceptTest, IntervalTest, Key, KeyTest, Predicate
+from index.compiling import compiled
+from index.published.growing_runs import LOWER, GrowingRuns
+
+__all__ = [
+    "SLOT_ROWS",
+    "Axes",
+    "Constraints",
+    "Intervals",
+    "NameAxis",
+    "NumberAxis",
+    "Points",
+    "View",
+    "constraints_of",
+    "free_copy",
+    "place_of",
+]
+
+
+# A clause as DEXIN has it: at most one interval, or one point, on each axis.
+#
+#     axis of numbers    a column of numbers: `low <= v <= high`; a point is an interval with two equal ends
+#     axis of names      a column of keys, a column of concepts, an attribute that must be there: one operand
+#
+# A clause with several conditions on one column has them on several axes: the column and its *copies*. What the paper
+# lacks (negation, alternatives, `below`, forbidden attributes) becomes what is surely needed, and the clause is
+# *inexact*: its candidates are verified.
+
+
+class NumberAxis(NamedTuple):
+    column: int
+    copy: int = 0
+
+
+class NameAxis(NamedTuple):
+    """`kind` is "key" (also of a concept that is asked for exactly), "concept" or "present"."""
+
+    kind: str
+    place: int
+    copy: int = 0
+
+
+Axis = TypeVar("Axis", NumberAxis, NameAxis)
+
+
+@dataclass(slots=True)
+class Constraints:
+    """Every match satisfies them; if `exact`, everything that satisfies them is a match."""
+
+    intervals: list[tuple[NumberAxis, float, float]]
+    points: list[tuple[NameAxis, Key]]
+    exact: bool
+
+
+def constraints_of(clause: Clause) -> Constraints | None:
+    """`clause` taken apart, or None if no event can match it. Linear."""
+    if clause.forbidden and not clause.required.isdisjoint(clause.forbidden):
+        return None
+    found = Constraints([], [], not clause.forbidden)
+    bare = set(clause.required)
+    used: set[NumberAxis | NameAxis] = set()
+    for predicate in clause.predicates:
+        if not predicate.negated:
+            held = _constrain(predicate, found, used)
+            if held is None:
+                return None
+            if held:
+                bare.discard(predicate.attribute)
+                continue
+        found.exact = False
+        bare.add(predicate.attribute)
+    found.points.extend((NameAxis("present", attribute), True) for attribute in sorted(bare))
+    return found
+
+
+def _constrain(predicate: Predicate, found: Constraints, used: set[NumberAxis | NameAxis]) -> bool | None:
+    """Add `predicate` to `found`; False if one constraint cannot say it, None if it never holds."""
+    if len(predicate.tests) == 1:
+        [(column, test)] = predicate.tests
+    else:
+        tests = [pair for pair in predicate.tests if _can_hold(pair[1])]
+        if len(tests) != 1:
+            return False if tests else None
+        [(column, test)] = tests
+    if isinstance(test, IntervalTest):
+        if not test.low <= test.high:
+            return None
+        found.intervals.append((free_copy(NumberAxis(column), used), test.low, test.high))
+        return True
+    if not _can_hold(test):
+        return None
+    if isinstance(test, KeyTest):
+        if len(test.keys) != 1:
+            return False
+        [key] = test.keys
+        if isinstance(key, float):
+            found.intervals.append((free_copy(NumberAxis(column), used), key, key))
+        else:
+            found.points.append((free_copy(NameAxis("key", column), used), key))
+        return True
+    if test.below or len(test.within) + len(test.exactly) != 1:
+        return False
+    for concept in test.within:
+        found.points.append((free_copy(NameAxis("concept", column), used), concept))
+    for concept in test.exactly:
+        found.points.append((free_copy(NameAxis("key", column), used), concept))
+    return True
+
+
+def _can_hold(test: ConceptTest | KeyTest | IntervalTest) -> bool:
+    if isinstance(test, IntervalTest):
+        return test.low <= test.high
+    if isinstance(test, KeyTest):
+        return any(not (isinstance(key, float) and math.isnan(key)) for key in test.keys)
+    return bool(test.within or test.below or test.exactly)
+
+
+def free_copy(axis: Axis, used: set[NumberAxis | NameAxis]) -> Axis:
+    """The first copy of `axis` that a clause does not use yet, used from now on."""
+    while axis in used:
+        axis = axis._replace(copy=axis.copy + 1)
+    used.add(axis)
+    return axis
+
+
+# ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Slots of DEXIN, section 3.3.1: the ends of the intervals of each axis, in up to 1,500 ranges.
+#
+#     axis i ─┬─ edges[i, LOW]   ─▶ slot of a lower end ─▶ run of rows
+#             └─ edges[i, HIGH]  ─▶ slot of an upper end ─▶ run of rows
+#
+# The paper's slots divide a known range evenly; here the edges are quantiles of the ends that are stored, so that
+# skewed
+# ones fill the slots evenly as well, and are drawn again whenever an axis has doubled. Inside a slot rows are in no
+# order: the paper's own variant (linked lists instead of RB-trees); only in the slot of the value each is looked at.
+#
+# A slot has a *place* from 1 on. Place 0 is the lower end, `BEYOND` the upper end of a row that does not ask.
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+Places = npt.NDArray[np.uint16]
+
+LOW, HIGH = 0, 1
+
+MOST_SLOTS = 1500
+"""Slots of one array: τ of the paper's experiments."""
+SLOT_ROWS = 32
+"""Rows that a slot should at least have: fewer, and finding slots costs more than looking through one."""
+BEYOND = 65535
+"""The place of an upper end that is not there."""
+SAMPLED = 1 << 16
+"""Ends among which the quantiles are taken: 40 for each slot."""
+
+
+class Slotting(NamedTuple):
+    """Of `n` axes: `edges` are `float64[n, 2, MOST_SLOTS-1]`, of which `edge_count[n, 2]` are used; `base[n, 2]` is the
+    run of place 1; `least` and `most` (`float64[n, 2, MOST_SLOTS+2]`) are the outermost ends in each place, or wider
+    after removals."""
+
+    edges: Floats
+    edge_count: Numbers
+    base: Numbers
+    least: Floats
+    most: Floats
+
+
+@compiled
+def place_of(edges: Floats, count: int, value: float) -> int:
+    """1 + how many of the first `count` edges are not above `value`: eleven steps without a branch."""
+    first, left = 0, count
+    while left > 1:
+        half = left >> 1
+        first += half if edges[first + half - 1] <= value else 0
+        left -= half
+    return first + 1 + (1 if left == 1 and edges[first] <= value else 0)
+
+
+@compiled
+def rows_before(slotting: Slotting, lengths: Numbers, out: Numbers) -> None:
+    """`out[i, side, place]`: rows of axis `i` in the places before `place`. Formula (3) asks for them."""
+    for i in range(slotting.base.shape[0]):
+        for side in range(2):
+            total = 0
+            for place in range(1, slotting.edge_count[i, side] + 2):
+                out[i, side, place] = total
+                total += lengths[slotting.base[i, side] + place - 1]
+            out[i, side, slotting.edge_count[i, side] + 2] = total
+
+
+def drawn(ends: Sequence[tuple[Floats, Floats]], slot_rows: int) -> Slotting:
+    """Slots of `slot_rows` or more for the (lower, upper) ends of some axes, with nothing in them yet."""
+    n = len(ends)
+    chance = np.random.default_rng(n)
+    edges = np.zeros((n, 2, MOST_SLOTS - 1))
+    count = np.zeros((n, 2), dtype=np.int64)
+    for i, pair in enumerate(ends):
+        for side in (LOW, HIGH):
+            found = _quantiles(pair[side], slot_rows, chance)
+            edges[i, side, : found.size] = found
+            count[i, side] = found.size
+    base = np.concatenate([[0], np.cumsum(count.ravel() + 1)])[:-1].reshape(n, 2)
+    wide = (n, 2, MOST_SLOTS + 2)
+    return Slotting(edges, count, base, np.full(wide, np.inf), np.full(wide, -np.inf))
+
+
+def _quantiles(ends: Floats, slot_rows: int, chance: np.random.Generator) -> Floats:
+    """Edges that divide `ends` into slots of much the same size; ascending, none twice, none infinite."""
+    slots = min(MOST_SLOTS, ends.size // slot_rows)
+    if slots < 2:
+        return np.zeros(0, dtype=np.float64)
+    sample = np.sort(ends if ends.size <= SAMPLED else chance.choice(ends, SAMPLED))
+    edges = np.unique(sample[np.arange(1, slots) * sample.size // slots])
+    finite: Floats = edges[np.isfinite(edges)]
+    return finite
+
+
+# ── axes ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Rows = npt.NDArray[np.int32]
+Bits = npt.NDArray[np.uint64]
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+class Intervals(NamedTuple):
+    """Constraints on axes of numbers: `int64`, `int32` and two `float64` of one length."""
+
+    axis: Numbers
+    row: Rows
+    low: Floats
+    high: Floats
+
+
+class Points(NamedTuple):
+    """Constraints on axes of names: `int64`, `int32`, `int64` of one length; `run` as `Axes.run_of` gives it."""
+
+    axis: Numbers
+    row: Rows
+    run: Numbers
+
+
+class View(NamedTuple):
+    """All arrays, as kernels take them. Bits are 64 rows a word; beside the row of a slot's entry stands the place of
+    its other end; `before` is as `slots.rows_before` fills it."""
+
+    alive: Bits
+    low: Floats
+    high: Floats
+    place: npt.NDArray[np.uint16]
+    number_asks: Bits
+    number_count: Numbers
+    slotting: Slotting
+    before: Numbers
+    slot_start: Numbers
+    slot_length: Numbers
+    slot_entries: Numbers
+    operand: Rows
+    name_asks: Bits
+    name_count: Numbers
+    name_start: Numbers
+    name_length: Numbers
+    name_rows: Rows
+
+
+class Axes:
+    """The constraints of rows `0 … room-1`. Invariant: `alive` are the rows that some event can match; no other row
+    stands on any axis."""
+
+    def __init__(self, slot_rows: int) -> None:
+        self._slot_rows = slot_rows
+        self.numbers: dict[NumberAxis, int] = {}
+        self.names: dict[NameAxis, int] = {}
+        self.operands: dict[tuple[int, Hashable], int] = {}
+        """(axis of names, operand) → its run, from 1 on."""
+        self._room = 0
+        self._alive: Bits = np.zeros(0, dtype=np.uint64)
+        self._low: Floats = np.zeros((0, 0))
+        self._high: Floats = np.zeros((0, 0))
+        self._place: npt.NDArray[np.uint16] = np.zeros((0, 0, 2), dtype=np.uint16)
+        self._number_asks: Bits = np.zeros((0, 0), dtype=np.uint64)
+        self._name_asks: Bits = np.zeros((0, 0), dtype=np.uint64)
+        self._number_count: Numbers = np.zeros(0, dtype=np.int64)
+        self._name_count: Numbers = np.zeros(0, dtype=np.int64)
+        self._drawn_at: Numbers = np.zeros(0, dtype=np.int64)
+        self._operand: Rows = np.zeros((0, 0), dtype=np.int32)
+        self._by_slot, self._by_name = GrowingRuns(np.int64), GrowingRuns(np.int32)
+        self._slotting = drawn([], slot_rows)
+        self._view: View | None = None
+
+    def number_axis(self, axis: NumberAxis) -> int:
+        """Its number, from now on."""
+        return self.numbers.setdefault(axis, len(self.numbers))
+
+    def name_axis(self, axis: NameAxis) -> int:
+        """Its number, from now on."""
+        return self.names.setdefault(axis, len(self.names))
+
+    def run_of(self, axis: int, operand: Hashable) -> int:
+        """The run of those that ask for `operand`, from now on."""
+        return self.operands.setdefault((axis, operand), len(self.operands) + 1)
+
+    def insert(self, rows: Rows, intervals: Intervals, points: Points) -> None:
+        """Put `rows` on their axes, none twice on one. Linear, and amortised the drawing of slots."""
+        self._view = None
+        self._grow(int(rows.max(initial=-1)) + 1)
+        _set(self._alive, rows)
+        if intervals.row.size or len(self._slotting.base) < len(self.numbers):
+            self._insert_intervals(intervals)
+        if points.row.size:
+            self._operand[points.axis, points.row] = points.run
+            _ask(points.axis, points.row, self._name_asks)
+            np.add.at(self._name_count, points.axis, 1)
+            self._by_name.append(points.run, points.row)
+
+    def remove(self, row: int) -> None:
+        """Take `row`, which was inserted, off all its axes: one look through each slot that it stands in."""
+        self._view = None
+        word, bit = row >> 6, np.uint64(1) << np.uint64(row & 63)
+        self._alive[word] &= ~bit
+        for i in np.flatnonzero(self._number_asks[:, word] & bit).tolist():
+            for side in (LOW, HIGH):
+                self._by_slot.remove(int(self._slotting.base[i, side]) + int(self._place[i, row, side]) - 1, row)
+            self._low[i, row], self._high[i, row] = -np.inf, np.inf
+            self._place[i, row] = 0, BEYOND
+            self._number_asks[i, word] &= ~bit
+            self._number_count[i] -= 1
+        for p in np.flatnonzero(self._name_asks[:, word] & bit).tolist():
+            self._by_name.remove(int(self._operand[p, row]), row)
+            self._operand[p, row] = 0
+            self._name_asks[p, word] &= ~bit
+            self._name_count[p] -= 1
+
+    def view(self) -> View:
+        """The arrays as they are now; until the next change they stay so."""
+        view = self._view
+        if view is None:
+            before = np.zeros((len(self.numbers), 2, MOST_SLOTS + 3), dtype=np.int64)
+            rows_before(self._slotting, self._by_slot.length, before)
+            view = self._view = View(
+                self._alive,
+                self._low,
+                self._high,
+                self._place,
+                self._number_asks,
+                self._number_count,
+                self._slotting,
+                before,
+                self._by_slot.start,
+                self._by_slot.length,
+                cast(Numbers, self._by_slot.entries),
+                self._operand,
+                self._name_asks,
+                self._name_count,
+                self._by_name.start,
+                self._by_name.length,
+                cast(Rows, self._by_name.entries),
+            )
+        return view
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a row stands in another place than its constraint says."""
+        self._by_slot.check_invariants()
+        self._by_name.check_invariants()
+        alive = np.unpackbits(self._alive.view(np.uint8), bitorder="little").astype(bool)
+        for i in range(len(self.numbers)):
+            asks = np.unpackbits(self._number_asks[i].view(np.uint8), bitorder="little").astype(bool)
+            assert not np.any(asks & ~alive), i
+            assert int(asks.sum()) == self._number_count[i], (i, self._number_count)
+            assert np.array_equal(asks[: self._room], self._place[i, :, LOW] != 0), i
+            for side, ends in ((LOW, self._low), (HIGH, self._high)):
+                for place in range(1, int(self._slotting.edge_count[i, side]) + 2):
+                    for row in _run(self._by_slot, int(self._slotting.base[i, side]) + place - 1).tolist():
+                        assert asks[row], (i, side, place, row)
+                        assert self._place[i, row, side] == place, (i, side, place, row)
+                        assert self._slotting.least[i, side, place] <= ends[i, row], (i, side, place, row)
+                        assert self._slotting.most[i, side, place] >= ends[i, row], (i, side, place, row)
+        for (p, operand), run in self.operands.items():
+            for row in _run(self._by_name, run).tolist():
+                assert self._operand[p, row] == run, (p, operand, row)
+        stored = [int(self._by_slot.length.sum()), int(self._by_name.length.sum())]
+        assert stored == [2 * int(self._number_count.sum()), int(self._name_count.sum())], stored
+
+    def _grow(self, rows: int) -> None:
+        """Room for `rows` rows and for the axes that are known."""
+        numbers, names, old = len(self.numbers), len(self.names), self._room
+        if rows > old:
+            self._room = (max(rows, old * 3 // 2) + 63) // 64 * 64
+            self._alive = np.concatenate([self._alive, np.zeros(self._room // 64 - old // 64, dtype=np.uint64)])
+        if rows > old or numbers > len(self._low):
+            self._low = _grown(self._low, (numbers, self._room), -np.inf)
+            self._high = _grown(self._high, (numbers, self._room), np.inf)
+            beyond = np.array([0, BEYOND], dtype=np.uint16)
+            self._place = _grown(self._place, (numbers, self._room, 2), beyond)
+            self._number_asks = _grown(self._number_asks, (numbers, self._room // 64), 0)
+        if rows > old or names > len(self._operand):
+            self._operand = _grown(self._operand, (names, self._room), 0)
+            self._name_asks = _grown(self._name_asks, (names, self._room // 64), 0)
+        self._number_count = _grown(self._number_count, (numbers,), 0)
+        self._drawn_at = _grown(self._drawn_at, (numbers,), 0)
+        self._name_count = _grown(self._name_count, (names,), 0)
+        self._by_name.grow(len(self.operands) + 1)
+
+    def _insert_intervals(self, intervals: Intervals) -> None:
+        axis, row, lows, highs = intervals
+        _write(axis, row, lows, highs, self._low, self._high, self._number_asks)
+        np.add.at(self._number_count, axis, 1)
+        due = self._number_count > np.maximum(2 * self._drawn_at, 2 * self._slot_rows)
+        if due.any() or len(self._slotting.base) < len(self.numbers):
+            self._draw()
+        else:
+            self._by_slot.append(*_placed(axis, row, self._low, self._high, self._place, self._slotting))
+
+    def _draw(self) -> None:
+        """Slots for what is stored now, and everything into them."""
+        asking = [np.flatnonzero(_unpacked(bits)) for bits in self._number_asks]
+        self._slotting = drawn(
+            [(self._low[i, rows], self._high[i, rows]) for i, rows in enumerate(asking)], self._slot_rows
+        )
+        axis = np.repeat(np.arange(len(asking)), [rows.size for rows in asking])
+        row = np.concatenate(asking).astype(np.int32)
+        runs, entries = _placed(axis, row, self._low, self._high, self._place, self._slotting)
+        self._by_slot.fill(int((self._slotting.edge_count + 1).sum()), runs, entries)
+        self._drawn_at = self._number_count.copy()
+
+
+def _unpacked(bits: Bits) -> npt.NDArray[np.uint8]:
+    return np.unpackbits(bits.view(np.uint8), bitorder="little")
+
+
+def _run(runs: GrowingRuns, run: int) -> Rows:
+    found = runs.entries[runs.start[run] : runs.start[run] + runs.length[run]]
+    return (found & LOWER).astype(np.int32)
+
+
+def _grown(old: Array, shape: tuple[int, ...], empty: object) -> Array:
+    """`old` in the corner of an array of `shape`, `empty` elsewhere; `old` itself if it has that shape."""
+    if old.shape == shape:
+        return old
+    new = np.empty(shape, dtype=old.dtype)
+    new[...] = empty
+    new[tuple(slice(size) for size in old.shape)] = old
+    return cast(Array, new)
+
+
+@compiled
+def _set(bits: Bits, rows: Rows) -> None:
+    for row in rows:
+        bits[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+
+@compiled
+def _ask(axis: Numbers, row: Rows, asks: Bits) -> None:
+    for k in range(axis.size):
+        asks[axis[k], row[k] >> 6] |= np.uint64(1) << np.uint64(row[k] & 63)
+
+
+@compiled
+def _write(axis: Numbers, row: Rows, lows: Floats, highs: Floats, low: Floats, high: Floats, asks: Bits) -> None:
+    for k in range(axis.size):
+        low[axis[k], row[k]] = lows[k]
+        high[axis[k], row[k]] = highs[k]
+        asks[axis[k], row[k] >> 6] |= np.uint64(1) << np.uint64(row[k] & 63)
+
+
+@compiled
+def _placed(
+    axis: Numbers,
+    row: Rows,
+    low: Floats,
+    high: Floats,
+    place: npt.NDArray[np.uint16],
+    slotting: Slotting,
+) -> tuple[Numbers, Numbers]:
+    """For both ends of each constraint, in turn, the run and the entry: the row, beside it the other end's place."""
+    runs, entries = np.empty(2 * axis.size, dtype=np.int64), np.empty(2 * axis.size, dtype=np.int64)
+    for k in range(axis.size):
+        i, r = axis[k], row[k]
+        for side in range(2):
+            end = low[i, r] if side == 0 else high[i, r]
+            at = place_of(slotting.edges[i, side], slotting.edge_count[i, side], end)
+            place[i, r, side] = at
+            runs[2 * k + side] = slotting.base[i, side] + at - 1
+            entries[2 * k + 1 - side] = r + (at << 32)
+            slotting.least[i, side, at] = min(slotting.least[i, side, at], end)
+            slotting.most[i, side, at] = max(slotting.most[i, side, at], end)
+    return runs, entries

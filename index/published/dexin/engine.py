@@ -1,0 +1,473 @@
+"""The `dexin` engine: Algorithms 1 to 4 of "DEXIN", dynamic exclusive and inclusive matching, section 3.
+
+An event goes through a pipeline with one stage for each *axis* that some clause constrains; what is left of the
+clauses after the last stage has matched (Algorithm 3, `published.pipeline`). A stage works in one of two ways
+(`published.stages`):
+
+    exclusive (Algorithm 1)   walk the rows whose constraint fails, and take them out; costs the share δ that fails
+    inclusive (Algorithm 2)   walk the rows that are left, and check each; costs what is left
+
+Before each event the matching rate ρ = 1 - δ of every axis is found, and Algorithm 4, low-matching-rate-first-fit, puts
+the lowest first: exclusive as long as the rates so far leave more than the stage would walk, inclusive afterwards
+(`published.plans`). The rows of an axis stand in slots by both ends of their intervals (`published.slots`), so a clause
+is added and removed by itself.
+
+Corrected (errata 9 to 13): bounds are closed on both sides, an open one having been moved to the next double, so the
+rules for boundary types fall away; `!=` and other negations are verified on what is left; rows before and behind a
+value are counted once each, so ρ lies in [0, 1]; the test is `ε > δ`; no copy of all rows is thinned out where
+fewer pass.
+
+The paper has numbers only. A key, a concept and the presence of an attribute are axes as well, where the rows that fail
+are those that ask for something else; an axis that the event lacks fails for all rows that constrain it.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import Clause, ClauseRow, ColumnId, ConceptId, Key, LoweredEvent
+from index.columns import ClauseColumns, ColumnBatch, ConceptOperands, IntervalOperands, KeyOperands
+from index.compiling import announce_compilation, compiled
+from index.concept_graph import ConceptGraph
+from index.engine import RowTable
+from index.errors import UnknownRow
+from index.naive import clause_matches
+from index.published.dexin.axes import (
+    SLOT_ROWS,
+    Axes,
+    Constraints,
+    Intervals,
+    NameAxis,
+    NumberAxis,
+    Points,
+    View,
+    constraints_of,
+    free_copy,
+)
+from index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE, MOST_SUBSETS, OPTIMAL, first_fit, optimal
+from index.published.dexin.stages import Asked, Stages, exclude, include, listed, rates
+
+__all__ = ["DexinEngine"]
+
+
+# Clauses on their way to the axes of DEXIN: what stands on which axis, in arrays.
+#
+# rows and clauses ───────▶ constraints_of each ─┐
+# rows and ClauseColumns ─▶ a column at a time ──┴─▶ rows that can match, Intervals, Points
+
+Rows = npt.NDArray[np.int32]
+
+
+def of_clauses(axes: Axes, clauses: Sequence[tuple[int, Constraints]]) -> tuple[Rows, Intervals, Points]:
+    """What (row, constraints) pairs ask. Some µs a clause."""
+    axis, row, low, high = [], [], [], []
+    name_axis, name_row, run = [], [], []
+    for number, found in clauses:
+        for place, least, most in found.intervals:
+            axis.append(axes.number_axis(place))
+            row.append(number)
+            low.append(least)
+            high.append(most)
+        for name, key in found.points:
+            p = axes.name_axis(name)
+            name_axis.append(p)
+            name_row.append(number)
+            run.append(axes.run_of(p, key))
+    rows = np.array([number for number, _ in clauses], dtype=np.int32)
+    return (
+        rows,
+        Intervals(np.array(axis, np.int64), np.array(row, np.int32), np.array(low, float), np.array(high, float)),
+        Points(np.array(name_axis, np.int64), np.array(name_row, np.int32), np.array(run, np.int64)),
+    )
+
+
+def of_columns(axes: Axes, columns: ClauseColumns, rows: Rows) -> tuple[Rows, Intervals, Points]:
+    """What `columns` ask, whose clause `i` gets `rows[i]`; without the rows that no event matches. Some ns a test."""
+    alive = np.full(rows.size, columns.required.isdisjoint(columns.forbidden))
+    for test in columns.tests:
+        if isinstance(test, IntervalOperands):
+            alive &= test.low <= test.high
+    kept = rows[alive]
+    used: set[NumberAxis | NameAxis] = set()
+    intervals, points = [_NO_INTERVALS], [_NO_POINTS]
+    for test in columns.tests:
+        if isinstance(test, IntervalOperands):
+            i = axes.number_axis(free_copy(NumberAxis(test.column), used))
+            intervals.append(Intervals(np.full(kept.size, i), kept, test.low[alive], test.high[alive]))
+            continue
+        is_within = isinstance(test, ConceptOperands) and not test.exactly
+        p = axes.name_axis(free_copy(NameAxis("concept" if is_within else "key", test.column), used))
+        if isinstance(test, KeyOperands):
+            places, keys = test.places[alive], test.keys
+            distinct, at = np.unique(places, return_inverse=True)
+            runs = [axes.run_of(p, keys[place]) for place in distinct.tolist()]
+        else:
+            distinct, at = np.unique(test.concepts[alive], return_inverse=True)
+            runs = [axes.run_of(p, concept) for concept in distinct.tolist()]
+        points.append(Points(np.full(kept.size, p), kept, np.array(runs, dtype=np.int64)[at]))
+    for attribute in sorted(columns.required - {test.attribute for test in columns.tests}):
+        p = axes.name_axis(NameAxis("present", attribute))
+        points.append(Points(np.full(kept.size, p), kept, np.full(kept.size, axes.run_of(p, True))))
+    return (
+        kept,
+        Intervals(*(np.concatenate(each) for each in zip(*intervals, strict=True))),
+        Points(*(np.concatenate(each) for each in zip(*points, strict=True))),
+    )
+
+
+_NO_ROWS = np.zeros(0, dtype=np.int32)
+_NO_NUMBERS = np.zeros(0, dtype=np.int64)
+_NO_INTERVALS = Intervals(_NO_NUMBERS, _NO_ROWS, np.zeros(0), np.zeros(0))
+_NO_POINTS = Points(_NO_NUMBERS, _NO_ROWS, _NO_NUMBERS)
+
+
+# ── pipeline ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Algorithm 3 of DEXIN: events through the axes of a view, one after the other.
+#
+#     event ─▶ rates of the axes ─▶ plan ─▶ bits, narrowed where axes exclude ─▶ list, narrowed where they include
+#
+# Everything is in one kernel: many events, one call.
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@compiled
+def match_events(view: View, asked: Asked, events: int, clauses: int, plan: int) -> tuple[Numbers, Rows]:
+    """Offsets `int64[events + 1]` and rows, ascending for each event. `clauses` are the rows that are alive."""
+    offsets = np.zeros(events + 1, dtype=np.int64)
+    found = np.empty(1024, dtype=np.int32)
+    axes = view.number_count.size + view.name_count.size
+    stages = _stages(axes)
+    order = np.empty(axes, dtype=np.int64)
+    excludes = np.empty(axes, dtype=np.bool_)
+    bits, kept = np.empty_like(view.alive), np.empty_like(view.alive)
+    marked = np.zeros(max(1, view.name_length.size), dtype=np.bool_)
+    rows = np.empty(1024, dtype=np.int32)
+    total = 0
+    for event in range(events):
+        rates(view, asked, event, stages)
+        used = _ordered(stages, order)
+        _plan(stages, order[:used], clauses, plan, excludes)
+        bits[:] = view.alive
+        for k in range(used):
+            if excludes[k]:
+                exclude(view, asked, event, stages, order[k], bits, kept)
+        count = _ones(bits)
+        if count > rows.size:
+            rows = np.empty(2 * count, dtype=np.int32)
+        listed(bits, rows)
+        for k in range(used):
+            if not excludes[k] and count > 0:
+                count = include(view, asked, event, stages, order[k], rows, count, marked)
+        if total + count > found.size:
+            larger = np.empty(2 * (total + count), dtype=np.int32)
+            larger[:total] = found[:total]
+            found = larger
+        found[total : total + count] = rows[:count]
+        total += count
+        offsets[event + 1] = total
+    return offsets, found[:total]
+
+
+@compiled
+def failing_shares(view: View, asked: Asked, clauses: int) -> Floats:
+    """δ of every axis for the first event: the axes of names behind those of numbers."""
+    stages = _stages(view.number_count.size + view.name_count.size)
+    rates(view, asked, 0, stages)
+    return stages.failing / max(1, clauses)
+
+
+@compiled
+def _stages(axes: int) -> Stages:
+    floats, numbers = np.zeros((4, axes)), np.zeros((2, axes), dtype=np.int64)
+    several = np.zeros(axes, dtype=np.bool_)
+    return Stages(floats[0], floats[1], numbers[0], numbers[1], floats[2], floats[3], several)
+
+
+@compiled
+def _ordered(stages: Stages, order: Numbers) -> int:
+    """The axes on which some row fails or may fail, lowest matching rate first, into `order`; how many. They are few:
+    inserted in turn."""
+    used = 0
+    for axis in range(stages.failing.size):
+        if stages.failing[axis] <= 0 and not stages.several[axis]:
+            continue
+        at = used
+        while at > 0 and stages.failing[order[at - 1]] < stages.failing[axis]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = axis
+        used += 1
+    return used
+
+
+@compiled
+def _plan(stages: Stages, order: Numbers, clauses: int, plan: int, excludes: npt.NDArray[np.bool_]) -> None:
+    """An axis with several numbers includes, whatever the plan: its ends alone do not decide."""
+    used = order.size
+    if plan in (EXCLUSIVE, INCLUSIVE):
+        excludes[:used] = plan == EXCLUSIVE
+    else:
+        share = 1.0 / max(1, clauses)
+        failing, cost = np.empty(used), np.empty(used)
+        for k in range(used):
+            failing[k], cost[k] = stages.failing[order[k]] * share, stages.walked[order[k]] * share
+        if plan == OPTIMAL and used <= MOST_SUBSETS:
+            optimal(failing, cost, excludes[:used])
+        else:
+            first_fit(failing, cost, excludes[:used])
+    for k in range(used):
+        excludes[k] = excludes[k] and not stages.several[order[k]]
+
+
+@compiled
+def _ones(bits: npt.NDArray[np.uint64]) -> int:
+    """How many bits are set."""
+    count = 0
+    for each in bits:
+        word = each - ((each >> np.uint64(1)) & np.uint64(0x5555555555555555))
+        word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+        word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+        count += (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+    return count
+
+
+# ── events by axis ────────────────────────────────────────────────────────────────────────────────────────────────────
+# Events as the axes of DEXIN see them: numbers, and the runs of rows behind their names.
+#
+# LoweredEvent ─┐                      number of an axis ─▶ its column's values
+# ColumnBatch  ─┴─▶ Asked, by axis     names of an axis  ─▶ runs of the keys, of the concepts above them, of presence
+
+
+def asked_of_events(axes: Axes, graph: ConceptGraph, events: Sequence[LoweredEvent]) -> Asked:
+    """Some hundred ns for each axis of each event."""
+    numbers: list[float] = []
+    number_ends: list[int] = [0]
+    names: list[int] = []
+    name_ends: list[int] = [0]
+    for event in events:
+        values = event.values
+        for each in axes.numbers:
+            numbers.extend(cast(tuple[float, ...], values.get(ColumnId(each.column), ())))
+            number_ends.append(len(numbers))
+        for p, axis in enumerate(axes.names):
+            if axis.kind == "present":
+                names.extend(_runs(axes, p, (True,) if axis.place in event.present else ()))
+            else:
+                names.extend(_runs(axes, p, _keys(graph, axis, values.get(ColumnId(axis.place), ()))))
+            name_ends.append(len(names))
+    return Asked(
+        np.array(number_ends, dtype=np.int64),
+        np.array(numbers, dtype=np.float64),
+        np.array(name_ends, dtype=np.int64),
+        np.array(names, dtype=np.int32),
+    )
+
+
+def asked_of_columns(axes: Axes, graph: ConceptGraph, batch: ColumnBatch) -> Asked:
+    """The same for a batch without events of several values. Some ns for each axis of each event, and a look-up for
+    each distinct key."""
+    events = batch.events
+    by_column = {int(each.column): each for each in batch.columns}
+    number_count = np.zeros((events, len(axes.numbers)), dtype=np.int64)
+    numbers = np.zeros((events, len(axes.numbers)))
+    for i, axis in enumerate(axes.numbers):
+        if axis.column in by_column:
+            numbers[:, i] = by_column[axis.column].floats()
+            number_count[:, i] = ~np.isnan(numbers[:, i])
+    firsts, runs, places = [], [], np.full((events, len(axes.names)), -1, dtype=np.int64)
+    for p, each in enumerate(axes.names):
+        listed: list[list[int]] = [[]]
+        if each.kind == "present":
+            listed = [_runs(axes, p, (True,) if each.place in present else ()) for present in batch.presents]
+            places[:, p] = batch.kinds
+        elif each.place in by_column:
+            column = by_column[each.place]
+            keys, places[:, p] = column.distinct()
+            listed = [_runs(axes, p, _keys(graph, each, () if key is None else (key,))) for key in keys]
+        firsts.append(np.concatenate([[0], np.cumsum([len(found) for found in listed])]).astype(np.int64))
+        runs.append(np.array([run for found in listed for run in found], dtype=np.int32))
+    name_count = np.zeros((events, len(axes.names)), dtype=np.int64)
+    for p, first in enumerate(firsts):
+        name_count[:, p] = np.where(places[:, p] >= 0, np.diff(first)[places[:, p]], 0)
+    name_first = np.concatenate([[0], np.cumsum(name_count.ravel())]).astype(np.int64)
+    names = np.empty(int(name_first[-1]), dtype=np.int32)
+    for p, first in enumerate(firsts):
+        _fill(places[:, p], first, runs[p], name_first, p, len(axes.names), names)
+    number_first = np.concatenate([[0], np.cumsum(number_count.ravel())]).astype(np.int64)
+    return Asked(number_first, numbers.ravel()[number_count.ravel() > 0], name_first, names)
+
+
+def _keys(graph: ConceptGraph, axis: NameAxis, values: Iterable[Key]) -> Iterable[Key]:
+    if axis.kind == "key":
+        return values
+    above = {upper for value in values for upper in graph.ancestors(cast(ConceptId, value))}
+    return cast(Iterable[Key], above)
+
+
+def _runs(axes: Axes, p: int, keys: Iterable[Key]) -> list[int]:
+    found = (axes.operands.get((p, key)) for key in keys)
+    return [run for run in found if run is not None]
+
+
+@compiled
+def _fill(places: Numbers, first: Numbers, runs: Rows, name_first: Numbers, p: int, axes: int, out: Rows) -> None:
+    for event in range(places.size):
+        place = places[event]
+        if place >= 0:
+            at = name_first[event * axes + p]
+            for k in range(first[place], first[place + 1]):
+                out[at + k - first[place]] = runs[k]
+
+
+# ── dexin ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+FREE, EXACT, INEXACT, DEAD = range(4)
+"""What a row can be."""
+BULK = 1 << 14
+"""Clauses that are put on their axes in one step: enough to be cheap, few enough to need little memory."""
+
+
+class DexinEngine:
+    """Exact matching by a pipeline of axes. `match` costs two searches for each axis, then what the stages walk; `add`
+    and `remove` a look through two slots for each axis.
+
+    Invariant: `_inexact` are the clauses of which their axes do not say all; a row that is `DEAD`, since no event
+    matches it, stands on none."""
+
+    def __init__(self, graph: ConceptGraph, *, plan: int = FIRST_FIT, slot_rows: int = SLOT_ROWS) -> None:
+        """`plan` as in `index.published.dexin.plans`: others than Algorithm 4 are for comparison. A slot gets `slot_rows`
+        rows or more."""
+        self._graph = graph
+        self._plan = plan
+        self._axes = Axes(slot_rows)
+        self._count = self._alive = 0
+        self._free: list[ClauseRow] = []
+        self._state = bytearray()
+        self._inexact: dict[int, Clause] = {}
+        announce_compilation(match_events)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, clause: Clause) -> ClauseRow:
+        """Store `clause` at the lowest free row."""
+        return self.add_many([clause])[0]
+
+    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
+        """`add` each in turn, in steps of many."""
+        rows: list[ClauseRow] = []
+        remaining = iter(clauses)
+        while step := list(islice(remaining, BULK)):
+            taken = [self._take_row() for _ in step]
+            self._insert(list(zip(taken, step, strict=True)))
+            rows.extend(taken)
+        return rows
+
+    def add_columns(
+        self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
+    ) -> npt.NDArray[np.int32]:
+        """`add` the `count` clauses of a bulk, some by themselves and most in columns; the row of each place."""
+        rows = np.array([self._take_row() for _ in range(count)], dtype=np.int32)
+        self._insert([(ClauseRow(int(rows[place])), clause) for place, clause in clauses])
+        for each in columns:
+            own = rows[each.places]
+            found = of_columns(self._axes, each, own)
+            self._axes.insert(*found)
+            self._alive += found[0].size
+            for row in np.setdiff1d(own, found[0]).tolist():
+                self._state[row] = DEAD
+            if each.forbidden:
+                for row, clause in zip(own.tolist(), each.clauses(), strict=True):
+                    if self._state[row] != DEAD:
+                        self._state[row] = INEXACT
+                        self._inexact[row] = clause
+        return rows
+
+    def remove(self, row: ClauseRow) -> None:
+        """Forget the clause at `row`. Raises `UnknownRow`."""
+        if not 0 <= row < len(self._state) or self._state[row] == FREE:
+            raise UnknownRow(row)
+        if self._state[row] != DEAD:
+            self._axes.remove(row)
+            self._alive -= 1
+        self._inexact.pop(row, None)
+        self._state[row] = FREE
+        self._count -= 1
+        heapq.heappush(self._free, row)
+
+    def match(self, event: LoweredEvent) -> Rows:
+        """The rows whose clauses match `event`, ascending."""
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order."""
+        found = self._matched(asked_of_events(self._axes, self._graph, events), len(events))
+        return self._verified(found, events) if self._inexact else found
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """What `match_batch` gives for `batch.lowered()`."""
+        if not batch.is_flat:
+            return self.match_batch(batch.lowered())
+        found = self._matched(asked_of_columns(self._axes, self._graph, batch), batch.events)
+        return self._verified(found, batch.lowered()) if self._inexact else found
+
+    def failing_rates(self, event: LoweredEvent) -> npt.NDArray[np.float64]:
+        """δ of every axis, `float64[axes]`: what plans are made of."""
+        asked = asked_of_events(self._axes, self._graph, [event])
+        return failing_shares(self._axes.view(), asked, self._alive)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows disagree, or a row stands in a wrong place."""
+        free = [row for row, state in enumerate(self._state) if state == FREE]
+        assert sorted(self._free) == free, (self._free, free)
+        assert len(self._state) - len(free) == self._count, (self._state, self._count)
+        assert self._count - self._state.count(DEAD) == self._alive, (self._state, self._alive)
+        assert sorted(self._inexact) == [row for row, state in enumerate(self._state) if state == INEXACT]
+        self._axes.check_invariants()
+
+    def _take_row(self) -> ClauseRow:
+        if self._free:
+            row = heapq.heappop(self._free)
+            self._state[row] = EXACT
+        else:
+            row = ClauseRow(len(self._state))
+            self._state.append(EXACT)
+        self._count += 1
+        return row
+
+    def _insert(self, clauses: Sequence[tuple[ClauseRow, Clause]]) -> None:
+        constrained: list[tuple[int, Constraints]] = []
+        for row, clause in clauses:
+            found = constraints_of(clause)
+            if found is None:
+                self._state[row] = DEAD
+                continue
+            if not found.exact:
+                self._state[row] = INEXACT
+                self._inexact[row] = clause
+            constrained.append((row, found))
+        self._axes.insert(*of_clauses(self._axes, constrained))
+        self._alive += len(constrained)
+
+    def _matched(self, asked: Asked, events: int) -> RowTable:
+        return RowTable(*match_events(self._axes.view(), asked, events, self._alive, self._plan))
+
+    def _verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
+        """Without the inexact candidates that do not match, asked by definition."""
+        asked = np.flatnonzero(np.frombuffer(self._state, dtype=np.uint8)[found.rows] == INEXACT)
+        if not asked.size:
+            return found
+        kept = np.ones(found.rows.size, dtype=np.bool_)
+        event_of = np.searchsorted(found.offsets, asked, side="right") - 1
+        for at, event in zip(asked.tolist(), event_of.tolist(), strict=True):
+            clause = self._inexact[int(found.rows[at])]
+            kept[at] = clause_matches(self._graph, clause, events[event])
+        offsets = np.concatenate([[0], np.cumsum(kept)])[found.offsets].astype(np.int64)
+        return RowTable(offsets, found.rows[kept])

@@ -1,0 +1,1 @@
+"""The `matching_tree` engine: the tree of Aguilera et al., "Matching events in a content-based subscription system"."""

@@ -1,0 +1,48 @@
+"""The engines by name. Each is exact and follows `index.engine.Engine`; they differ in speed and memory only."""
+
+from pathlib import Path
+
+from index.concept_graph import ConceptGraph
+from index.ctps.engine import CtpsEngine
+from index.engine import Engine, EngineFactory
+from index.errors import UnknownEngine
+from index.fused.engine import FusedEngine
+from index.naive import NaiveEngine
+from index.published.counting import CountingEngine
+from index.published.dexin.engine import DexinEngine
+from index.published.equality import EqualityEngine
+from index.published.matching_tree.engine import MatchingTreeEngine
+from index.published.quarantine import QuarantineEngine
+
+__all__ = ["ENGINES", "new_engine", "open_engine"]
+
+ENGINES: dict[str, EngineFactory] = {
+    "counting": CountingEngine,
+    "ctps": CtpsEngine,
+    "dexin": DexinEngine,
+    "equality": EqualityEngine,
+    "fused": FusedEngine,
+    "matching_tree": MatchingTreeEngine,
+    "naive": NaiveEngine,
+    "quarantine": QuarantineEngine,
+}
+"""Name → what builds an empty engine over a concept graph."""
+
+
+def new_engine(name: str, graph: ConceptGraph, *, budget: int | None = None) -> Engine:
+    """An empty engine. `budget`: how many bytes it may have; of `fused` alone. Raises `UnknownEngine` with the known
+    names, `ValueError` for a budget of another engine."""
+    factory = ENGINES.get(name)
+    if factory is None:
+        raise UnknownEngine(name, sorted(ENGINES))
+    if budget is None:
+        return factory(graph)
+    if name != "fused":
+        raise ValueError(f"the engine {name!r} keeps no byte budget: only 'fused' does")
+    return FusedEngine(graph, budget=budget)
+
+
+def open_engine(name: str, folder: Path, graph: ConceptGraph, *, budget: int | None = None) -> Engine | None:
+    """The engine that was saved in `folder`; None for one that has no files of its own. Raises `UnusableIndex`,
+    `IndexFull`, `OSError`."""
+    return FusedEngine.open(folder, graph, budget=budget) if name == "fused" else None

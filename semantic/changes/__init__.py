@@ -1,0 +1,1 @@
+"""What a new version of a vocabulary changes."""

@@ -1,0 +1,811 @@
+"""What a change of vocabulary does to subscriptions: which of them mean something else, and how.
+
+    stored trees ──footprint──▶ distinct parts ──▶ of each part: what it gains, what it loses ──▶ subscriptions
+    two vocabularies ──differing_values──▶ published values that may be read otherwise ──┘
+
+A subscription depends on few things: the concepts that it names, its attributes, its units. Many subscriptions share
+them, so each distinct part is judged once, and 100,000 subscriptions on 50 terms cost 50 judgements and a walk over
+their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
+"""
+
+import json
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from index.clause import ConceptId
+from semantic.conditions.evaluation import text_test
+from semantic.conditions.reading import checks_of
+from semantic.errors import SemanticError
+from semantic.language import parse_tree, to_text
+from semantic.model import AttributeRef, Comparison
+from semantic.ontology import ConceptRecord, Ontology
+from semantic.ontology.namespaces import local_name
+from semantic.vocabulary.attributes import AttributeDeclaration
+from semantic.vocabulary.enumerations import Enumeration
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["Impact", "TermPart", "differing_values", "footprint", "impact_report"]
+
+
+# What a stored subscription depends on: the concepts, attributes, units and words that stand in its tree.
+#
+# Only stored trees are read (`Compiled.tree`): their terms are IRIs and their attributes canonical names already. It
+# is a
+# plain walk over JSON, a few microseconds a predicate, so that a hundred thousand of them can be looked through while
+# a
+# server works.
+
+
+class TermPart(NamedTuple):
+    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds."""
+
+    test: Literal["isa", "below", "is", "relation"]
+    iri: str
+    relation: str = ""
+
+
+class AttributePart(NamedTuple):
+    """An attribute by its name."""
+
+    attribute: str
+
+
+class UnitPart(NamedTuple):
+    """A unit as it is written."""
+
+    unit: str
+
+
+class WordPart(NamedTuple):
+    """A string that a published one must equal."""
+
+    word: str
+
+
+class TextPart(NamedTuple):
+    """A predicate that looks into texts or compares them by order: its tree, as JSON. Inside `some`, `array` is the
+    whole name of the array."""
+
+    predicate: str
+    array: str = ""
+
+
+class PairPart(NamedTuple):
+    """A comparison of two attributes: its tree, as JSON; `array` as above."""
+
+    predicate: str
+    array: str = ""
+
+
+Part = TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
+
+
+def footprint(tree: Any) -> tuple[Part, ...]:
+    """The distinct parts of a stored tree, in the order in which they stand there. Linear; never recurses.
+
+    >>> footprint({"all": [{"isa": ["target", {"iri": "http://e/Computer"}]}, {"<=": ["price", 400]}]})[:2]
+    (AttributePart(attribute='target'), TermPart(test='isa', iri='http://e/Computer', relation=''))
+    """
+    return tuple(dict.fromkeys(_parts(tree)))
+
+
+def _parts(tree: Any) -> Iterator[Part]:
+    waiting = [("", tree)]
+    while waiting:
+        array, node = waiting.pop()
+        if not isinstance(node, Mapping):
+            continue
+        for key, operands in node.items():
+            match key, operands:
+                case (("all" | "any"), [*items]):
+                    waiting.extend((array, item) for item in reversed(items))
+                case "not", item:
+                    waiting.append((array, item))
+                case "some", [str(attribute), item]:
+                    waiting.append((f"{array}.{attribute}" if array else attribute, item))
+            for part in _parts_of(key, operands):
+                yield part if not isinstance(part, TextPart | PairPart) else part._replace(array=array)
+                if array and isinstance(part, AttributePart):
+                    # Inside elements of an array, a declaration of the whole dotted name goes first.
+                    yield AttributePart(f"{array}.{part.attribute}")
+
+
+def _parts_of(key: str, operands: Any) -> Iterator[Part]:
+    """Those of one predicate."""
+    match key, operands:
+        case (("all" | "any" | "not"), _):
+            pass
+        case "some", [str(attribute), _]:
+            yield AttributePart(attribute)
+        case (("isa" | "below" | "is"), [attribute, terms]):
+            yield from _attribute_parts(attribute)
+            yield from (TermPart(key, iri) for iri in _iris(terms))
+        case "relation", [attribute, str(relation), terms]:
+            yield from _attribute_parts(attribute)
+            yield from (TermPart("relation", iri, relation) for iri in _iris(terms))
+        case (("exists" | "missing"), attribute):
+            yield from _attribute_parts(attribute)
+        case (("startswith" | "endswith" | "contains" | "matches"), [attribute, *_]):
+            yield from _attribute_parts(attribute)
+            yield TextPart(json.dumps({key: operands}))
+        case "op", [_, *arguments]:
+            for each in arguments:
+                if isinstance(each, Mapping):
+                    yield from _operand(each, equal=False)
+        case _, [attribute, operand, *_]:  # the comparisons, `in` and `between`
+            yield from _attribute_parts(attribute)
+            several = operand if isinstance(operand, list) else [operand]
+            for each in several:
+                yield from _operand(each, equal=key in ("=", "!=", "in"))
+            if (
+                isinstance(operand, Mapping)
+                and isinstance(operand.get("attribute"), str)
+                and isinstance(attribute, str)
+            ):
+                yield PairPart(json.dumps({key: operands}))
+            elif key not in ("=", "!=", "in") and any(isinstance(each, str) for each in several):
+                yield TextPart(json.dumps({key: operands}))
+
+
+def _attribute_parts(name: Any) -> Iterator[Part]:
+    if isinstance(name, Mapping):
+        name = name.get("attribute")
+    if isinstance(name, str) and not name.startswith("?"):
+        yield AttributePart(name)
+
+
+def _operand(operand: Any, *, equal: bool) -> Iterator[Part]:
+    if isinstance(operand, str):
+        if equal:
+            yield WordPart(operand)
+    elif isinstance(operand, Mapping):
+        if isinstance(operand.get("iri"), str):
+            yield TermPart("is", operand["iri"])
+        elif isinstance(operand.get("unit"), str):
+            yield UnitPart(operand["unit"])
+        elif isinstance(operand.get("attribute"), str):
+            yield AttributePart(operand["attribute"])
+        elif equal and isinstance(operand.get("value"), str):
+            yield WordPart(operand["value"])
+
+
+def _iris(terms: Any) -> Iterator[str]:
+    for term in terms if isinstance(terms, list) else [terms]:
+        if isinstance(term, Mapping) and isinstance(term.get("iri"), str):
+            yield term["iri"]
+
+
+# ── differing values ──────────────────────────────────────────────────────────────────────────────────────────────────
+# Which published values may be read otherwise under another vocabulary: names that moved, and words that changed.
+#
+# What is the same in both vocabularies is not looked at: a value whose names, labels and place are untouched reads the
+# same, whatever its subscribers ask. What comes out is a little more than what really differs, never less.
+#
+#     names   declared, dropped, with other parents, classes, equivalences or exact matches … and all beneath them
+#     words   labels that come, go or change hands; local names; entries of the user's table of synonyms
+
+
+def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
+    """IRIs and words whose reading may differ. Linear in the ontologies."""
+    touched: set[str] = set()
+    words = {word for word, _ in before.synonyms.items() ^ after.synonyms.items()}
+    for vocabulary in (before, after):
+        words |= {vocabulary.synonyms[word] for word in words & vocabulary.synonyms.keys()}
+    above: set[str] = set()
+    forwarding = False
+    for was, now in _pairs(before.ontologies, after.ontologies):
+        forwarding |= _compare_records(was, now, touched, words)
+        _compare_pairs(was, now, touched, above)
+    touched |= _matched_otherwise(before, after)
+    related = [_related(vocabulary) for vocabulary in (before, after)]
+    if related[0] != related[1]:
+        touched |= {low for _, low, _ in related[0] ^ related[1]}
+    for vocabulary, edges in zip((before, after), related, strict=True):
+        starts = {vocabulary.concept(iri) for iri in touched}
+        touched |= _names(vocabulary, _below(vocabulary, {each for each in starts if each is not None}, edges))
+        if forwarding:
+            # Replacements may be chains, so that another end of one is another reading of all its names.
+            touched |= {record.iri for each in vocabulary.ontologies for record in _records(each) if record.deprecated}
+        else:
+            touched |= _led_to(vocabulary, touched)
+    for vocabulary in (before, after):
+        # A name, its labels and its local name may each be read in another way: a replacement, or a name shared.
+        for ontology in vocabulary.ontologies:
+            words |= {word for each in _records(ontology) if each.iri in touched for word in _words(each)}
+        words |= vocabulary.synonyms.keys()  # whose root may be written in any way that resolves
+        # Who becomes known brings along the names it is merged with.
+        known = {vocabulary.concept(iri) for iri in above}
+        above |= _names(vocabulary, (each for each in known if each is not None))
+    words |= {local_name(iri) for iri in touched | above} - {""}
+    return frozenset(touched | above | words)
+
+
+def beneath(vocabulary: Vocabulary, concept: ConceptId | None) -> set[str]:
+    """All names of a concept and of what is beneath it or in a relation to that; none of None."""
+    if concept is None:
+        return set()
+    return _names(vocabulary, _below(vocabulary, {concept}, _related(vocabulary)))
+
+
+def _pairs(before: Iterable[Ontology], after: Iterable[Ontology]) -> Iterator[tuple[Ontology, Ontology]]:
+    """The ontologies that differ, by name; an empty one stands for one that is not there."""
+    old, new = {each.name: each for each in before}, {each.name: each for each in after}
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was is not now:
+            yield was or Ontology(name=name), now or Ontology(name=name)
+
+
+def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set[str]) -> bool:
+    """Note the names that come or go, and all words that do; whether a deprecation or a replacement changed."""
+    old = {record.iri: record for record in _records(was)}
+    forwarding = False
+    for record in _records(now):
+        other = old.pop(record.iri, None)
+        if other == record:
+            continue
+        words |= {word for word, _ in _readings(record) ^ (_readings(other) if other is not None else set())}
+        if other is None:
+            touched.add(record.iri)
+        elif other.kind != record.kind:
+            words |= _words(record)  # a class goes before individuals of the same name
+        forwarding |= _forwards(record) != (_forwards(other) if other is not None else None)
+    for record in old.values():
+        touched.add(record.iri)
+        words |= _words(record)
+        forwarding |= _forwards(record) is not None
+    return forwarding
+
+
+def _compare_pairs(was: Ontology, now: Ontology, touched: set[str], above: set[str]) -> None:
+    """Note the lower names of pairs that come or go, and both of an equivalence; apart from them the upper names, which
+    may be known by such a pair alone, but take nothing beneath them along."""
+    for low, high in (*(set(was.edges) ^ set(now.edges)), *(set(was.types) ^ set(now.types))):
+        touched.add(low)
+        above.add(high)
+    for pair in set(was.equivalences) ^ set(now.equivalences):
+        touched.update(pair)
+
+
+def _matched_otherwise(before: Vocabulary, after: Vocabulary) -> set[str]:
+    """The names of concepts that exact matches merge in one of the vocabularies, and not so in the other: a pair or a
+    scheme more may undo the merges of a whole component."""
+    touched: set[str] = set()
+    for name in {name for each in (before, after) for one in each.ontologies for pair in one.matches for name in pair}:
+        was, now = (
+            _names(each, [concept]) if (concept := each.concept(name)) is not None else set()
+            for each in (before, after)
+        )
+        if was != now:
+            touched |= was | now
+    return touched
+
+
+def _records(ontology: Ontology) -> Iterator[ConceptRecord]:
+    yield from ontology.concepts
+    yield from ontology.remarks
+
+
+def _forwards(record: ConceptRecord) -> tuple[str, ...] | None:
+    return record.replaced_by if record.deprecated else None
+
+
+def _led_to(vocabulary: Vocabulary, touched: set[str]) -> set[str]:
+    """The deprecated names whose replacements lead to `touched`: where these are read otherwise, so are those."""
+    leading: defaultdict[str, list[str]] = defaultdict(list)
+    for ontology in vocabulary.ontologies:
+        for record in _records(ontology):
+            for target in _forwards(record) or ():
+                leading[target].append(record.iri)
+    found: set[str] = set()
+    waiting = list(touched)
+    while waiting:
+        new = [iri for iri in leading.get(waiting.pop(), ()) if iri not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _words(record: ConceptRecord) -> set[str]:
+    """Every text that may lead to the concept."""
+    return {text for text, _ in _readings(record)}
+
+
+def _readings(record: ConceptRecord) -> set[tuple[str, str]]:
+    """The same with what leads: a preferred label goes before a synonym. A local name goes with its record."""
+    labels = {
+        *(("preferred", text) for text, _ in record.preferred),
+        *(("synonym", text) for text, _ in record.synonyms),
+    }
+    return {(text, how) for how, text in labels} | {(local_name(record.iri), "local name")} - {("", "local name")}
+
+
+def _related(vocabulary: Vocabulary) -> set[tuple[str, str, str]]:
+    """Every edge of a relation, by names: (relation, from, to). A walk over all concepts, where there are relations."""
+    relations = vocabulary.relations
+    concepts = map(ConceptId, range(len(vocabulary) if relations else 0))
+    return {
+        (relation, vocabulary.iri(concept), vocabulary.iri(end))
+        for concept in concepts
+        for relation, end in relations.next(concept)
+    }
+
+
+def _below(
+    vocabulary: Vocabulary, starts: set[ConceptId], edges: Iterable[tuple[str, str, str]] = ()
+) -> set[ConceptId]:
+    """`starts` and everything beneath any of them, or in a relation to it."""
+    lower: defaultdict[str, list[str]] = defaultdict(list)
+    for _, low, high in edges:
+        lower[high].append(low)
+    seen, waiting = set(starts), list(starts)
+    while waiting:
+        concept = waiting.pop()
+        related = (vocabulary.concept(iri) for iri in lower.get(vocabulary.iri(concept), ())) if lower else ()
+        for child in (*vocabulary.children(concept), *related):
+            if child is not None and child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return seen
+
+
+def _names(vocabulary: Vocabulary, concepts: Iterable[ConceptId]) -> set[str]:
+    return {iri for concept in concepts for iri in vocabulary.iris(concept)}
+
+
+# ── impact ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LISTED = 20
+"""Entries of a list, where nobody asks for another number; counts are always complete."""
+
+
+What = Literal["gains", "loses", "gains_words", "loses_words"]
+
+
+@dataclass(slots=True)
+class Change:
+    """How one part of subscriptions changes. `listed` are published values by what becomes of them, the first ones in
+    the order of the alphabet: names that are gained or lost, and words that newly lead, or no longer lead, to names
+    that were and are there. `counts` are complete. `details` is what else is to be told."""
+
+    part: Part
+    listed: dict[What, list[str]] = field(default_factory=dict)
+    counts: Counter[What] = field(default_factory=Counter)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.details)
+
+    def note(self, what: What, value: str, most: int) -> None:
+        """One value that is gained or lost; `most` are listed."""
+        self.counts[what] += 1
+        kept = self.listed.setdefault(what, [])
+        if len(kept) < most:
+            kept.append(value)
+
+
+class Impact:
+    """Collects subscriptions, and tells how each changes from one vocabulary to another. Not for several threads.
+
+    >>> old = b"<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> ."
+    >>> new = old + b"\\n<http://e/Slate> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> ."
+    >>> impact = Impact(Vocabulary.from_bytes(old, format="nt"), Vocabulary.from_bytes(new, format="nt"))
+    >>> impact.add([("s1", {"isa": ["target", {"iri": "http://e/Computer"}]})])
+    >>> [change.listed for change in impact.changes.values()]
+    [{'gains': ['http://e/Slate']}]
+    """
+
+    def __init__(self, before: Vocabulary, after: Vocabulary, *, listed: int = LISTED) -> None:
+        """`listed` bounds each list of values. Costs nothing yet."""
+        self.before = before
+        self.after = after
+        self.listed = listed
+        self.changes: dict[Part, Change] = {}
+        """Of every part that changes."""
+        self.live = 0
+        self.changed: list[str] = []
+        """Ids of the subscriptions that change, as they came."""
+        self._judged: dict[Part, int] = {}  # part -> how many subscriptions have it
+        self._parts_of: dict[str, tuple[Part, ...]] = {}  # of those that change
+
+    def add(self, subscriptions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Take in (id, stored tree). Costs a walk over each tree, and a judgement of each part that is new: together a
+        walk over what is above each differing value."""
+        taken = [(id, footprint(tree)) for id, tree in subscriptions]
+        self.live += len(taken)
+        if self.before.version == self.after.version:
+            return
+        fresh = {part for _, parts in taken for part in parts} - self._judged.keys()
+        self._judge(fresh)
+        for part in fresh:
+            self._judged[part] = 0
+        for id, parts in taken:
+            mine = tuple(part for part in parts if part in self.changes)
+            for part in parts:
+                self._judged[part] += 1
+            if mine:
+                self.changed.append(id)
+                self._parts_of[id] = mine
+
+    def parts_of(self, id: str) -> tuple[Part, ...]:
+        """The parts of a subscription that change."""
+        return self._parts_of.get(id, ())
+
+    def holders(self, part: Part) -> int:
+        """How many subscriptions have this part."""
+        return self._judged.get(part, 0)
+
+    # ── judgements ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _judge(self, parts: Iterable[Part]) -> None:
+        found: dict[Part, Change] = {part: Change(part) for part in parts}
+        self._judge_terms({part: change for part, change in found.items() if isinstance(part, TermPart)})
+        for part, change in found.items():
+            match part:
+                case AttributePart(name):
+                    self._judge_attribute(name, change)
+                case UnitPart(unit):
+                    self._judge_unit(unit, change)
+                case WordPart(text):
+                    self._judge_word(text, change)
+                case TextPart():
+                    self._judge_text(part, change)
+                case PairPart():
+                    self._judge_pair(part, change)
+                case _:
+                    pass
+        self.changes.update((part, change) for part, change in found.items() if change)
+
+    def _judge_terms(self, terms: Mapping[TermPart, Change]) -> None:
+        if not terms:
+            return
+        old, new = _Anchors(self.before), _Anchors(self.after)
+        values = set(self._values)
+        for part, change in terms.items():
+            was, now = old.take(part), new.take(part)
+            if was.iri != now.iri:
+                # What it is read as is another concept: all beneath either may be gained or lost.
+                values |= beneath(self.before, was.concept) | beneath(self.after, now.concept)
+                change.details["replaced"] = {"from": was.iri, "to": now.iri}
+            if (was.concept is None) != (now.concept is None):
+                change.details["gone" if now.concept is None else "back"] = True
+        for value in sorted(values):
+            reached, reaches = old.reached(value), new.reached(value)
+            if reached != reaches:
+                named = self.before.concept(value) is not None or self.after.concept(value) is not None
+                # A word that comes or goes with the concept it names is no news beside that concept.
+                for part in reaches - reached if named else _news(new, old, value, reaches - reached):
+                    terms[part].note("gains" if named else "gains_words", value, self.listed)
+                for part in reached - reaches if named else _news(old, new, value, reached - reaches):
+                    terms[part].note("loses" if named else "loses_words", value, self.listed)
+
+    @cached_property
+    def _values(self) -> frozenset[str]:
+        values = differing_values(self.before, self.after)
+        if self.before.meaning != self.after.meaning:  # labels of several concepts may be read by other rules
+            values |= self.before.shared_labels() | self.after.shared_labels()
+        return values
+
+    def _judge_attribute(self, name: str, change: Change) -> None:
+        for segment in dict.fromkeys((name, *name.split("."))):
+            was, now = self._names_of[0].get(segment, frozenset()), self._names_of[1].get(segment, frozenset())
+            for other in sorted(now - was):
+                change.note("gains_words", other, self.listed)
+            for other in sorted(was - now):
+                change.note("loses_words", other, self.listed)
+        declared, declares = self.before.attributes.declaration(name), self.after.attributes.declaration(name)
+        if _told(declared) != _told(declares):
+            change.details["declaration"] = {"from": _told(declared), "to": _told(declares)}
+
+    @cached_property
+    def _names_of(self) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+        """By attribute, the published names that count as it, before and after; of all that is declared in either."""
+        schemes = (self.before.attributes, self.after.attributes)
+        names = {name for each in schemes for name in (*each.declarations, *each.above, *each.synonyms)}
+        names |= {text for each in schemes for one in each.declarations.values() for text, _ in one.labels}
+        found: list[dict[str, frozenset[str]]] = []
+        for scheme in schemes:
+            counted: defaultdict[str, set[str]] = defaultdict(set)
+            for name in names:
+                for upper in scheme.broader(scheme.resolve(name)):
+                    counted[upper].add(name)
+            found.append({upper: frozenset(all) for upper, all in counted.items()})
+        return found[0], found[1]
+
+    def _judge_unit(self, unit: str, change: Change) -> None:
+        was, now = _measured(self.before, unit), _measured(self.after, unit)
+        if was != now:
+            change.details["measure"] = {"from": was, "to": now}
+
+    def _judge_word(self, text: str, change: Change) -> None:
+        for what, word in self._rewritten.get(text, ()):
+            change.note(what, word, self.listed)
+
+    def _judge_text(self, part: TextPart, change: Change) -> None:
+        """Costs a look at each word of the tables of synonyms whose texts are others."""
+        predicate = parse_tree(json.loads(part.predicate))
+        if not self._retold or checks_of(predicate, self.after, part.array) is not None:  # type: ignore[arg-type]
+            return  # it asks for members of an enumeration or date-times
+        test = text_test(predicate)
+        for word, was, now in self._retold:
+            held, holds = any(map(test, was)), any(map(test, now))
+            if held != holds:
+                change.note("gains_words" if holds else "loses_words", word, self.listed)
+
+    def _judge_pair(self, part: PairPart, change: Change) -> None:
+        """Rule 9 of meaning 2: what reads as a quantity or a date-time on both sides is no longer compared as text. Two
+        attributes that are declared as numbers, or one that is as a boolean, have no such texts."""
+        predicate = parse_tree(json.loads(part.predicate))
+        if self.before.meaning >= self.after.meaning or not isinstance(predicate, Comparison):
+            return
+        scheme = self.after.attributes
+        right = predicate.operand.name if isinstance(predicate.operand, AttributeRef) else ""
+        found = [scheme.declaration(scheme.declared_as(name, part.array)) for name in (predicate.attribute, right)]
+        kinds = [each.kind if each is not None else None for each in found]
+        if "boolean" not in kinds and kinds != ["number", "number"]:
+            change.details["compared"] = "quantities and date-times as such, not as texts"
+
+    @cached_property
+    def _retold(self) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        """The words that tests of text see otherwise: with what they saw before, and see after."""
+        words = sorted(self.before.synonyms.keys() | self.after.synonyms.keys())
+        told = ((word, self.before.texts(word), self.after.texts(word)) for word in words)
+        return [each for each in told if each[1] != each[2]]
+
+    @cached_property
+    def _rewritten(self) -> dict[str, list[tuple[What, str]]]:
+        """By root word, the words that newly lead, or no longer lead, to it by the user's table."""
+        found: defaultdict[str, list[tuple[What, str]]] = defaultdict(list)
+        old, new = self.before.synonyms, self.after.synonyms
+        for word in sorted(word for word, _ in old.items() ^ new.items()):
+            found[old.get(word, word)].append(("loses_words", word))
+            found[new.get(word, word)].append(("gains_words", word))
+        return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """What a term is read as under one vocabulary: the IRI in force, and its concept if there is one."""
+
+    iri: str
+    concept: ConceptId | None
+
+
+class _Anchors:
+    """The terms that a published value reaches, under one vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._here: defaultdict[int, set[TermPart]] = defaultdict(set)
+        self._above: defaultdict[int, set[TermPart]] = defaultdict(set)
+
+    def take(self, part: TermPart) -> _Anchor:
+        """Note a term, by what rule 14 makes of its IRI."""
+        vocabulary = self.vocabulary
+        iri = vocabulary.replacement(part.iri) or part.iri
+        concept = vocabulary.concept(iri)
+        if part.test == "relation":
+            if concept is not None and part.relation in vocabulary.relations:
+                shadow = vocabulary.relations.shadow(part.relation, concept)
+                if shadow is not None:
+                    self._above[shadow].add(part)
+            else:
+                concept = None  # the relation is gone, or the concept
+        elif concept is not None:
+            if part.test in ("isa", "is"):
+                self._here[concept].add(part)
+            if part.test in ("isa", "below"):
+                self._above[concept].add(part)
+        return _Anchor(iri, concept)
+
+    def read(self, value: str) -> tuple[ConceptId, ...]:
+        """The concepts that an event with this value is about."""
+        return self.vocabulary.resolve(unicodedata.normalize("NFC", value)).candidates
+
+    def reached(self, value: str) -> set[TermPart]:
+        """The terms that an event with this value satisfies. Costs a step per concept above it."""
+        found: set[TermPart] = set()
+        for concept in self.read(value):
+            found |= self._here.get(concept, set())
+            for upper in self.vocabulary.graph.ancestors(concept):
+                if upper != concept:
+                    found |= self._above.get(upper, set())
+        return found
+
+
+def _news(these: _Anchors, others: _Anchors, word: str, parts: set[TermPart]) -> set[TermPart]:
+    """Of the terms that `word` reaches here alone, those not told of already by a name of the concept it leads to:
+    such a name reaches the term on both sides, or on neither."""
+    named: set[TermPart] = set()
+    lasting: set[TermPart] = set()
+    for concept in these.read(word):
+        for iri in these.vocabulary.iris(concept):
+            here, there = these.reached(iri), others.reached(iri)
+            named |= here - there
+            lasting |= there
+    return parts & lasting | parts - named
+
+
+def _told(declaration: AttributeDeclaration | None) -> dict[str, Any] | None:
+    """What counts of a declaration: all but its names."""
+    if declaration is None:
+        return None
+    names = (each.name for each in fields(declaration) if each.name not in ("name", "labels"))
+    found = {name: value for name in names if (value := getattr(declaration, name)) not in (None, (), "")}
+    return {name: _plain(value) for name, value in found.items()} or None
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Enumeration):
+        order = {member: sorted(above) for member, above in sorted(value.above.items()) if above}
+        return {"members": list(value.members), **({"above": order} if value.is_ordered else {})}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:
+    """Dimension and size of one of a unit."""
+    try:
+        measure = vocabulary.units.measure(1, unit)
+    except SemanticError:
+        return None
+    return [measure.dimension, measure.amount]
+
+
+# ── impact report ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# What to tell of an impact, as JSON: the terms, attributes, units and words that change, and the subscriptions.
+#
+#     {"subscriptions": {"live", "changed", "listed": [{"id", "changes": ["target: gains 3"]}]},
+#      "terms":      {"count", "listed": [{"iri", "label", "test", "subscriptions", "gains", "loses", …}]},
+#      "attributes": {…}, "units": {…}, "words": {…}, "texts": {…}, "pairs": {…}}
+#
+# Every list is bounded, and says how many there are.
+
+
+def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
+    """`impact` as JSON, with at most `limit` entries a list; those with most subscriptions come first."""
+    return {
+        "vocabulary_version": {"from": impact.before.version, "to": impact.after.version},
+        "subscriptions": {
+            "live": impact.live,
+            "changed": len(impact.changed),
+            "listed": [_subscription(impact, id) for id in impact.changed[:limit]],
+        },
+        "terms": _listed(impact, TermPart, _term, limit),
+        "attributes": _listed(impact, AttributePart, _attribute, limit),
+        "units": _listed(
+            impact, UnitPart, lambda impact, part, change, _: {"unit": part.unit, **change.details}, limit
+        ),
+        "words": _listed(
+            impact,
+            WordPart,
+            lambda impact, part, change, limit: {"word": part.word} | _changed_words(change, limit),
+            limit,
+        ),
+        "texts": _listed(impact, TextPart, _predicate, limit),
+        "pairs": _listed(impact, PairPart, _predicate, limit),
+    }
+
+
+def _listed(
+    impact: Impact, kind: type[Any], tell: Callable[[Impact, Any, Change, int], dict[str, Any]], limit: int
+) -> dict[str, Any]:
+    found = sorted(
+        ((part, change) for part, change in impact.changes.items() if isinstance(part, kind)),
+        key=lambda pair: (-impact.holders(pair[0]), pair[0]),
+    )
+    listed = [
+        {"subscriptions": impact.holders(part), **tell(impact, part, change, limit)}
+        for part, change in islice(found, limit)
+    ]
+    return {"count": len(found), "listed": listed}
+
+
+def _term(impact: Impact, part: TermPart, change: Change, limit: int) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "iri": part.iri,
+        "label": _label(impact.after, part.iri) or _label(impact.before, part.iri),
+        "test": part.test,
+    }
+    if part.relation:
+        said["relation"] = {"iri": part.relation, "label": _relation(impact, part.relation)}
+    return {
+        **said,
+        "gains": _concepts(change, "gains", impact.after, limit),
+        "loses": _concepts(change, "loses", impact.before, limit),
+        **_changed_words(change, limit),
+        **change.details,
+    }
+
+
+def _attribute(impact: Impact, part: AttributePart, change: Change, limit: int) -> dict[str, Any]:
+    return {"attribute": part.attribute, **_changed_words(change, limit), **change.details}
+
+
+def _predicate(impact: Impact, part: TextPart | PairPart, change: Change, limit: int) -> dict[str, Any]:
+    array = {"array": part.array} if part.array else {}
+    return {"predicate": _shown(part), **array, **_changed_words(change, limit), **change.details}
+
+
+def _shown(part: TextPart | PairPart) -> str:
+    return to_text(parse_tree(json.loads(part.predicate)))
+
+
+def _concepts(change: Change, what: Any, vocabulary: Vocabulary, limit: int) -> dict[str, Any]:
+    listed = [{"iri": iri, "label": _label(vocabulary, iri)} for iri in change.listed.get(what, ())[:limit]]
+    return {"count": change.counts[what], "concepts": listed}
+
+
+def _changed_words(change: Change, limit: int) -> dict[str, Any]:
+    """Words that newly lead to it, or no longer do; members only where there are any."""
+    said: dict[str, Any] = {}
+    if change.counts["gains_words"]:
+        said["words"] = {
+            "count": change.counts["gains_words"],
+            "listed": change.listed["gains_words"][:limit],
+        }
+    if change.counts["loses_words"]:
+        said["words_gone"] = {
+            "count": change.counts["loses_words"],
+            "listed": change.listed["loses_words"][:limit],
+        }
+    return said
+
+
+def _subscription(impact: Impact, id: str) -> dict[str, Any]:
+    return {"id": id, "changes": [_sentence(impact, part) for part in impact.parts_of(id)]}
+
+
+def _sentence(impact: Impact, part: Part) -> str:
+    """One change in a few words."""
+    change = impact.changes[part]
+    match part:
+        case TermPart(test, iri, relation):
+            label = _label(impact.after, iri) or _label(impact.before, iri) or iri
+            subject = f"{_relation(impact, relation) if relation else test} {label}"
+        case AttributePart(name):
+            subject = f"attribute {name}"
+        case UnitPart(unit):
+            subject = f"unit {unit}"
+        case WordPart(word):
+            subject = f"the word {word}"
+        case TextPart() | PairPart():
+            subject = _shown(part)
+    said = []
+    if "gone" in change.details:
+        said.append("gone")
+    if "back" in change.details:
+        said.append("back")
+    if "replaced" in change.details:
+        said.append(f"read as {change.details['replaced']['to']}")
+    if "declaration" in change.details:
+        said.append("declared otherwise")
+    if "measure" in change.details:
+        said.append("measured otherwise")
+    if "compared" in change.details:
+        said.append(f"compares {change.details['compared']}")
+    for what, words in (
+        ("gains", "gains {}"),
+        ("loses", "loses {}"),
+        ("gains_words", "gains {} words"),
+        ("loses_words", "loses {} words"),
+    ):
+        if change.counts[what]:  # type: ignore[index]
+            said.append(words.format(change.counts[what]))  # type: ignore[index]
+    return f"{subject}: {', '.join(said)}"
+
+
+def _relation(impact: Impact, iri: str) -> str:
+    """The label of a relation, where either vocabulary has it."""
+    known = impact.after if iri in impact.after.relations else impact.before
+    return known.relations.label(iri)
+
+
+def _label(vocabulary: Vocabulary, iri: str) -> str | None:
+    concept = vocabulary.concept(iri)
+    return None if concept is None else vocabulary.label(concept)

@@ -1,0 +1,127 @@
+"""Clauses and events in words → clauses and events in numbers, as the index takes them.
+
+One `Lowering` belongs to one matcher: it numbers the attributes and columns that its subscriptions ask about.
+Attributes and readings that nobody asks about are left out of lowered events, so an event costs what its subscribers
+care for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
+from semantic.conditions.evaluation import AtomEvaluator
+from semantic.conditions.normal_form import Atom, elements_of
+from semantic.conditions.operator_clauses import is_expensive
+from semantic.conditions.reading import checks_of, readings_of
+from semantic.model import CanonicalEvent, Presence, Value
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["LoweredClause", "Lowering", "ValueColumns"]
+
+ValueColumns = tuple[tuple[ColumnId, Key], ...]
+"""Where one value stands in a lowered event."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredClause:
+    """`clause` for the index; `rest` are the atoms that must be verified on an event that the clause lets through."""
+
+    clause: Clause
+    rest: tuple[AtomEvaluator, ...]
+
+
+class Lowering:
+    """Numbers attributes and columns under one vocabulary. One thread at a time."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._attributes: dict[str, AttributeId] = {}
+        self._columns: dict[tuple[str, str], ColumnId] = {}
+
+    def clause(self, atoms: tuple[Atom, ...]) -> LoweredClause | None:
+        """The clause of `atoms`, or None if it can never hold (a concept that is gone). Linear in the operands."""
+        predicates: list[Predicate] = []
+        required: set[AttributeId] = set()
+        forbidden: set[AttributeId] = set()
+        rest: list[AtomEvaluator] = []
+        for atom in atoms:
+            predicate = atom.predicate
+            if isinstance(predicate, Presence):
+                (required if predicate.present else forbidden).add(self._attribute(predicate.attribute))
+                continue
+            required.update(self._attribute(name) for name in atom.attributes)
+            if is_expensive(atom):
+                continue  # the operator layer decides it, on what the others let through
+            checks = checks_of(predicate, self._vocabulary)
+            if checks is None:
+                rest.append(AtomEvaluator(atom, self._vocabulary))
+            elif not checks:
+                return None
+            else:
+                name = atom.attributes[0]
+                tests = tuple((self._column(name, reading), test) for reading, test in checks)
+                predicates.append(Predicate(self._attribute(name), tests, atom.negated))
+        return LoweredClause(Clause(tuple(predicates), frozenset(required), frozenset(forbidden)), tuple(rest))
+
+    def event(self, event: CanonicalEvent) -> LoweredEvent:
+        """`event` as far as some subscription asks about it."""
+        present: set[AttributeId] = set()
+        values: dict[ColumnId, set[Key]] = {}
+        for name, found in event.attributes.items():
+            attribute = self._attributes.get(name)
+            if attribute is None:
+                continue
+            present.add(attribute)
+            for value in found:
+                for column, key in self.columns(name, value):
+                    values.setdefault(column, set()).add(key)
+        for name, elements in event.elements.items():
+            attribute = self._attributes.get(elements_of(name))
+            if attribute is not None and elements:
+                present.add(attribute)
+        return LoweredEvent(frozenset(present), {column: tuple(keys) for column, keys in values.items()})
+
+    @property
+    def asked(self) -> int:
+        """Grows whenever a subscription asks about an attribute or a reading that none asked about before."""
+        return len(self._attributes) + len(self._columns)
+
+    def known(self, name: str) -> AttributeId | None:
+        """The number of an attribute that some subscription asks about."""
+        return self._attributes.get(name)
+
+    def asks(self, name: str, reading: str) -> bool:
+        """Whether some subscription reads an attribute so."""
+        return (name, reading) in self._columns
+
+    def columns(self, name: str, value: Value) -> ValueColumns:
+        """The columns that some subscription reads of `value` under the attribute `name`."""
+        columns = self._columns
+        pairs = ((columns.get((name, reading)), key) for reading, key in readings_of(value))
+        return tuple((column, key) for column, key in pairs if column is not None)
+
+    @property
+    def numbered(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """The attributes, and the columns as (attribute, reading), in the order of their numbers."""
+        return list(self._attributes), list(self._columns)
+
+    def number(self, attributes: Iterable[str], columns: Iterable[tuple[str, str]]) -> None:
+        """Give out the same numbers as another that had these `numbered`. For a new one."""
+        for name in attributes:
+            self._attribute(name)
+        for column in columns:
+            self._column(*column)
+
+    def attribute(self, name: str) -> AttributeId:
+        """The number of an attribute that a subscription asks about, a new one if need be."""
+        return self._attribute(name)
+
+    def column(self, name: str, reading: str) -> ColumnId:
+        """The number of a column that a subscription reads, a new one if need be."""
+        return self._column(name, reading)
+
+    def _attribute(self, name: str) -> AttributeId:
+        return self._attributes.setdefault(name, AttributeId(len(self._attributes)))
+
+    def _column(self, name: str, reading: str) -> ColumnId:
+        return self._columns.setdefault((name, reading), ColumnId(len(self._columns)))

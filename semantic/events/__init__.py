@@ -1,0 +1,1 @@
+"""Events as published to canonical events and to columns of the index."""

@@ -1,0 +1,517 @@
+"""Columns of a table → leaf columns: the scalars under one dotted name, and the row of each.
+
+Nested columns are shredded as columnar formats do (Melnik et al., "Dremel", VLDB 2010, section 4): lists repeat the
+row, structs join names with a dot. What comes out means what `flatten` finds in each row:
+
+    items  list<struct<x, y>>   ──▶   items.x   [1, 2, 5]   rows [0, 0, 2]
+                                      items.y   [3, 4, 6]   rows [0, 0, 2]
+                                      items     elements in the rows 0, 2
+    load   struct<value, unit>  ──▶   load      [5, 7]      units ["kg", "g"]      where a row has both (rule 15)
+                                      load.value, load.unit
+
+Every cell is checked as `flatten` would check it; cells under names that nobody asks about are only checked. Takes
+what pyarrow gives without importing it.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.errors import InvalidEvent
+from semantic.events.coded_cells import CodedCells, coded, coded_texts
+from semantic.flatten import JSON_SCALARS, UNIT_KEYS, EventLimits, as_json, as_quantity, flatten
+
+__all__ = ["Cells", "Elements", "Leaf", "Refused", "Shredder", "part_of_cells", "plain"]
+
+EXACT = 1 << 53
+"""Integers beyond are not all exact as doubles: they are looked at one by one."""
+CONTEXT = "ce."
+SPARSE = 2
+"""Keys of dicts are looked up in every dict of a column while that costs so many times what walking them does."""
+
+Cells = npt.NDArray[Any] | CodedCells | list[Any]
+"""`float64` (NaN: none), `datetime64` (NaT: none), codes of texts or truths, or a list of JSON's scalars."""
+Rows = npt.NDArray[np.int64]
+
+
+class Refused(Exception):
+    """`match` refuses this row."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+class Around(Protocol):
+    """The objects in which cells stand."""
+
+    def texts(self, chosen: Callable[[str], bool]) -> CodedCells | None:
+        """Of each object the first text among its own members whose raw name is `chosen`; None: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The scalars under a raw dotted name; `rows[i]` is the row of cell i, ascending, or i itself if `rows` is None.
+    `units`: what stands beside each cell as its unit. `quantities`: the cells are the numbers of objects with a value
+    and a unit, which have no other reading. What is not `is_checked` may hold other cells than texts."""
+
+    name: str
+    cells: Cells
+    rows: Rows | None
+    units: CodedCells | None = None
+    quantities: bool = False
+    is_checked: bool = True
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Where the cells of the rows `start … stop-1` begin and end."""
+        if self.rows is None:
+            return start, stop
+        low, high = np.searchsorted(self.rows, (start, stop)).tolist()
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """`rows` have objects in an array of this raw dotted name; ascending, a row once for each."""
+
+    name: str
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the cells of a column stand: in which rows (None: cell i in row i), how deep, and in which objects of
+    `around` (None: cell i in object i)."""
+
+    rows: Rows | None
+    level: int = 1
+    around: Around | None = None
+    owners: Rows | None = None
+    in_list: bool = False
+
+    def row(self, cell: int) -> int:
+        return cell if self.rows is None else int(self.rows[cell])
+
+    def of(self, cells: Rows) -> "Place":
+        """That of some of the cells."""
+        owners = cells if self.owners is None else self.owners[cells]
+        rows = cells if self.rows is None else self.rows[cells]
+        return Place(rows, self.level, self.around, owners, self.in_list)
+
+    def repeated(self, lengths: Rows) -> "Place":
+        """That of the items of lists."""
+        items = self.of(np.repeat(np.arange(lengths.size), lengths))
+        return Place(items.rows, self.level + 1, self.around, items.owners, in_list=True)
+
+    def members(self, around: Around) -> "Place":
+        """That of the members of objects, one each."""
+        return Place(self.rows, self.level + 1, around)
+
+
+class Shredder:
+    """Shreds the columns of one table. `wanted`: whether anybody asks about a raw dotted name; `beside`: for a name
+    whose unit stands in a sibling, what tells the sibling by its own raw name."""
+
+    def __init__(
+        self,
+        count: int,
+        limits: EventLimits,
+        wanted: Callable[[str], bool],
+        beside: Callable[[str], Callable[[str], bool] | None],
+    ) -> None:
+        self.leaves: list[Leaf] = []
+        self.elements: list[Elements] = []
+        self._limits = limits
+        self._wanted = wanted
+        self._beside = beside
+        self._sizes = np.zeros(count)
+
+    def shred(self, columns: Mapping[str, Any], texts: Collection[str] = ()) -> None:
+        """All columns: arrays of numpy, arrays and chunked arrays of Arrow, lists. Those of `texts` are lists that are
+        not looked at. Raises `Refused`."""
+        self._sizes += len(columns)
+        around = Columns({name: cells for name, cells in columns.items() if not name.startswith(CONTEXT)})
+        for name, column in columns.items():
+            if name not in texts:
+                self._column(name, column, Place(None, around=around))
+            elif self._wanted(name):
+                self.leaves.append(Leaf(name, column, None, is_checked=False))
+        if self._sizes.size and self._sizes.max() > self._limits.values:
+            raise Refused(int(self._sizes.argmax()))
+
+    def _column(self, name: str, column: Any, place: Place) -> None:
+        if len(column) == 0:
+            return
+        if place.level > self._limits.depth:
+            raise Refused(place.row(0))
+        if isinstance(column, np.ndarray):
+            self._array(name, column, place)
+        elif hasattr(column, "null_count"):
+            self._arrow(name, column, place)
+        else:
+            self._objects(name, column if isinstance(column, list) else list(column), place)
+
+    # ── arrays ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _array(self, name: str, column: npt.NDArray[Any], place: Place) -> None:
+        if column.ndim == 1 and column.dtype.kind in "iuf" and column.dtype.itemsize <= 8:
+            self._numbers(name, column, place)
+        elif column.ndim == 1 and column.dtype.kind == "M":
+            self._leaf(name, column, place)
+        elif column.ndim == 1 and column.dtype.kind == "b":
+            self._leaf(name, CodedCells([False, True], column.astype(np.int32)), place)
+        elif column.dtype.kind == "M":
+            self._objects(name, [as_json(each) for each in column], place)
+        else:
+            self._objects(name, column.tolist(), place)
+
+    def _numbers(self, name: str, column: npt.NDArray[Any], place: Place) -> None:
+        numbers = column.astype(np.float64, copy=False)
+        if column.dtype.kind == "f":
+            infinite = np.isinf(numbers)
+            if not infinite.any():
+                self._leaf(name, numbers, place)
+            elif name.startswith(CONTEXT):
+                self._leaf(name, column.tolist(), place)
+            else:
+                raise Refused(place.row(int(infinite.argmax())))
+        elif np.abs(numbers).max() < EXACT:
+            self._leaf(name, numbers, place)
+        else:
+            self._scalars(name, column.tolist(), {int}, place)
+
+    # ── Arrow ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _arrow(self, name: str, column: Any, place: Place) -> None:
+        kind = str(column.type)
+        if column.null_count == len(column):
+            return
+        if kind in ("string", "large_string") or kind.startswith(
+            ("dictionary<values=string", "dictionary<values=large_string")
+        ):
+            if self._wanted(name) or name == "@type":
+                cells = coded(column)
+                self._leaf(name, column.to_pylist() if cells is None else cells, place)
+            return
+        if hasattr(column, "chunks"):
+            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if kind.startswith("dictionary<"):
+            self._arrow(name, column.dictionary_decode(), place)
+        elif kind in ("double", "float", "halffloat") or kind.startswith(("int", "uint")):
+            numbers = column.to_numpy(zero_copy_only=False)
+            exact = kind.startswith(("double", "float", "half")) or column.null_count == 0
+            if exact or np.nanmax(np.abs(numbers)) < EXACT:
+                self._numbers(name, numbers, place)
+            else:
+                self._objects(name, column.to_pylist(), place)
+        elif kind.startswith(("timestamp[", "date")):
+            unit = "D" if kind.startswith("date") else "us"
+            self._leaf(name, column.to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]"), place)
+        elif kind == "bool":
+            self._leaf(name, CodedCells([False, True], _codes(column)), place)
+        elif kind.startswith("decimal128("):
+            numbers = _decimals(column)
+            if numbers is None:
+                self._objects(name, column.to_pylist(), place)
+            else:
+                self._leaf(name, numbers, place)
+        elif kind.startswith(("list<", "large_list<", "fixed_size_list<")):
+            self._lists(name, column, place)
+        elif kind.startswith("struct<"):
+            self._structs(name, column, place)
+        else:
+            self._objects(name, column.to_pylist(), place)
+
+    def _lists(self, name: str, column: Any, place: Place) -> None:
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        if hasattr(column, "value_lengths"):
+            lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        else:
+            lengths = there * np.int64(column.type.list_size)
+        self._count(place, lengths)
+        self._column(name, column.flatten(), place.repeated(lengths))
+
+    def _structs(self, name: str, column: Any, place: Place) -> None:
+        fields = [column.type.field(number).name for number in range(column.type.num_fields)]
+        if len(set(fields)) < len(fields):  # of two members of one name the last is the one
+            self._objects(name, column.to_pylist(), place)
+            return
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        self._count(place, there * np.int64(len(fields)))
+        if place.in_list:
+            self._element(name, place.of(np.flatnonzero(there)))
+        members = dict(zip(fields, column.flatten(), strict=True))
+        inside = place.members(Columns(members))
+        unit = next((each for each in fields if each in UNIT_KEYS), None)
+        if len(fields) == 2 and unit is not None and "value" in fields:
+            units = coded_texts(members[unit])
+            if units is not None:
+                numbers = _numbers_of(members["value"])
+                if numbers is None:
+                    self._dicts(name, *_some(column.to_pylist(), {dict}, place), counted=True)
+                    return
+                whole = ~np.isnan(numbers) & (units.codes >= 0)
+                self._quantities(
+                    name, numbers[whole], units.take(np.flatnonzero(whole)), place.of(np.flatnonzero(whole))
+                )
+                members["value"] = np.where(whole, np.nan, numbers)
+        for key, cells in members.items():
+            self._column(f"{name}.{key}", cells, inside)
+
+    # ── objects of Python ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _objects(self, name: str, cells: list[Any], place: Place) -> None:
+        kinds = set(map(type, cells))
+        kinds.discard(type(None))
+        if kinds <= JSON_SCALARS:
+            self._scalars(name, cells, kinds, place)
+            return
+        odd = {kind for kind in kinds if kind not in JSON_SCALARS and not issubclass(kind, list | tuple | Mapping)}
+        if odd:
+            cells = [_with_items(cell) if type(cell) in odd else cell for cell in cells]
+            kinds = set(map(type, cells)) - {type(None)}
+        lists = {kind for kind in kinds if issubclass(kind, list | tuple)}
+        dicts = {kind for kind in kinds if issubclass(kind, Mapping)}
+        if lists:
+            own, inside = _some(cells, lists, place)
+            lengths = np.fromiter(map(len, own), np.int64, len(own))
+            self._count(inside, lengths)
+            self._column(name, list(chain.from_iterable(own)), inside.repeated(lengths))
+        if dicts:
+            self._dicts(name, *_some(cells, dicts, place))
+        others = kinds - lists - dicts
+        if others:
+            self._scalars(name, *_some(cells, others, place, others))
+
+    def _dicts(self, name: str, cells: list[Mapping[Any, Any]], place: Place, *, counted: bool = False) -> None:
+        if not counted:
+            self._count(place, np.fromiter(map(len, cells), np.int64, len(cells)))
+            if place.in_list:
+                self._element(name, place)
+        keys = dict.fromkeys(chain.from_iterable(cells))
+        for key in keys:
+            if not isinstance(key, str):
+                raise Refused(place.row(next(number for number, cell in enumerate(cells) if key in cell)))
+        if "value" in keys and not UNIT_KEYS.isdisjoint(keys):
+            found = [as_quantity(as_json(cell)) if len(cell) == 2 else None for cell in cells]
+            whole = np.array([each is not None for each in found])
+            if whole.any():
+                own = np.flatnonzero(whole)
+                numbers = np.array([each.value for each in found if each is not None], dtype=np.float64)
+                units = coded_texts([each.unit for each in found if each is not None])
+                assert units is not None
+                self._quantities(name, numbers, units, place.of(own))
+                cells = [
+                    {key: value for key, value in cell.items() if key != "value"} if is_whole else cell
+                    for cell, is_whole in zip(cells, whole.tolist(), strict=True)
+                ]
+        inside = place.members(Dicts(cells))
+        if len(keys) * len(cells) <= SPARSE * sum(map(len, cells)):
+            for key in keys:
+                self._column(f"{name}.{key}", [cell.get(key) for cell in cells], inside)
+            return
+        sparse: dict[str, tuple[list[int], list[Any]]] = {key: ([], []) for key in keys}
+        for number, cell in enumerate(cells):
+            for key, value in cell.items():
+                numbers_of, values = sparse[key]
+                numbers_of.append(number)
+                values.append(value)
+        for key, (numbers_of, values) in sparse.items():
+            self._column(f"{name}.{key}", values, inside.of(np.array(numbers_of, dtype=np.int64)))
+
+    def _scalars(self, name: str, cells: list[Any], kinds: set[type], place: Place) -> None:
+        """Cells of the types of JSON that `kinds` names, or of others: subclasses of those, or refused."""
+        if not kinds <= JSON_SCALARS:
+            for number, cell in enumerate(cells):
+                _check(cell, place.row(number), self._limits)
+            cells = [_of_base(cell) for cell in cells]
+            kinds = set(map(type, cells)) - {type(None)}
+        if kinds <= {float, int}:
+            numbers = _doubles(cells)
+            if numbers is not None and (int not in kinds or np.nanmax(np.abs(numbers), initial=0.0) < EXACT):
+                self._numbers(name, numbers, place)
+                return
+        elif {float, int} & kinds:
+            self._scalars(name, *_some(cells, {float, int}, place, kinds & {float, int}))
+            self._scalars(name, *_some(cells, kinds - {float, int}, place, kinds - {float, int}))
+            return
+        if int in kinds and not name.startswith(CONTEXT):
+            for number, cell in enumerate(cells):
+                _check(cell, place.row(number), self._limits)
+        self._leaf(name, cells, place)
+
+    # ── what comes out ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _quantities(self, name: str, numbers: npt.NDArray[np.float64], units: CodedCells, place: Place) -> None:
+        if numbers.size:
+            if self._wanted(name):
+                self.leaves.append(Leaf(name, numbers, place.rows, units, quantities=True))
+            if self._wanted(f"{name}.value"):
+                self.leaves.append(Leaf(f"{name}.value", numbers, place.rows, units))
+
+    def _leaf(self, name: str, cells: Cells, place: Place) -> None:
+        if name == "@type" and isinstance(cells, CodedCells | list):
+            self._types(cells, place)
+        if not self._wanted(name):
+            return
+        units: CodedCells | None = None
+        if isinstance(cells, list) or (isinstance(cells, np.ndarray) and cells.dtype.kind == "f"):
+            chosen = self._beside(name) if place.around is not None else None
+            found = place.around.texts(chosen) if chosen is not None and place.around is not None else None
+            if found is not None:
+                units = found if place.owners is None else found.take(place.owners)
+        self.leaves.append(Leaf(name, cells, place.rows, units))
+
+    def _types(self, cells: CodedCells | list[Any], place: Place) -> None:
+        """Texts under `@type` are values of `ce.type` too (rule 1)."""
+        if self._wanted("ce.type"):
+            if isinstance(cells, list):
+                cells = [cell if isinstance(cell, str) else None for cell in cells]
+            elif False in cells.distinct:
+                return
+            self.leaves.append(Leaf("ce.type", cells, place.rows))
+
+    def _element(self, name: str, place: Place) -> None:
+        if place.rows is not None and place.rows.size:
+            self.elements.append(Elements(name, place.rows))
+
+    def _count(self, place: Place, lengths: Rows) -> None:
+        """So many JSON values more in these rows."""
+        if place.rows is None:
+            self._sizes += lengths
+        else:
+            self._sizes += np.bincount(place.rows, weights=lengths, minlength=self._sizes.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Objects in columns: rows of a table, or of a struct. In the order of their columns."""
+
+    members: Mapping[str, Any]
+
+    def texts(self, chosen: Callable[[str], bool]) -> CodedCells | None:
+        """See `Around`."""
+        found: CodedCells | None = None
+        for name, column in self.members.items():
+            if chosen(name):
+                texts = coded_texts(column)
+                found = texts if found is None or texts is None else found.or_else(texts)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Dicts:
+    """Objects as dicts."""
+
+    cells: Sequence[Mapping[str, Any]]
+
+    def texts(self, chosen: Callable[[str], bool]) -> CodedCells | None:
+        """See `Around`."""
+        names = {name for name in dict.fromkeys(chain.from_iterable(self.cells)) if chosen(name)}
+        if len(names) == 1:
+            (name,) = names
+            return coded_texts([cell.get(name) for cell in self.cells])
+        if not names:
+            return None
+        texts = ([cell[name] for name in cell if name in names] for cell in self.cells)
+        return coded_texts([next((each for each in own if isinstance(each, str)), None) for own in texts])
+
+
+def part_of_cells(cells: Cells, start: int, stop: int) -> Cells:
+    """The cells `start … stop-1`; views where arrays are sliced."""
+    return cells.part(start, stop) if isinstance(cells, CodedCells) else cells[start:stop]
+
+
+def plain(cell: Any, depth: int) -> Any:
+    """A cell in the types of JSON; NaN means absent, at any depth of it down to `depth`, beyond which `flatten` refuses
+    it."""
+    if type(cell) is str or depth < 0:
+        return cell
+    if isinstance(cell, Mapping):
+        return {key: plain(value, depth - 1) for key, value in cell.items()}
+    if isinstance(cell, list | tuple) or (isinstance(cell, np.ndarray) and cell.ndim):
+        return [plain(each, depth - 1) for each in cell]
+    found = as_json(cell)
+    return None if isinstance(found, float) and math.isnan(found) else found
+
+
+def _some(cells: list[Any], kinds: set[type], place: Place, *more: Any) -> tuple[Any, ...]:
+    """The cells of these types and their place, `more` between them."""
+    own = [number for number, cell in enumerate(cells) if type(cell) in kinds]
+    if len(own) == len(cells):
+        return (cells, *more, place)
+    return ([cells[number] for number in own], *more, place.of(np.array(own, dtype=np.int64)))
+
+
+def _with_items(cell: Any) -> Any:
+    """What is no type of JSON, as `plain` has it; items of arrays are looked at later."""
+    if isinstance(cell, np.ndarray) and cell.ndim and cell.dtype.kind != "M":
+        return cell.tolist()
+    return plain(cell, 1)
+
+
+def _of_base(cell: Any) -> Any:
+    """A value of a subclass of JSON's types as that type."""
+    if isinstance(cell, str):
+        return str.__str__(cell)
+    if isinstance(cell, bool) or cell is None:
+        return cell
+    return int(cell) if isinstance(cell, int) else float(cell)
+
+
+def _check(cell: Any, row: int, limits: EventLimits) -> None:
+    try:
+        flatten({"": cell}, limits)
+    except InvalidEvent:
+        raise Refused(row) from None
+
+
+def _doubles(cells: Iterable[Any]) -> npt.NDArray[np.float64] | None:
+    """Numbers as doubles, None as NaN; None where one is too large."""
+    try:
+        return np.array(cells, dtype=np.float64)  # None becomes NaN
+    except OverflowError:
+        return None
+
+
+# ── Arrow ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _codes(column: Any) -> npt.NDArray[np.int32]:
+    """0 and 1 for truths, -1 for none."""
+    found: npt.NDArray[np.int32] = column.cast("int8").fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    return found
+
+
+def _numbers_of(column: Any) -> npt.NDArray[np.float64] | None:
+    """A column of numbers as doubles, NaN for none; None where some are not finite and exact, or no numbers."""
+    kind = str(column.type)
+    if kind.startswith("decimal128("):
+        return _decimals(column)
+    if kind not in ("double", "float", "halffloat") and not kind.startswith(("int", "uint")):
+        return None
+    numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    most = np.inf if kind.startswith(("double", "float", "half")) else EXACT
+    return None if (np.abs(numbers) >= most).any() else numbers
+
+
+def _decimals(column: Any) -> npt.NDArray[np.float64] | None:
+    """Decimals as the doubles nearest to them: where number and power of ten are exact as doubles, one division rounds
+    once. None where some are not."""
+    scale = column.type.scale
+    if not 0 <= scale <= 22:
+        return None
+    words = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)[
+        column.offset : column.offset + len(column)
+    ]
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    low, high = words[:, 0], words[:, 1]
+    small = (high == low >> 63) & (low > -EXACT) & (low < EXACT)
+    if not (small | ~there).all():
+        return None
+    return np.where(there, low.astype(np.float64) / 10.0**scale, np.nan)

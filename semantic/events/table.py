@@ -1,0 +1,616 @@
+"""Events in columns → columns of the index, reading each distinct value once.
+
+Columns are shredded to leaves (`semantic.events.leaf_columns`); those under names that nobody asks about are only checked. A
+table holds few distinct values many times over: a value is read and lowered the first time it is seen, and what became
+of it stays with the matcher, for later tables.
+
+    leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, a unit at a time
+    leaf of date-times ─────────────▶ microseconds, where nobody asks about them as texts
+    leaf of other cells ──CellIndex─▶ places in a table of distinct values ──▶ a table of keys for each column read
+                                                                           ColumnBatch ──▶ engine
+
+Rows are canonicalised one by one, as `Matcher.match` would, only where a value cannot be read without the event around
+it: one that others are derived from, or the type of an event where types are declared.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from index.columns import ColumnBatch, ColumnValues, KeyTable
+from semantic.conditions.lowering import Lowering
+from semantic.conditions.normal_form import elements_of
+from semantic.events.canonicalise import Canonicaliser
+from semantic.events.coded_cells import CodedCells
+from semantic.events.leaf_columns import Cells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
+from semantic.events.typed_events import TYPES
+from semantic.flatten import QuantityObject, as_json
+from semantic.model import CanonicalEvent, Event
+from semantic.units import Units
+from semantic.units.instants import parse_instant
+
+__all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
+
+CACHED_CELLS = 1 << 16
+"""Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
+CACHED_NAMES = 1 << 14
+"""Names of columns, and names of numbers with their units, that are remembered."""
+CACHED_TABLES = 64
+"""Tables with other attributes, whose sets of attributes are remembered."""
+FEW_COLUMNS = 12
+"""Which attributes a row has is counted in a table of 2^columns for so many, else looked up row by row."""
+PROBES = (1.5, 1e6 + 0.25, -3.0)
+"""Numbers are taken as they are if these are read as themselves: no unit converts them all to themselves."""
+MOMENTS = ("2026-01-31T12:30:00Z", "1999-12-31T23:59:59.999999Z")
+"""Date-times are taken as their microseconds if these are."""
+EXACT = 1 << 53
+"""Integers beyond are not exact as doubles; they go cell by cell, where they are refused."""
+MISSING, UNSEEN = -1, -2
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int32]
+
+
+class _NotScalar(Exception):
+    """A column that seemed to hold texts holds more than that."""
+
+
+class _Known(dict[Any, int]):
+    """Cells → their places; `UNSEEN` for others."""
+
+    def __missing__(self, cell: Any) -> int:
+        return UNSEEN
+
+
+@dataclass(slots=True)
+class _CellIndex:
+    """What became of the distinct cells of one attribute. Each has a place, and further ones (`more`) for further keys
+    in one column; keys of `tables` are by place."""
+
+    places: _Known = field(default_factory=lambda: _Known({None: MISSING}))
+    others: dict[Any, int] = field(default_factory=dict)
+    size: int = 0
+    more: dict[int, range] = field(default_factory=dict)
+    tables: dict[ColumnId, KeyTable] = field(default_factory=dict)
+
+    def learn(self, keys: Mapping[ColumnId, tuple[Key, ...]]) -> int:
+        """The place of a new cell with these keys."""
+        place, width = self.size, max(map(len, keys.values()), default=1)
+        for column in keys:
+            if column not in self.tables:
+                self.tables[column] = KeyTable([None] * place)
+        for column, table in self.tables.items():
+            own = keys.get(column, ())
+            table.keys.extend([*own, *[None] * (width - len(own))])
+        if width > 1:
+            self.more[place] = range(place + 1, place + width)
+        self.size += width
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What is known of a raw dotted name: the attributes that a value makes present, of those that somebody asks about;
+    whether it can be read without the event around it; and whether objects in an array of it are asked about."""
+
+    attributes: Mapping[str, AttributeId]
+    present: frozenset[AttributeId]
+    elements: frozenset[AttributeId]
+    needs_event: bool
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.attributes) or self.needs_event
+
+
+class TableReader:
+    """Reads tables for one matcher, and remembers what it has read. One thread at a time."""
+
+    def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering, units: Units) -> None:
+        self._canonicaliser = canonicaliser
+        self._units = units
+        self.lowering = lowering
+        self.depth = canonicaliser.limits.depth
+        """Of values in one another, in one event."""
+        self._asked = 0
+        self._names: dict[str, _Name] = {}
+        self._cells: dict[tuple[str, str | None], _CellIndex] = {}
+        self._measured: dict[tuple[str, str | None, bool], tuple[tuple[ColumnId, str | None], ...] | None] = {}
+        self._moments: dict[str, tuple[ColumnId, ...] | None] = {}
+        self._presents: dict[tuple[frozenset[AttributeId], ...], dict[int, frozenset[AttributeId]]] = {}
+        self.reading = threading.RLock()
+        """Of the thread that reads: what is remembered has one owner at a time."""
+
+    def read(self, columns: Any) -> "Table":
+        """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array, array of Arrow or list. Raises
+        `InvalidEvent`, ValueError for columns of different lengths."""
+        self.renew()
+        return Table(columns, self)
+
+    def renew(self) -> None:
+        """Forget what was read before somebody asked about more."""
+        if self._asked != self.lowering.asked:
+            self._asked = self.lowering.asked
+            for known in (self._names, self._cells, self._measured, self._moments, self._presents):
+                known.clear()
+
+    def canonical(self, data: Mapping[str, Any]) -> CanonicalEvent:
+        """One row as a canonical event; columns `ce.…` are its context attributes. Raises `InvalidEvent`."""
+        context = {name[3:]: data[name] for name in data if name.startswith("ce.")}
+        if not context:
+            return self._canonicaliser.canonicalise(data)
+        said = {name: value for name, value in context.items() if value is not None}
+        rest = {name: value for name, value in data.items() if not name.startswith("ce.")}
+        return self._canonicaliser.canonicalise(Event(rest, said))
+
+    # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def name(self, raw: str) -> _Name:
+        """What is known of a raw dotted name."""
+        found = self._names.get(raw)
+        if found is None:
+            names = self._canonicaliser.names(raw)
+            elements = (self.lowering.known(elements_of(each)) for each in names)
+            attributes = attributes_of(self._canonicaliser, self.lowering, raw)
+            found = _Name(
+                attributes,
+                frozenset(attributes.values()),
+                frozenset(each for each in elements if each is not None),
+                self._needs_event(names),
+            )
+            if len(self._names) >= CACHED_NAMES:
+                self._names.clear()
+            self._names[raw] = found
+        return found
+
+    def shredder(self, count: int) -> Shredder:
+        """What shreds a table of so many rows."""
+        return Shredder(count, self._canonicaliser.limits, lambda raw: self.name(raw).is_wanted, self._beside)
+
+    def _needs_event(self, names: Iterable[str]) -> bool:
+        typed = self._canonicaliser.typed
+        if not typed.needs_row(names):
+            return False
+        derived = typed.derived(frozenset())
+        return not TYPES.isdisjoint(names) or any(self.lowering.known(each) is not None for each in derived)
+
+    def _beside(self, raw: str) -> Callable[[str], bool] | None:
+        names = self._canonicaliser.names
+        declared = self._canonicaliser.declaration(names(raw)[0])
+        if declared is None or declared.unit_from is None:
+            return None
+        sibling = declared.unit_from.rpartition(".")[2]
+        return lambda each: names(each)[0].rpartition(".")[2] == sibling
+
+    def is_simple(self, raw: str) -> bool:
+        """Whether a text under this name is read by itself, whatever else stands in its column."""
+        known = self.name(raw)
+        return raw != "@type" and not known.needs_event and self._beside(raw) is None
+
+    # ── numbers and date-times ──────────────────────────────────────────────────────────────────────────────────
+
+    def measured(
+        self, name: str, unit: str | None, *, quantities: bool = False
+    ) -> tuple[tuple[ColumnId, str | None], ...] | None:
+        """The columns in which numbers of this unit stand: as they are, or as what they measure in a unit. None where
+        only one by one can tell."""
+        key = name, unit, quantities
+        if key not in self._measured:
+            if len(self._measured) >= CACHED_NAMES:
+                self._measured.clear()
+            self._measured[key] = self._probed(*key)
+        return self._measured[key]
+
+    def _probed(self, name: str, unit: str | None, quantities: bool) -> tuple[tuple[ColumnId, str | None], ...] | None:
+        reader = self._canonicaliser
+        found: list[tuple[ColumnId, str | None]] = []
+        for attribute in self.name(name).attributes:
+            read = []
+            for probe in PROBES:
+                scalar = QuantityObject(probe, unit or "", {}) if quantities else probe
+                value = reader.read(attribute, scalar, None if quantities else unit, [])
+                read.append(dict(self.lowering.columns(attribute, value)))
+            for column in read[0]:
+                keys = [each.get(column) for each in read]
+                declared = reader.declaration(attribute)
+                own = unit or (None if declared is None else declared.unit)
+                if keys == list(PROBES):
+                    found.append((column, None))
+                elif own is not None and keys == [self._units.measure(probe, own).amount for probe in PROBES]:
+                    found.append((column, own))
+                else:
+                    return None
+        return tuple(found)
+
+    def moments(self, name: str) -> tuple[ColumnId, ...] | None:
+        """The columns in which a date-time stands as its microseconds, if nothing else is asked of it."""
+        if name not in self._moments:
+            attributes = self.name(name).attributes
+            instants = [float(parse_instant(text) or 0) for text in MOMENTS]
+            read = [read_plain(self._canonicaliser, self.lowering, attributes, text) for text in MOMENTS]
+            exact = all(
+                [each.get(column) for each in read] == [(instant,) for instant in instants]
+                for column in {column for each in read for column in each}
+            )
+            # That some text is no concept does not say that none is.
+            asked = any(self.lowering.asks(attribute, "concept") for attribute in attributes)
+            self._moments[name] = tuple(read[0]) if exact and not asked else None
+        return self._moments[name]
+
+    # ── cells ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def present(
+        self, attributes: tuple[frozenset[AttributeId], ...], codes: Sequence[int]
+    ) -> list[frozenset[AttributeId]]:
+        """For each code the union of the sets whose bits it has."""
+        known = self._presents.get(attributes)
+        if known is None or len(known) + len(codes) > CACHED_CELLS:
+            if len(self._presents) >= CACHED_TABLES:
+                self._presents.clear()
+            known = self._presents[attributes] = {}
+        found = []
+        for code in codes:
+            union = known.get(code)
+            if union is None:
+                sets = (each for place, each in enumerate(attributes) if code >> place & 1)
+                union = known[code] = frozenset[AttributeId]().union(*sets)
+            found.append(union)
+        return found
+
+    def looked_up(
+        self, name: str, cells: CodedCells | list[Any], unit: str | None = None, *, checked: bool = True
+    ) -> tuple[_CellIndex, Places]:
+        """What is known of the cells under a name, and the place of each there, `MISSING` for none. Raises
+        `_NotScalar`, if they were not `checked` to be scalars."""
+        room = len(cells.distinct) if isinstance(cells, CodedCells) else len(cells)
+        index = self._cells.get((name, unit))
+        if index is None or index.size + room > CACHED_CELLS:
+            if len(self._cells) >= CACHED_NAMES:
+                self._cells.clear()
+            index = self._cells[name, unit] = _CellIndex()
+        if isinstance(cells, CodedCells):
+            known = index
+            return index, cells.places(index, lambda distinct: self._places(known, name, unit, distinct), MISSING)
+        return index, self._places(index, name, unit, cells, checked=checked)
+
+    def _places(
+        self, index: _CellIndex, name: str, unit: str | None, cells: list[Any], *, checked: bool = True
+    ) -> Places:
+        """Some 40 ns a cell; a cell never seen costs its reading."""
+        try:
+            places = np.fromiter(map(index.places.__getitem__, cells), np.int32, len(cells))
+        except TypeError:  # a list or a dict has no hash
+            raise _NotScalar from None
+        for row in np.flatnonzero(places == UNSEEN).tolist():
+            cell = cells[row]
+            if not checked and type(cell) is not str:
+                if type(cell) is not float or cell == cell:
+                    raise _NotScalar
+                places[row] = MISSING
+            else:
+                places[row] = self._place(index, name, unit, cell)
+        return places
+
+    def _place(self, index: _CellIndex, name: str, unit: str | None, cell: Any) -> int:
+        # Strings are looked up as they are; others with their type, since 1, 1.0 and True are one key.
+        is_text = type(cell) is str
+        known: dict[Any, int] = index.places if is_text else index.others
+        key = cell if is_text else (type(cell), cell)
+        place = known.get(key)
+        if place is None:
+            attributes = self.name(name).attributes
+            place = known[key] = index.learn(read_plain(self._canonicaliser, self.lowering, attributes, cell, unit))
+        return place
+
+    def amounts(self, numbers: Floats, unit: str | None) -> Floats:
+        """Numbers as they are, or what they measure in a unit; NaN for none."""
+        return numbers if unit is None else self._units.amounts(numbers, unit)
+
+
+class Table:
+    """The rows of a table, as events."""
+
+    def __init__(self, columns: Any, reader: TableReader) -> None:
+        self._reader = reader
+        self._columns = _columns(columns)
+        lengths = {name: len(cells) for name, cells in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns have different lengths: {lengths}")
+        self._length = next(iter(lengths.values()), 0)
+        simple = {name: cells for name, cells in self._columns.items() if isinstance(cells, list)}
+        self._shred({name for name, cells in simple.items() if _begins_with_text(cells) and reader.is_simple(name)})
+
+    def __len__(self) -> int:
+        return self._length
+
+    def canonical(self, row: int) -> CanonicalEvent:
+        """One row as a canonical event. Raises `InvalidEvent`."""
+        cells = ((name, _cell(cells, row)) for name, cells in self._columns.items())
+        data = {name: plain(cell, self._reader.depth) for name, cell in cells}
+        with self._reader.reading:
+            return self._reader.canonical(data)
+
+    def lowered(self, row: int) -> LoweredEvent:
+        """One row, lowered by itself. Raises `InvalidEvent`."""
+        return self._reader.lowering.event(self.canonical(row))
+
+    def batch(self, start: int, stop: int) -> ColumnBatch:
+        """The rows `start … stop-1` in columns. Any thread may call this. Raises `InvalidEvent`."""
+        with self._reader.reading:
+            try:
+                return self._read(start, stop)
+            except _NotScalar:
+                self._shred(frozenset())
+                return self._read(start, stop)
+
+    def _shred(self, texts: Collection[str]) -> None:
+        """Find the leaves. Columns `texts` are taken to hold texts only until another cell is met: to look at all cells
+        before costs nearly as much as reading them. Raises `InvalidEvent`."""
+        shredder = self._reader.shredder(self._length)
+        try:
+            if self._length and "ce" in self._columns:
+                raise Refused(0)
+            shredder.shred(self._columns, texts)
+        except Refused as refused:
+            for row in (refused.row, *range(self._length)):
+                self.canonical(row)
+            raise AssertionError(f"row {refused.row} was refused, and can be read") from refused
+        self._leaves, self._elements = shredder.leaves, shredder.elements
+
+    def _read(self, start: int, stop: int) -> ColumnBatch:
+        part = _Part(self._reader, stop - start)
+        for leaf in self._leaves:
+            low, high = leaf.span(start, stop)
+            if low < high:
+                rows = None if leaf.rows is None else leaf.rows[low:high] - start
+                units = None if leaf.units is None else leaf.units.part(low, high)
+                part.read(leaf, part_of_cells(leaf.cells, low, high), rows, units)
+        for each in self._elements:
+            attributes = self._reader.name(each.name).elements
+            if attributes:
+                low, high = np.searchsorted(each.rows, (start, stop)).tolist()
+                there = np.zeros(stop - start, dtype=np.bool_)
+                there[each.rows[low:high] - start] = True
+                part.note(there, attributes)
+        return part.batch({row: self.lowered(start + row) for row in np.flatnonzero(part.whole).tolist()})
+
+
+class _Part:
+    """Some rows of a table on their way into columns of the index."""
+
+    def __init__(self, reader: TableReader, count: int) -> None:
+        self._reader = reader
+        self._count = count
+        self._present: dict[frozenset[AttributeId], npt.NDArray[np.bool_]] = {}
+        self._found: list[ColumnValues] = []
+        self.whole = np.zeros(count, dtype=np.bool_)
+        """Which rows can only be read as whole events."""
+
+    # ── leaves ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, leaf: Leaf, cells: Cells, rows: Rows | None, units: CodedCells | None) -> None:
+        """Read some cells of a leaf; `rows` are counted from the first of these."""
+        known = self._reader.name(leaf.name)
+        if known.needs_event:
+            self.whole |= self._rows_with(_there(cells), rows)
+        elif not isinstance(cells, np.ndarray):
+            self._cells(leaf, cells, rows, units)
+        elif cells.dtype.kind == "M":
+            self._moments(leaf, cells, rows)
+        else:
+            self._numbers(leaf, cells, rows, units)
+
+    def note(self, there: npt.NDArray[np.bool_], attributes: frozenset[AttributeId]) -> None:
+        """These rows have these attributes."""
+        if attributes:
+            before = self._present.get(attributes)
+            self._present[attributes] = there if before is None else before | there
+
+    def _numbers(self, leaf: Leaf, numbers: Floats, rows: Rows | None, units: CodedCells | None) -> None:
+        there = ~np.isnan(numbers)
+        self.note(self._rows_with(there, rows), self._reader.name(leaf.name).present)
+        found: dict[ColumnId, Floats] = {}
+        for unit, own in _by_unit(there, units):
+            columns = self._reader.measured(leaf.name, unit, quantities=leaf.quantities)
+            if columns is None:
+                chosen = np.flatnonzero(there if own is None else own)
+                if leaf.quantities:
+                    self.whole |= self._rows_with(np.ones(chosen.size, dtype=np.bool_), _of(rows, chosen))
+                else:
+                    index, places = self._reader.looked_up(leaf.name, numbers[chosen].tolist(), unit)
+                    self._keys(index, places, _of(rows, chosen))
+                continue
+            for column, scale in columns:
+                if own is None:
+                    found[column] = self._reader.amounts(numbers, scale)
+                else:
+                    into = found.setdefault(column, np.full(numbers.size, np.nan))
+                    into[own] = self._reader.amounts(numbers[own], scale)
+        for column, values in found.items():
+            self._add(column, rows, values)
+
+    def _moments(self, leaf: Leaf, cells: npt.NDArray[Any], rows: Rows | None) -> None:
+        there = ~np.isnat(cells)
+        columns = None
+        if np.datetime_data(cells.dtype)[0] not in "YMWD":
+            columns = self._reader.moments(leaf.name)
+            micros = cells.astype("datetime64[us]").astype(np.int64)
+            if columns is not None and not (np.abs(micros[there]) >= EXACT).any():
+                self.note(self._rows_with(there, rows), self._reader.name(leaf.name).present)
+                for column in columns:
+                    self._add(column, rows, np.where(there, micros, np.nan))
+                return
+        distinct, codes = np.unique(cells[there], return_inverse=True)
+        all_codes = np.full(cells.size, MISSING, dtype=np.int32)
+        all_codes[there] = codes
+        self._cells(leaf, CodedCells([as_json(each) for each in distinct], all_codes), rows, None)
+
+    def _cells(self, leaf: Leaf, cells: CodedCells | list[Any], rows: Rows | None, units: CodedCells | None) -> None:
+        if units is not None and isinstance(cells, list):  # integers that only Python holds
+            large = np.array([type(cell) is int for cell in cells], dtype=np.bool_)
+            self.whole |= self._rows_with(large, rows)
+        index, places = self._reader.looked_up(leaf.name, cells, checked=leaf.is_checked)
+        self.note(self._rows_with(places >= 0, rows), self._reader.name(leaf.name).present)
+        self._keys(index, places, rows)
+
+    def _keys(self, index: _CellIndex, places: Places, rows: Rows | None) -> None:
+        for column, table in index.tables.items():
+            self._add(column, rows, places, table)
+        if index.more:
+            hits = np.flatnonzero(np.isin(places, list(index.more)))
+            if hits.size:
+                more = [index.more[place] for place in places[hits].tolist()]
+                where = np.repeat(hits, [len(each) for each in more])
+                further = np.array([place for each in more for place in each], dtype=np.int32)
+                for column, table in index.tables.items():
+                    self._add(column, _of(rows, where), further, table)
+
+    def _add(
+        self, column: ColumnId, rows: Rows | None, values: npt.NDArray[Any], table: KeyTable | None = None
+    ) -> None:
+        """Values of a column: one a row, or of `rows`, ascending."""
+        offsets: Rows | None = None
+        if rows is not None:
+            if rows.size < 2 or (rows[1:] > rows[:-1]).all():
+                dense = np.full(self._count, np.nan) if table is None else np.full(self._count, MISSING, np.int32)
+                dense[rows] = values
+                values = dense
+            else:
+                offsets = np.searchsorted(rows, np.arange(self._count + 1))
+        if table is None:
+            self._found.append(ColumnValues(column, values, offsets=offsets))
+        else:
+            self._found.append(ColumnValues(column, np.zeros(0), table, values, offsets))
+
+    def _rows_with(self, there: npt.NDArray[np.bool_], rows: Rows | None) -> npt.NDArray[np.bool_]:
+        """Of `there`, one a cell, the rows."""
+        if rows is None:
+            return there
+        found = np.zeros(self._count, dtype=np.bool_)
+        found[rows[there]] = True
+        return found
+
+    # ── together ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def batch(self, whole: Mapping[int, LoweredEvent]) -> ColumnBatch:
+        """The columns; `whole` are those rows that were read as whole events."""
+        kinds, presents = self._kinds()
+        if not whole:
+            return ColumnBatch(kinds, presents, self._found, {})
+        rows = np.array(list(whole))
+        presents = [*presents]
+        for row, event in whole.items():
+            kinds[row] = len(presents)
+            presents.append(event.present)
+        return ColumnBatch(kinds, presents, [_without(each, rows) for each in self._found], whole)
+
+    def _kinds(self) -> tuple[npt.NDArray[np.int32], list[frozenset[AttributeId]]]:
+        """Which attributes each row has: the number of a set, and the sets."""
+        attributes, columns = tuple(self._present), list(self._present.values())
+        if all(bits.all() for bits in columns):
+            present = self._reader.present(attributes, [(1 << len(columns)) - 1])
+            return np.zeros(self._count, dtype=np.int32), present
+        if len(columns) <= FEW_COLUMNS:
+            codes = np.zeros(self._count, dtype=np.int64)
+            for place, bits in enumerate(columns):
+                codes += bits * np.int64(1 << place)
+            seen = np.bincount(codes) > 0
+            distinct = np.flatnonzero(seen).tolist()
+            kinds = (np.cumsum(seen) - 1)[codes]
+        else:
+            rows = np.packbits(np.column_stack(columns), axis=1, bitorder="little")
+            numbers: dict[bytes, int] = {}
+            kinds = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
+            distinct = [int.from_bytes(row, "little") for row in numbers]
+        return kinds.astype(np.int32), self._reader.present(attributes, distinct)
+
+
+def attributes_of(canonicaliser: Canonicaliser, lowering: Lowering, name: str) -> dict[str, AttributeId]:
+    """The attributes that a value under this name makes present, of those that somebody asks about."""
+    numbers = ((each, lowering.known(each)) for each in canonicaliser.names(name))
+    return {each: number for each, number in numbers if number is not None}
+
+
+def read_plain(
+    canonicaliser: Canonicaliser, lowering: Lowering, attributes: Iterable[str], value: Any, unit: str | None = None
+) -> dict[ColumnId, tuple[Key, ...]]:
+    """What a plain value becomes in the columns of its attributes, with no event around it but its unit."""
+    keys: dict[ColumnId, dict[Key, None]] = {}
+    for attribute in attributes:
+        for column, key in lowering.columns(attribute, canonicaliser.read(attribute, value, unit, [])):
+            keys.setdefault(column, {})[key] = None
+    return {column: tuple(found) for column, found in keys.items()}
+
+
+def _columns(columns: Any) -> dict[str, Any]:
+    """The columns by name: arrays of numbers and dates of numpy, those of Arrow, and lists."""
+    if not isinstance(columns, Mapping):
+        columns = {name: columns.column(name) for name in columns.column_names}
+    found: dict[str, Any] = {}
+    for name, cells in columns.items():
+        if isinstance(cells, np.ndarray):
+            found[name] = cells.tolist() if cells.ndim == 1 and cells.dtype.kind in "OU" else cells
+        else:
+            found[name] = cells if isinstance(cells, list) or hasattr(cells, "null_count") else list(cells)
+    return found
+
+
+def _begins_with_text(cells: list[Any]) -> bool:
+    return type(next((cell for cell in cells if cell is not None), None)) is str
+
+
+def _cell(cells: Any, row: int) -> Any:
+    """One cell of a column."""
+    cell = cells[row]
+    if not hasattr(cells, "null_count"):
+        return cell
+    if str(cells.type).startswith("timestamp["):  # to the microsecond, whatever library reads nanoseconds
+        value = cell.value
+        return None if value is None else np.datetime64(value, cells.type.unit)
+    return cell.as_py()
+
+
+def _there(cells: Cells) -> npt.NDArray[np.bool_]:
+    """Which cells hold a value."""
+    if isinstance(cells, CodedCells):
+        return cells.codes >= 0
+    if isinstance(cells, list):
+        return np.array([cell is not None for cell in cells], dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = ~(np.isnat(cells) if cells.dtype.kind == "M" else np.isnan(cells))
+    return found
+
+
+def _by_unit(
+    there: npt.NDArray[np.bool_], units: CodedCells | None
+) -> Iterator[tuple[str | None, npt.NDArray[np.bool_] | None]]:
+    """The units beside some numbers, and which of these have each; None: all."""
+    if units is None:
+        yield None, None
+        return
+    codes = np.unique(units.codes[there]).tolist()
+    for code in codes:
+        yield units.distinct[code] if code >= 0 else None, None if len(codes) == 1 else there & (units.codes == code)
+
+
+def _of(rows: Rows | None, chosen: Rows) -> Rows:
+    """The rows of some cells."""
+    return chosen if rows is None else rows[chosen]
+
+
+def _without(values: ColumnValues, rows: Rows) -> ColumnValues:
+    """The same values, none in `rows`."""
+    own: npt.NDArray[Any] = rows
+    if values.offsets is not None:
+        own = np.isin(np.repeat(np.arange(values.offsets.size - 1), np.diff(values.offsets)), rows)
+    if values.table is None:
+        numbers = values.numbers.copy()
+        numbers[own] = np.nan
+        return ColumnValues(values.column, numbers, offsets=values.offsets)
+    places = values.places.copy()
+    places[own] = MISSING
+    return ColumnValues(values.column, values.numbers, values.table, places, values.offsets)

@@ -1,0 +1,1 @@
+"""Why an event matched a subscription or did not."""

@@ -1,0 +1,208 @@
+"""Why an event did, or did not, match a subscription: every clause, every predicate, every value, in words.
+
+The verdicts come from `semantic.conditions.evaluation`, predicate by predicate; tests hold them to what the matcher decides.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from index.clause import ConceptId, ConceptTest
+from semantic.conditions.evaluation import AtomEvaluator
+from semantic.conditions.normal_form import Atom
+from semantic.conditions.operator_clauses import is_expensive
+from semantic.conditions.reading import checks_of
+from semantic.events.canonicalise import Canonicaliser
+from semantic.explanations.operator_answers import OperatorTeller
+from semantic.language import to_text
+from semantic.model import AttributeRef, CanonicalEvent, Comparison, Event, Not, Presence, RelationTest, SomeOf, Value
+from semantic.operators.declaration import Operator, operators_by_name
+from semantic.subscriptions.compilation import Compiled, compile_expression
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["explain"]
+
+
+def explain(
+    vocabulary: Vocabulary,
+    subscription: str | Mapping[str, Any] | Compiled,
+    event: Mapping[str, Any] | Event | CanonicalEvent,
+    *,
+    language: str = "en",
+    operators: Iterable[Operator] = (),
+) -> dict[str, Any]:
+    """The verdict of `subscription` on `event` and its reasons, as JSON.
+
+    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
+    "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
+    published concept up to the one asked for, a step of a relation as `(part of) heart`. Labels are in `language` where
+    there are such. A clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that
+    it took; all calls are made. Raises `InvalidSubscription`, `InvalidEvent`.
+    """
+    known = operators_by_name(operators)
+    compiled = (
+        subscription if isinstance(subscription, Compiled) else compile_expression(subscription, vocabulary, known)
+    )
+    canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
+    teller = _Teller(vocabulary, canonical, language, OperatorTeller(vocabulary, canonical, known))
+    clauses = [teller.clause(atoms) for atoms in compiled.clauses]
+    matches = any(clause["matches"] for clause in clauses)
+    return {
+        "matches": matches,
+        "summary": _summary(clauses),
+        "canonical": compiled.canonical,
+        "clauses": clauses,
+        "notes": [
+            {"code": note.code, "attribute": note.attribute, "detail": note.detail}
+            for note in (*compiled.notes, *canonical.notes)
+        ],
+    }
+
+
+def _summary(clauses: list[dict[str, Any]]) -> str:
+    if not clauses:
+        return "No match: the expression can never hold."
+    won = next((clause for clause in clauses if clause["matches"]), None)
+    if won is not None:
+        reasons = "; ".join(each["reason"] for each in won["predicates"])
+        return f"Match: {reasons or 'nothing is asked'}."
+    nearest = min(clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
+    failed = [each for each in nearest["predicates"] if not each["verdict"]]
+    alone = " alone" if len(failed) == 1 and len(nearest["predicates"]) > 1 else ""
+    names = " and ".join(dict.fromkeys(each["attribute"] for each in failed))
+    return f"No match because of {names}{alone}: {'; '.join(each['reason'] for each in failed)}."
+
+
+class _Teller:
+    """Puts the verdicts on one event into words."""
+
+    def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, language: str, operators: OperatorTeller) -> None:
+        self._vocabulary = vocabulary
+        self._event = event
+        self._language = language
+        self._operators = operators
+
+    def clause(self, atoms: tuple[Atom, ...]) -> dict[str, Any]:
+        predicates = [self.predicate(atom) for atom in atoms if not is_expensive(atom)]
+        if len(predicates) == len(atoms):
+            return {"matches": all(each["verdict"] for each in predicates), "predicates": predicates}
+        expensive, bindings = self._operators.clause(atoms)
+        predicates += expensive
+        matches = all(each["verdict"] for each in predicates)
+        return {"matches": matches, "predicates": predicates, "bindings": bindings if matches else []}
+
+    def predicate(self, atom: Atom) -> dict[str, Any]:
+        evaluator = AtomEvaluator(atom, self._vocabulary)
+        verdict = evaluator.holds(self._event)
+        text = self._text(atom)
+        attribute = getattr(atom.predicate, "attribute", "")
+        values = [self._value(atom, evaluator, value) for value in self._event.attributes.get(attribute, ())]
+        return {
+            "text": text,
+            "attribute": attribute,
+            "negated": atom.negated,
+            "verdict": verdict,
+            "reason": self._reason(atom, text, attribute, verdict, values),
+            "values": values,
+        }
+
+    def _text(self, atom: Atom) -> str:
+        """The atom as the subscriber would say it: labels in place of IRIs."""
+        predicate = atom.predicate
+        terms = getattr(predicate, "terms", ())
+        text = to_text(Not(predicate) if atom.negated else predicate)
+        for term in terms:
+            concept = self._vocabulary.concept(term.iri) if term.iri else None
+            if concept is not None:
+                text = text.replace(f"<{term.iri}>", self._vocabulary.label(concept, self._language))
+        if isinstance(predicate, RelationTest) and predicate.relation in self._vocabulary.relations:
+            label = self._vocabulary.relations.label(predicate.relation, self._language)
+            text = text.replace(f"<{predicate.relation}>", label)
+        return text
+
+    def _value(self, atom: Atom, evaluator: AtomEvaluator, value: Value) -> dict[str, Any]:
+        predicate = atom.predicate
+        path: list[str] = []
+        if isinstance(predicate, Presence | SomeOf) or isinstance(getattr(predicate, "operand", None), AttributeRef):
+            verdict = None
+        else:
+            verdict = evaluator.satisfied_by(value)
+            path = self._path(atom, value)
+        return {
+            "published": value.published,
+            "canonical": self._canonical(value),
+            "path": path,
+            "verdict": verdict,
+        }
+
+    def _canonical(self, value: Value) -> dict[str, Any]:
+        """Every reading of `value`, by name."""
+        readings: dict[str, Any] = {
+            name: getattr(value, name)
+            for name in ("text", "number", "boolean", "instant")
+            if getattr(value, name) is not None
+        }
+        if value.root_word != value.text:
+            readings["root_word"] = value.root_word
+        if value.amount is not None:
+            readings["quantity"] = {"amount": value.amount, "dimension": value.dimension}
+        if value.concepts:
+            readings["concepts"] = [self._vocabulary.iri(concept) for concept in value.concepts]
+        return readings
+
+    def _path(self, atom: Atom, value: Value) -> list[str]:
+        """Labels from the published concept up to the one that the predicate asks for; empty if it is not beneath."""
+        if isinstance(atom.predicate, RelationTest):
+            return self._relation_path(atom.predicate, value)
+        checks = checks_of(atom.predicate, self._vocabulary) or ()
+        asked: set[ConceptId] = set()
+        for _, test in checks:
+            if isinstance(test, ConceptTest):
+                asked |= test.within | test.below | test.exactly
+        paths = (self._vocabulary.path(concept, upper) for concept in value.concepts for upper in sorted(asked))
+        shortest = min((path for path in paths if path), key=len, default=())
+        return [self._vocabulary.label(concept, self._language) for concept in shortest]
+
+    def _relation_path(self, predicate: RelationTest, value: Value) -> list[str]:
+        """The same where a relation is asked for: a step of the relation is named before the label it leads to."""
+        vocabulary = self._vocabulary
+        relations = vocabulary.relations
+        uppers = (vocabulary.concept(term.iri) for term in predicate.terms if term.iri is not None)
+        asked = sorted({upper for upper in uppers if upper is not None})
+        paths = [
+            (concept, path)
+            for concept in value.concepts
+            for upper in asked
+            if (path := relations.path(concept, predicate.relation, upper)) is not None
+        ]
+        if not paths:
+            return []
+        start, path = min(paths, key=lambda each: len(each[1]))
+        name = relations.label(predicate.relation, self._language)
+        labels = [(vocabulary.label(concept, self._language), taken) for concept, taken in path]
+        said = [f"({name}) {label}" if taken else label for label, taken in labels]
+        return [vocabulary.label(start, self._language), *said]
+
+    def _reason(self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]) -> str:
+        predicate = atom.predicate
+        if isinstance(predicate, Presence):
+            return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"
+        if isinstance(predicate, SomeOf):
+            if not self._event.elements.get(attribute):
+                return f"{text}: {attribute} is no array of objects"
+            return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
+        if not values:
+            return f"{text}: {attribute} is absent"
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            if predicate.operand.name not in self._event.attributes:
+                return f"{text}: {predicate.operand.name} is absent"
+            return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
+        said = [each for each in values if each["verdict"]] or values
+        shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
+        return f"{text}: {shown} {'satisfies' if verdict != atom.negated else 'does not'}"
+
+
+def _shown(value: dict[str, Any]) -> str:
+    published = value["published"]
+    if len(value["path"]) > 1:
+        return f"{published!r} ({' → '.join(value['path'])})"
+    return repr(published)

@@ -1,0 +1,1 @@
+"""The matcher: index, verification, operators, results."""

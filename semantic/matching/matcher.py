@@ -1,0 +1,417 @@
+"""The whole publish path on one page: which subscriptions does an event match?
+
+    event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows ──verify──▶ candidates ──operators──▶ matches
+
+docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms
+that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns, and
+what needs an expensive operator is asked of those that are left.
+"""
+
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import ClauseRow
+from index.engine import MeasuredEngine, RowTable, add_in_bulk
+from index.registry import new_engine
+from semantic.conditions.lowering import Lowering
+from semantic.errors import DuplicateSubscription
+from semantic.events.canonicalise import Canonicaliser, EventLimits
+from semantic.events.event_plans import EventPlans, ReadEvent
+from semantic.events.table import Table, TableReader
+from semantic.matching.index_steps import index_steps
+from semantic.matching.operator_layer import OperatorLayer
+from semantic.matching.results import (
+    Decided,
+    Found,
+    Matches,
+    MatchTable,
+    Statistics,
+    TablePart,
+    matches_of,
+    table_of,
+    undecided_of,
+)
+from semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
+from semantic.matching.screened_events import OpenDecision
+from semantic.matching.verification import Readable, Verification, parts_of
+from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
+from semantic.operators.declaration import Operator, operators_by_name
+from semantic.subscriptions.bulk import (
+    Bulk,
+    ClauseParts,
+    CompiledTrees,
+    RepeatedShapes,
+    Restored,
+    enter_bulk,
+    lower_bulk,
+    lower_one,
+)
+from semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
+from semantic.subscriptions.subscription_table import NamesView, SubscriptionTable, packed
+from semantic.subscriptions.tree_columns import Part
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
+
+BATCH = 1_000
+"""Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
+Published = Mapping[str, Any] | Event | CanonicalEvent
+"""What is matched: the data of an event, an event, or one that was canonicalised already."""
+
+
+class Matcher:
+    """Subscriptions under one vocabulary, and the events that match them.
+
+    Exact by docs/matching-semantics.md. One thread at a time: a matcher has one owner. `add` costs the parsing of the
+    expression and a few steps of the engine; `match` costs reading the event, one walk of the engine and the
+    verification of what it returns.
+
+    >>> from semantic import Matcher, Vocabulary
+    >>> matcher = Matcher(Vocabulary.from_ontologies([]))
+    >>> compiled = matcher.add("cheap", "price <= 400")
+    >>> matcher.match({"price": 350})
+    [Match(subscription='cheap', bindings=(), bindings_truncated=False)]
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        engine: str = "fused",
+        planner: str = "greedy",
+        operator_threads: int = 1,
+        operators: Iterable[Operator] = (),
+        limits: EventLimits | None = None,
+        budget: int | None = None,
+    ) -> None:
+        """`budget`: how many bytes index and caches may have, without limit by default; of the engine `fused`. When it
+        is used, adding raises `index.errors.IndexFull`, and adds nothing.
+
+        Raises `index.errors.UnknownEngine` for a name that `index.registry.ENGINES` does not have, `UnknownPlanner`
+        for one that `semantic.planner.PLANNERS` does not have, `InvalidDeclaration` for two operators of one name."""
+        self.vocabulary = vocabulary
+        self.engine_name = engine
+        self._limits = limits
+        self._budget = budget
+        self._canonicaliser = Canonicaliser(vocabulary, limits=limits)
+        self._lowering = Lowering(vocabulary)
+        self._engine = new_engine(engine, vocabulary.graph, budget=budget)
+        self._tables = TableReader(self._canonicaliser, self._lowering, vocabulary.units)
+        self._plans = EventPlans(self._canonicaliser, self._lowering, self._tables)
+        self._books = SubscriptionTable()
+        self._operators = dict(operators_by_name(operators))
+        self.operators: Mapping[str, Operator] = self._operators
+        self.planner_name = planner
+        self._lowered = functools.partial(lower_one, self._lowering, self.operators, vocabulary)
+        self._repeated = RepeatedShapes(vocabulary, self.operators, self._lowering)
+        self._layer = OperatorLayer(self.operators, planner, vocabulary.units, threads=operator_threads)
+        self._verification = Verification(self._books, self._layer, vocabulary.units, self._parts_of)
+
+    # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def __len__(self) -> int:
+        return len(self._books)
+
+    @property
+    def layer(self) -> OperatorLayer:
+        """What it knows of the operators' calls: their statistics, and who shares them."""
+        return self._layer
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it has done, since the first of the matchers that this one was rebuilt from."""
+        return self._verification.statistics
+
+    @property
+    def defers(self) -> bool:
+        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        return self._verification.defers
+
+    @defers.setter
+    def defers(self, defers: bool) -> None:
+        self._verification.defers = defers
+
+    @property
+    def index_bytes(self) -> int | None:
+        """The bytes of index and caches; None for an engine that does not count them. The owner's thread."""
+        return self._engine.nbytes if isinstance(self._engine, MeasuredEngine) else None
+
+    @property
+    def changes(self) -> int:
+        """How many subscriptions were added or removed since this matcher was made or opened."""
+        return self._books.changes
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._books.slots
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._books.slots)
+
+    @property
+    def slots(self) -> Mapping[str, SubscriptionSlot]:
+        """The slot of each subscription, which it has as long as it is here; then another one may get it."""
+        return self._books.slots
+
+    def name(self, slot: int) -> str:
+        """The subscription of a slot that is taken."""
+        return self._books.names[slot]
+
+    def __getitem__(self, name: str) -> Compiled:
+        """What was compiled for the subscription `name`, made again from its tree. Raises `UnknownSubscription`."""
+        slot = self._books.slot(name)
+        return compiled_again(self._books.tree(slot), self._books.notes(slot), self.vocabulary, self.operators)
+
+    def tree(self, name: str) -> dict[str, Any]:
+        """The `Compiled.tree` of the subscription `name`, quicker. Raises `UnknownSubscription`."""
+        return self._books.tree(self._books.slot(name))
+
+    def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
+        """Check and compile an expression without adding it. Raises `InvalidSubscription` with every problem."""
+        return compile_expression(expression, self.vocabulary, self.operators)
+
+    def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
+        """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
+        `DuplicateSubscription` if `name` is taken."""
+        repeated = (
+            None if isinstance(expression, str) or name in self._books.slots else self._repeated.compiled(expression)
+        )
+        if repeated is None:
+            return self.add_compiled(name, self.compile(expression))
+        compiled, clauses = repeated
+        self._books.enter(name, self._engine.add_many(clauses), packed(compiled.tree), ())
+        return compiled
+
+    def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> Sequence[Compiled]:
+        """Add each (name, expression) in turn; stops at the first that is invalid, with those before it added. Trees of
+        one shape are compiled together, some ten times as fast as one by one; what is given back is made when read."""
+        bulk = Bulk(self.vocabulary, self.operators, stored=False)
+        try:
+            bulk.take(self._books.new(subscriptions))
+        finally:
+            parts = self._add_bulk(bulk)
+        return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
+
+    def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
+        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are told in `notes`, not refused."""
+        return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
+
+    def restore_many(self, trees: Iterable[tuple[str, Mapping[str, Any]]]) -> Restored:
+        """`restore` each (name, tree), as fast as `add_many`. Those that have no meaning under this vocabulary are left
+        out, and told. Raises `DuplicateSubscription`, with those before it added."""
+        restored = Restored()
+        bulk = Bulk(self.vocabulary, self.operators, stored=True, refused=restored.refused.__setitem__)
+        try:
+            bulk.take(self._books.new(trees))
+        finally:
+            self._add_bulk(bulk)
+        restored.notes.update((bulk.name(number), each.notes) for number, each in bulk.singles.items() if each.notes)
+        return restored
+
+    def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
+        """Add what this matcher, or another under the same vocabulary, compiled."""
+        if name in self._books.slots:
+            raise DuplicateSubscription(name)
+        parts = self._lowered(compiled)
+        rows = [int(row) for row in self._engine.add_many([clause for clause, _, _ in parts])]
+        self._books.enter(name, rows, packed(compiled.tree), compiled.notes)
+        self._verification.remain(rows, parts)
+        return compiled
+
+    def _add_bulk(self, bulk: Bulk) -> list[tuple[npt.NDArray[np.int64], Part]]:
+        """Put all into the engine and the books. Returns the numbers and trees of those that were compiled together."""
+        lowered = lower_bulk(bulk, self._lowering, self._lowered)
+        rows = add_in_bulk(self._engine, lowered.clauses, lowered.columns, lowered.count)
+        parts = enter_bulk(bulk, lowered, rows, self._books)
+        for number, asked in lowered.asked.items():
+            self._verification.remain(rows[lowered.offsets[number] : lowered.offsets[number + 1]].tolist(), asked)
+        return parts
+
+    def _parts_of(self, slot: SubscriptionSlot) -> ClauseParts:
+        """The clauses of a subscription that is here, lowered again."""
+        return self._lowered(compiled_again(self._books.tree(slot), (), self.vocabulary, self.operators))
+
+    def declare(self, operator: Operator) -> None:
+        """Know an operator from now on, or this one in place of another of its name and version."""
+        self._operators[operator.name] = operator
+
+    def remove(self, name: str) -> None:
+        """Forget a subscription. Raises `UnknownSubscription`."""
+        for row in self._books.leave(name):
+            self._engine.remove(ClauseRow(row))
+            self._verification.forget(row)
+
+    def rebuilt(self, vocabulary: Vocabulary) -> "Matcher":
+        """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is. What
+        each of them named is kept, so that one whose concept is gone, or was replaced, has it again when it returns.
+        Raises `InvalidSubscription` for one that has no meaning there (its unit is wrong, say)."""
+        other = Matcher(
+            vocabulary,
+            engine=self.engine_name,
+            planner=self.planner_name,
+            operators=self.operators.values(),
+            limits=self._limits,
+            budget=self._budget,
+        )
+        other._verification.statistics = self.statistics
+        for error in other.restore_many((name, self.tree(name)) for name in self).refused.values():
+            raise error
+        return other
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of slots and rows disagree. Slow; for tests."""
+        self._engine.check_invariants()
+        self._books.check_invariants()
+        rows = {row for row, slot in enumerate(self._books.slot_of_row) if slot >= 0}
+        assert len(self._engine) == len(rows), (len(self._engine), rows)
+        self._verification.check_invariants(rows)
+
+    def save(self, folder: Path) -> None:
+        """Write everything into `folder`, for `open`. The matcher stays as it is. Costs what writing its bytes costs.
+        Raises `OSError`."""
+        operators = versions(self.operators) if self._books.asking else []
+        known = SavedMatcher(
+            self.engine_name, self.planner_name, operators, *self._lowering.numbered, self._engine, self._books
+        )
+        save(folder, self.vocabulary, known)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        vocabulary: Vocabulary,
+        *,
+        operators: Iterable[Operator] = (),
+        limits: EventLimits | None = None,
+        budget: int | None = None,
+    ) -> "Matcher":
+        """The matcher that was saved in `folder`, with the same subscriptions in the same slots. The index is mapped,
+        nothing is compiled: what remains to be asked of candidates is made when they are met. Raises
+        `UnusableMatcher` for one that is damaged or of another vocabulary; then add the subscriptions again."""
+        known = open_saved(folder, vocabulary, versions(operators_by_name(operators)), budget)
+        matcher = cls(
+            vocabulary,
+            engine=known.engine_name,
+            planner=known.planner_name,
+            operators=operators,
+            limits=limits,
+            budget=budget,
+        )
+        if known.engine is None:
+            matcher.restore_many((name, known.books.tree(slot)) for name, slot in known.books.slots.items())
+            return matcher
+        matcher._lowering.number(known.attributes, known.columns)
+        matcher._engine = known.engine
+        matcher._books = matcher._verification.books = known.books
+        return matcher
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
+        """The event with every reading of every value, and notes for its publisher. Raises `InvalidEvent`."""
+        return self._canonicaliser.canonicalise(event)
+
+    def read(self, event: Published) -> ReadEvent:
+        """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises
+        `InvalidEvent`."""
+        return self._plans.read(event)
+
+    def match(self, event: Published) -> list[Match]:
+        """The subscriptions that `event` matches, in the order of their slots. A bare mapping is the event's data.
+        Those that hang on an operator that failed are left out; `decide` tells them. Raises `InvalidEvent`.
+
+        Beside the engine's time a dict of names and texts that were seen before costs some 10 to 20 µs, and each match
+        the look-up of an object, or beyond the first million slots the making of one (docs/benchmarks.md)."""
+        found = self._found(event, None)
+        return matches_of(found, self._books.names, self.vocabulary.units)
+
+    def decide(self, event: Published, *, among: Collection[str] | None = None) -> Decided:
+        """`match`, and what no one could decide because an operator failed; with `among`, for these subscriptions only:
+        operators are not called for others. Raises `InvalidEvent`."""
+        return self.decided(self._found(event, among))
+
+    def open_decision(
+        self,
+        event: CanonicalEvent,
+        among: Collection[str] | None = None,
+        *,
+        steps: bool = False,
+        patient: bool = False,
+        learns: bool = True,
+    ) -> OpenDecision:
+        """`decide` for operators that are asked elsewhere: step by step, as their answers come. It goes on with the
+        subscriptions as they are now, also when one is removed meanwhile."""
+        rows, readable = self._rows(event, among)
+        screened = self._verification.screened(rows, readable)
+        return OpenDecision(self._layer, screened, steps=steps, patient=patient, learns=learns)
+
+    def decided(self, found: Found) -> Decided:
+        """What was found, by the names of the subscriptions."""
+        names = self._books.names
+        return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
+
+    def explain_index(self, event: Published) -> dict[str, Any]:
+        """What the index does with `event`, with counts: see `semantic.matching.index_steps.index_steps`. Raises
+        `InvalidEvent`."""
+        canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
+        return index_steps(self._engine, self._lowering, self._lowering.event(canonical))
+
+    def match_batch(self, events: Iterable[Published]) -> Matches:
+        """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
+        read = map(self._plans.read, events)
+        if self._books.asking and not isinstance(events, list | tuple):
+            read = map(ReadEvent.copied, read)
+        names = self._books.names.view()
+        return Matches(self._match_read(read, names), names)
+
+    def match_read(self, events: Iterable[ReadEvent]) -> MatchTable:
+        """The matches of events that this matcher has read; the slots of each ascend."""
+        return self._match_read(events, self._books.names.view())
+
+    def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
+        """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
+
+        Null and NaN mean absent; a list is several values; a struct flattens with dots; dates, decimals and what a
+        dictionary holds are read as `match` reads them. Columns that nobody asks about are only checked. Values are
+        read once per distinct value, not per row. With an engine that takes columns, so many `threads` read the table
+        and search the index; the result is the same. Raises `InvalidEvent`, `ValueError` for columns of different
+        lengths.
+        """
+        table = self._tables.read(columns)
+        parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
+        return table_of(parts, len(table), self._books.names.view())
+
+    def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
+        """What the rows of `table` from `start` on match."""
+        return self._verification.of_events(found, lambda number: table.canonical(start + number))
+
+    def _match_read(self, events: Iterable[ReadEvent], names: NamesView) -> MatchTable:
+        waiting = iter(events)
+        parts: list[TablePart] = []
+        count = 0
+        while batch := list(islice(waiting, BATCH)):
+            if len(batch) == 1:
+                rows = self._engine.match(batch[0].lowered)
+                found = RowTable(np.array([0, rows.size], dtype=np.int64), rows)
+            else:
+                found = self._engine.match_batch([each.lowered for each in batch])
+            parts.append(self._verification.of_events(found, lambda number, batch=batch: batch[number].canonical()))  # type: ignore[misc]
+            count += len(batch)
+        return table_of(parts, count, names)
+
+    def _found(self, event: Published, among: Collection[str] | None) -> Found:
+        return self._verification.of_event(*self._rows(event, among))
+
+    def _rows(self, event: Published, among: Collection[str] | None) -> tuple[npt.NDArray[np.int32], Readable]:
+        """The rows that the engine finds, and the event for what remains to be asked. Raises `InvalidEvent`."""
+        read = self._plans.read(event)
+        rows = self._engine.match(read.lowered)
+        if among is not None:
+            wanted = [self._books.slots[name] for name in among if name in self._books.slots]
+            rows = rows[np.isin(np.frombuffer(self._books.slot_of_row, dtype=np.int32)[rows], wanted)]
+        return rows, read.canonical

@@ -1,0 +1,423 @@
+"""The operator layer: which of the candidates that the index left do match, with as few operator calls as possible.
+
+candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ ask once ─▶ settle all that hang on it
+satisfied  ─▶ bindings joined, constraints, negated groups ─▶ matched
+a call that failed ─▶ the candidates that hang on it are undecided, the others are not touched
+
+Several events, or several calls of one event, go round by round: each event begins the calls that are needed whatever
+the others answer, those of one operator that answers in batches are asked together, and all are settled.
+"""
+
+import time
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.conditions.operator_clauses import ExpensiveClause
+from semantic.matching.decision import Asking, Deciding, Decision, Waiting
+from semantic.model import CanonicalEvent
+from semantic.operators.calls import Answer, Call, OperatorFailed, ask_several
+from semantic.operators.declaration import Operator
+from semantic.operators.joining import joined
+from semantic.operators.readings import EventView
+from semantic.planner.learning import Experience
+from semantic.planner.problem import Estimates, Literals, Undecided
+from semantic.planner.strategies import new_strategy
+from semantic.units import Units
+
+__all__ = ["Link", "LiteralStore", "OperatorLayer"]
+
+
+# The literals of all clauses as flat arrays, so that those of ten thousand candidates are gathered in one step.
+
+FIRST_ROOM = 64
+
+
+class LiteralStore:
+    """Numbers of calls and wanted outcomes, by clause. One owner.
+
+        begin, length   by clause                      number, wanted   int32, int8: clause after clause, with gaps
+
+    A clause that goes leaves a gap; when gaps are half of all, everything moves together.
+    """
+
+    def __init__(self) -> None:
+        self._begin = np.zeros(FIRST_ROOM, dtype=np.int64)
+        self._length = np.full(FIRST_ROOM, -1, dtype=np.int32)
+        self._number = np.zeros(FIRST_ROOM, dtype=np.int32)
+        self._wanted = np.zeros(FIRST_ROOM, dtype=np.int8)
+        self._end = 0
+        self._gaps = 0
+
+    def add(self, clause: int, numbers: Sequence[int], wanted: Sequence[bool]) -> None:
+        """Amortised constant for each literal; memory goes by the largest clause number."""
+        if clause >= len(self._begin):
+            room = 2 * clause + 2 - len(self._begin)
+            self._begin = np.concatenate([self._begin, np.zeros(room, dtype=np.int64)])
+            self._length = np.concatenate([self._length, np.full(room, -1, dtype=np.int32)])
+        end = self._end + len(numbers)
+        if end > len(self._number):
+            self._number = np.concatenate([self._number, np.zeros(end, dtype=np.int32)])
+            self._wanted = np.concatenate([self._wanted, np.zeros(end, dtype=np.int8)])
+        self._number[self._end : end] = numbers
+        self._wanted[self._end : end] = wanted
+        self._begin[clause], self._length[clause] = self._end, len(numbers)
+        self._end = end
+
+    def remove(self, clause: int) -> None:
+        """Forget a clause that is there."""
+        self._gaps += int(self._length[clause])
+        self._length[clause] = -1
+        if self._gaps > FIRST_ROOM and 2 * self._gaps > self._end:
+            self._close_gaps()
+
+    def of(self, clauses: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+        """(first, number, wanted): those of `clauses[c]` at `first[c] : first[c + 1]`."""
+        chosen = np.asarray(clauses, dtype=np.int64)
+        length = self._length[chosen]
+        first = np.zeros(len(chosen) + 1, dtype=np.int32)
+        np.cumsum(length, out=first[1:])
+        at = np.repeat(self._begin[chosen] - first[:-1], length) + np.arange(first[-1])
+        return first, self._number[at], self._wanted[at]
+
+    def _close_gaps(self) -> None:
+        clauses = np.flatnonzero(self._length >= 0)
+        first, number, wanted = self.of(clauses.tolist())
+        self._begin[clauses] = first[:-1]
+        self._end, self._gaps = len(number), 0
+        self._number, self._wanted = number, wanted
+
+
+def distinct(numbers: npt.NDArray[np.int32], below: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """(the distinct numbers, ascending; the place of each of `numbers` among them). Linear in `below`.
+
+    >>> [each.tolist() for each in distinct(np.array([7, 3, 7], dtype=np.int32), 10)]
+    [[3, 7], [1, 0, 1]]
+    """
+    if below > 16 * len(numbers) + 1024:  # few of many: sorting them is less
+        found, places = np.unique(numbers, return_inverse=True)
+        return found, places.astype(np.int32)
+    there = np.zeros(below, dtype=np.int32)
+    there[numbers] = 1
+    found = np.flatnonzero(there).astype(np.int32)
+    there[found] = np.arange(len(found), dtype=np.int32)
+    return found, there[numbers]
+
+
+# ── remembering ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# Answers that may be used again: those of operators that say what their answer depends on (`cache_key`).
+
+MOST_ANSWERS = 20_000
+"""Answers kept, those used longest ago go first. Some tens of megabytes where images are arguments' digests."""
+LONGEST_KEY = 200
+"""Characters of a text in a key that are kept as they are; of a longer one, its hash and its length."""
+
+
+class Answers:
+    """Answers by call and key. One owner."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[Answer, float]] = {}
+        self.used = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def key(self, call: Call, operator: Operator, event: EventView) -> Hashable | None:
+        """Under what the answer of this call is kept; None where it is not."""
+        if operator.cache_key is None or any(name not in event for name in call.attributes):
+            return None
+        try:
+            key = operator.key(event, call.given(event))
+            return None if key is None else (call, _exact(key))
+        except Exception:  # a function of a plug-in, which has no answer here: the call itself will tell
+            return None
+
+    def get(self, key: Hashable | None) -> Answer | None:
+        """A kept answer, as one from which nothing is learned."""
+        if key is None:
+            return None
+        found = self._kept.pop(key, None)
+        if found is None or found[1] < time.monotonic():
+            return None
+        self._kept[key] = found
+        self.used += 1
+        return found[0]
+
+    def keep(self, key: Hashable | None, answer: Answer, operator: Operator) -> None:
+        """Note an answer that was just found."""
+        if key is None:
+            return
+        until = float("inf") if operator.cache_seconds is None else time.monotonic() + operator.cache_seconds
+        self._kept[key] = (Answer(answer.holds, answer.bindings, seconds=0.0), until)
+        if len(self._kept) > MOST_ANSWERS:
+            del self._kept[next(iter(self._kept))]
+
+
+def _exact(key: Any) -> Hashable:
+    """A key in which 1, 1.0 and true differ, and long texts take little room. Raises TypeError."""
+    if isinstance(key, str) and len(key) > LONGEST_KEY:
+        return "long text", len(key), key[:LONGEST_KEY], hash(key), hash(key[::-1])
+    if isinstance(key, Sequence) and not isinstance(key, str | bytes):
+        return tuple(map(_exact, key))
+    hash(key)
+    return type(key).__name__, key
+
+
+# ── layer ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+"""Calls whose estimates fit at first; doubled as needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A call of a clause, whether it must hold, how likely it does, and what it is expected to take."""
+
+    call: Call
+    wanted: bool
+    chance: float
+    seconds: float
+
+    @property
+    def passing(self) -> float:
+        """The probability that it comes out as wanted."""
+        return self.chance if self.wanted else 1.0 - self.chance
+
+
+@dataclass(slots=True)
+class _Known:
+    """A call that some clause holds: its number, its text, and how many hold it."""
+
+    number: int
+    text: str
+    holders: int = 0
+
+
+class OperatorLayer:
+    """The expensive parts of all clauses, by clause number. One owner.
+
+    `decide` costs one call for each predicate that the strategy has to ask, and some 10 µs for choosing it. With
+    `threads` above 1, so many calls of an event that are needed anyway run at once, each operator in as many threads
+    as it allows.
+    """
+
+    def __init__(self, operators: Mapping[str, Operator], planner: str, units: Units, *, threads: int = 1) -> None:
+        """Raises `UnknownPlanner`."""
+        self._operators = operators
+        self._units = units
+        self._strategy = new_strategy(planner)
+        self._threads = threads
+        self.experience = Experience()
+        self.answers = Answers()
+        self._clauses: dict[int, ExpensiveClause] = {}
+        self._literals = LiteralStore()
+        self._known: dict[Call, _Known] = {}
+        self._call_of: list[Call | None] = []
+        self._free: list[int] = []
+        self._holds = np.zeros(FIRST_ROOM)
+        self._cost = np.ones(FIRST_ROOM)
+
+    def __len__(self) -> int:
+        return len(self._clauses)
+
+    def __contains__(self, clause: object) -> bool:
+        return clause in self._clauses
+
+    def holders(self, call: Call) -> int:
+        """How many clauses hold a call."""
+        known = self._known.get(call)
+        return 0 if known is None else known.holders
+
+    def has_variables(self, clause: int) -> bool:
+        """Whether its matches carry bindings."""
+        return self._clauses[clause].has_variables
+
+    def add(self, clause: int, part: ExpensiveClause) -> None:
+        """A clause came."""
+        numbers = [self._hold(call) for call, _ in part.literals]
+        wanted = [wanted for _, wanted in part.literals]
+        self._clauses[clause] = part
+        self._literals.add(clause, numbers, wanted)
+        self._strategy.add(clause, numbers, wanted)
+
+    def remove(self, clause: int) -> None:
+        """Raises KeyError for a clause that is not there."""
+        part = self._clauses.pop(clause)
+        self._literals.remove(clause)
+        self._strategy.remove(clause)
+        for call, _ in part.literals:
+            known = self._known[call]
+            known.holders -= 1
+            if not known.holders:
+                del self._known[call]
+                self._call_of[known.number] = None
+                self._free.append(known.number)
+
+    def learned(self, experience: Experience) -> None:
+        """Know from now on what `experience` says, and nothing else."""
+        self.experience = experience
+        for call, known in self._known.items():
+            self._estimate(call, known)
+
+    def chain(self, clause: int) -> list[Link]:
+        """The calls of a clause in the order in which the strategy asks them about an event that has no other
+        candidate, for as long as each comes out as wanted."""
+        wanted = dict(self._clauses[clause].literals)
+        literals, calls, estimates = self.problem([clause])
+        undecided = Undecided(literals, len(calls))
+        found = []
+        for predicate in self.plan(undecided, estimates, [clause]):
+            call = self.call_of(int(calls[predicate]))
+            chance, seconds = float(estimates.holds[predicate]), float(estimates.cost[predicate])
+            found.append(Link(call, wanted[call], chance, seconds))
+            undecided.settle(predicate, wanted[call])
+        return found
+
+    def decide(
+        self,
+        candidates: Sequence[int],
+        event: CanonicalEvent,
+        subscriptions: Sequence[int] | None = None,
+        *,
+        steps: bool = False,
+    ) -> Decision:
+        """Which of these clauses, whose cheap atoms hold already, `event` matches. `subscriptions[c]` is whose clause
+        candidate `c` is: where no clause of a subscription has variables, one that matches is enough, and the others
+        are not in the answer. With `steps` the plan is told."""
+        return self.decide_several([Waiting(candidates, event, subscriptions)], steps=steps)[0]
+
+    def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
+        """The same for several events; operators that answer in batches are asked about all of them together."""
+        deciding = [Deciding(self, each, steps=steps) for each in waiting]
+        if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
+            for each in deciding:
+                each.run()
+        else:
+            self._rounds(deciding)
+            for each in deciding:
+                each.run()  # what is left beside the literals
+        return [each.decision() for each in deciding]
+
+    def open(self, waiting: Waiting, *, steps: bool = False, patient: bool = False, learns: bool = True) -> Deciding:
+        """The way to the decision on one event, for who does not wait for its answers: see `Deciding`."""
+        return Deciding(self, waiting, steps=steps, patient=patient, learns=learns)
+
+    def _rounds(self, deciding: Sequence[Deciding]) -> None:
+        open_ones = list(deciding)
+        alone = self._threads == 1
+        with nullcontext() if alone else ThreadPoolExecutor(self._threads, "kindcast-operators") as pool:
+            while open_ones:
+                chosen = [(each, number) for each in open_ones for number in each.choose(self._threads)]
+                asked = [(each.call(number), each.asking) for each, number in chosen]
+                found = self._answers(asked, pool)
+                for (each, number), answer in zip(chosen, found, strict=True):
+                    each.settle(number, answer)
+                open_ones = [each for each in open_ones if not each.done]
+
+    def _answers(
+        self, asked: Sequence[tuple[Call, Asking]], pool: ThreadPoolExecutor | None
+    ) -> list[Answer | OperatorFailed]:
+        """The answers to calls that nobody has made yet, in their order."""
+        found: dict[int, Answer | OperatorFailed] = {}
+        waiting: dict[str, list[int]] = {}
+        for number, (call, asking) in enumerate(asked):
+            kept = asking.kept(call)
+            if kept is not None:
+                found[number] = kept
+            else:
+                waiting.setdefault(call.operator, []).append(number)
+        together: list[list[int]] = []
+        for name, numbers in waiting.items():
+            together += [numbers] if self._operators[name].batch else [[number] for number in numbers]
+        jobs = [[(asked[number][0], asked[number][1].view) for number in numbers] for numbers in together]
+        results = pool.map(self._timed, jobs) if pool is not None else map(self._timed, jobs)
+        for numbers, (answers, seconds) in zip(together, results, strict=True):
+            for number, answer in zip(numbers, answers, strict=True):
+                call, asking = asked[number]
+                found[number] = asking.note(call, answer, seconds / len(numbers))
+        return [found[number] for number in range(len(asked))]
+
+    # ── what is known of calls ──────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, call: Call, view: EventView) -> tuple[Answer | OperatorFailed, float]:
+        """(what the operator says, the seconds it took)."""
+        answers, seconds = self._timed([(call, view)])
+        return answers[0], seconds
+
+    def _timed(self, asked: Sequence[tuple[Call, EventView]]) -> tuple[list[Answer | OperatorFailed], float]:
+        """Calls of one operator. Touches nothing of this object: any thread may."""
+        began = time.perf_counter()
+        answers = ask_several(asked, self._operators[asked[0][0].operator], self._units)
+        return answers, time.perf_counter() - began
+
+    def learn(self, call: Call, answer: Answer | OperatorFailed, seconds: float) -> None:
+        """Note what a call that was really made came to, and what it took."""
+        known = self._known.get(call)
+        text = str(call) if known is None else known.text
+        if isinstance(answer, OperatorFailed):
+            if answer.teaches:
+                self.experience.note_failure(call.operator, text)
+            return
+        seconds = seconds if answer.seconds is None else answer.seconds
+        if seconds > 0.0:
+            self.experience.note(call.operator, text, answer.holds, seconds)
+            if known is not None:
+                self._estimate(call, known)
+
+    @property
+    def speculates(self) -> bool:
+        """Whether calls of some operator start before it is known that they are needed."""
+        return any(each.speculate for each in self._operators.values())
+
+    def operator(self, call: Call) -> Operator:
+        return self._operators[call.operator]
+
+    def problem(self, candidates: Sequence[int]) -> tuple[Literals, npt.NDArray[np.int32], Estimates]:
+        """The literals of these clauses over predicates numbered from 0; the number of each one's call here; what is
+        known of it."""
+        first, numbers, wanted = self._literals.of(candidates)
+        calls, local = distinct(numbers, len(self._call_of))
+        return Literals(first, local, wanted), calls, Estimates(self._holds[calls], self._cost[calls])
+
+    def plan(self, undecided: Undecided, estimates: Estimates, candidates: Sequence[int]) -> Iterator[int]:
+        return self._strategy.plan(undecided, estimates, candidates)
+
+    def call_of(self, number: int) -> Call:
+        call = self._call_of[number]
+        assert call is not None, "a clause holds a call that nobody knows"
+        return call
+
+    def part(self, clause: int) -> ExpensiveClause:
+        return self._clauses[clause]
+
+    def joined(self, part: ExpensiveClause, answers: Mapping[Call, Answer]) -> list[dict[str, Any]]:
+        sources = [(names, answers[call].bindings) for call, names in part.sources]
+        return joined(sources, part.constraints, self._units)
+
+    def _hold(self, call: Call) -> int:
+        known = self._known.get(call)
+        if known is None:
+            if self._free:
+                number = self._free.pop()
+                self._call_of[number] = call
+            else:
+                number = len(self._call_of)
+                self._call_of.append(call)
+            known = self._known[call] = _Known(number, str(call))
+            if number >= len(self._holds):
+                self._holds = np.concatenate([self._holds, np.zeros(len(self._holds))])
+                self._cost = np.concatenate([self._cost, np.ones(len(self._cost))])
+            self._estimate(call, known)
+        known.holders += 1
+        return known.number
+
+    def _estimate(self, call: Call, known: _Known) -> None:
+        operator = self._operators[call.operator]
+        holds, cost = self.experience.expected(call.operator, known.text, operator.selectivity, operator.cost)
+        self._holds[known.number], self._cost[known.number] = holds, cost
+        self._strategy.learned(known.number, holds, cost)

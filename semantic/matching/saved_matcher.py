@@ -1,0 +1,292 @@
+"""A matcher in a folder: the index as the engine saves it, the books beside it, and what they belong to.
+
+    folder/fused.index            the engine's own file, where it has one
+    folder/subscriptions.books    the books; says which vocabulary and which file of the engine they go with
+
+Whoever opens one can always build the same matcher from the subscriptions instead, so whatever is odd is an error.
+"""
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from index.array_file import read_arrays, write_arrays
+from index.engine import Engine, SavedEngine
+from index.errors import DamagedIndex, IndexFull, UnknownEngine, UnusableIndex
+from index.registry import open_engine
+from semantic.errors import UnusableMatcher
+from semantic.model import Note, SubscriptionSlot
+from semantic.operators.declaration import Operator
+from semantic.subscriptions.subscription_table import LATER, OwnTrees, SubscriptionTable
+from semantic.subscriptions.tree_columns import ConstantColumn, NumberColumn, Part, TextColumn
+from semantic.vocabulary.vocabulary import MEANING, Vocabulary
+
+__all__ = ["FILE", "SavedMatcher", "open_saved", "save", "saved_trees", "versions"]
+
+
+# The books of a matcher on disk: one file of arrays, and back.
+#
+#     names, slots, rows │ which tree is where │ constants of parts, end to end │ skeletons, texts, notes (JSON)
+#
+# Only what lives is written: a part without the places of subscriptions that are gone. Nothing is compiled on opening,
+# and no tree is made.
+
+FILE = "subscriptions.books"
+"""Its name in the folder of a saved matcher."""
+KIND = "kindcast subscriptions 1"
+"""What the file holds; the number counts its layouts."""
+Bytes = npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
+
+
+def save_books(folder: Path, books: SubscriptionTable, facts: Mapping[str, Any]) -> None:
+    """Write them, whole or not at all, with `facts` that JSON can hold. Raises `OSError`."""
+    slots = np.fromiter(books.slots.values(), dtype=np.int32, count=len(books))
+    by_tree: dict[int, list[int]] = {}
+    for number, slot in enumerate(slots.tolist()):
+        tree = books.trees[slot]
+        by_tree.setdefault(id(tree) if isinstance(tree, Part) else 0, []).append(number)
+    part_of = np.full(slots.size, -1, dtype=np.int32)
+    place_of = np.zeros(slots.size, dtype=np.int32)
+    places = np.frombuffer(books.places, dtype=np.int32)
+    own = by_tree.pop(0, [])
+    place_of[own] = np.arange(len(own))
+    writing = _Constants()
+    records: list[dict[str, Any]] = []
+    for part, listed in enumerate(by_tree.values()):
+        numbers = np.array(listed, dtype=np.int64)
+        kept = books.trees[int(slots[numbers[0]])]
+        assert isinstance(kept, Part)
+        part_of[numbers] = part
+        place_of[numbers] = np.arange(numbers.size)
+        columns = [writing.column(each) for each in kept.taken(places[slots[numbers]]).columns]
+        records.append({"skeleton": kept.skeleton, "columns": columns})
+    names, name_ends = _texts(books.slots)
+    trees, tree_ends = _bytes(books.packed(SubscriptionSlot(int(slots[number]))) for number in own)
+    notes = {
+        str(number): [[note.code, note.attribute, note.detail] for note in told]
+        for number, slot in enumerate(slots.tolist())
+        if (told := books.notes(slot))
+    }
+    arrays: dict[str, Array] = {
+        "slots": slots,
+        "names": names,
+        "name_ends": name_ends,
+        "slot_of_row": np.frombuffer(books.slot_of_row, dtype=np.int32),
+        "further": np.frombuffer(books.further, dtype=np.int32),
+        "unsettled": np.frombuffer(books.unsettled, dtype=np.uint8),
+        "part_of": part_of,
+        "place_of": place_of,
+        "trees": trees,
+        "tree_ends": tree_ends,
+        "constants": writing.joined(),
+        "texts": _json([*map(list, writing.texts)]),
+        "parts": _json(records),
+        "notes": _json(notes),
+    }
+    write_arrays(folder / FILE, KIND, {"foreign": books.foreign, **facts}, arrays)
+
+
+def open_books(folder: Path) -> tuple[dict[str, Any], SubscriptionTable]:
+    """The facts and the books that were saved. Costs one reading of the file, and some 0.5 µs a subscription. Raises
+    `DamagedIndex`, `OtherLayout`, `OSError`."""
+    path = folder / FILE
+    facts, arrays = read_arrays(path, KIND)
+    try:
+        return facts, _books(facts, arrays)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DamagedIndex(path, f"its arrays do not fit together ({error})") from error
+
+
+def _books(facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> SubscriptionTable:
+    books = SubscriptionTable()
+    slots = arrays["slots"].tolist()
+    text = arrays["names"].tobytes().decode("utf-8", "surrogatepass")
+    ends = arrays["name_ends"].tolist()
+    names = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    rows = arrays["slot_of_row"].size
+    books.slot_of_row = array("i", arrays["slot_of_row"].tobytes())
+    books.further = array("i", arrays["further"].tobytes())
+    books.unsettled = bytearray((arrays["unsettled"] != 0).astype(np.uint8) * LATER)
+    books.asking = int(np.count_nonzero(arrays["unsettled"]))
+    books.foreign = facts["foreign"]
+    books.places = array("i", bytes(4 * rows))
+    np.frombuffer(books.places, dtype=np.int32)[arrays["slots"]] = arrays["place_of"]
+    own = OwnTrees(arrays["trees"], arrays["tree_ends"])
+    parts = [*_parts(arrays), own]
+    books.trees = [None] * rows
+    for slot, part in zip(slots, arrays["part_of"].tolist(), strict=True):
+        books.trees[slot] = parts[part]
+    books.slots = dict(zip(names, slots, strict=True))
+    books.names.restore(rows, slots, names)
+    for number, told in json.loads(arrays["notes"].tobytes()).items():
+        books.keep_notes(slots[int(number)], tuple(Note(*note) for note in told))
+    return books
+
+
+def _parts(arrays: Mapping[str, Array]) -> Iterator[Part]:
+    texts = json.loads(arrays["texts"].tobytes())
+    constants = arrays["constants"]
+
+    def values(place: Sequence[Any]) -> Array:
+        begin, size, dtype = place
+        return constants[begin : begin + size].view(dtype)
+
+    for record in json.loads(arrays["parts"].tobytes()):
+        columns: list[ConstantColumn] = []
+        for kind, place, other in record["columns"]:
+            if kind == "texts":
+                columns.append(TextColumn(values(place), texts[other]))
+            else:
+                columns.append(NumberColumn(values(place), values(other)))
+        yield Part(record["skeleton"], tuple(columns))
+
+
+class _Constants:
+    """Collects the columns of all parts, end to end, each from a multiple of 8 bytes on; shared texts once."""
+
+    def __init__(self) -> None:
+        self.texts: list[Sequence[str]] = []
+        self._known: dict[int, int] = {}
+        self._pieces: list[Bytes] = []
+        self._size = 0
+
+    def column(self, column: ConstantColumn) -> list[Any]:
+        """Where a column is found again."""
+        if isinstance(column, NumberColumn):
+            return ["numbers", self._place(column.values), self._place(column.whole)]
+        known = self._known.get(id(column.texts))
+        if known is None:
+            known = self._known[id(column.texts)] = len(self.texts)
+            self.texts.append(column.texts)
+        return ["texts", self._place(column.places), known]
+
+    def joined(self) -> Bytes:
+        """All of them."""
+        return np.concatenate([*self._pieces, np.zeros(0, dtype=np.uint8)])
+
+    def _place(self, values: Array) -> list[Any]:
+        written = np.ascontiguousarray(values).view(np.uint8)
+        begin = self._size
+        self._pieces += [written, np.zeros(-written.size % 8, dtype=np.uint8)]
+        self._size += written.size + self._pieces[-1].size
+        return [begin, written.size, values.dtype.str]
+
+
+def _texts(texts: Mapping[str, Any]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """All texts in one, and the ends of each in characters."""
+    ends = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)))
+    return np.frombuffer("".join(texts).encode("utf-8", "surrogatepass"), dtype=np.uint8), ends
+
+
+def _bytes(pieces: Iterator[bytes]) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """All in one, and the ends of each."""
+    listed = list(pieces)
+    ends = np.cumsum(np.fromiter(map(len, listed), dtype=np.int64, count=len(listed)))
+    return np.frombuffer(b"".join(listed), dtype=np.uint8), ends
+
+
+def _json(value: Any) -> Bytes:
+    return np.frombuffer(json.dumps(value, separators=(",", ":")).encode(), dtype=np.uint8)
+
+
+# ── saved matcher ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HEAD = 64
+"""Bytes of a file that tell it from any other: the preamble of `index.array_file`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMatcher:
+    """What a matcher consists of, its vocabulary apart. `operators` are names and versions of those that it may ask,
+    empty where no subscription needs one. `engine` is None where it has no files of its own: it is to be filled
+    again."""
+
+    engine_name: str
+    planner_name: str
+    operators: list[list[str]]
+    attributes: list[str]
+    columns: list[tuple[str, str]]
+    engine: Engine | None
+    books: SubscriptionTable
+
+
+def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
+    """Write all into `folder`, which is made. Raises `OSError`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(saved.engine, SavedEngine):
+        saved.engine.save(folder)
+    facts = {
+        "meaning": MEANING,
+        "vocabulary": vocabulary.version,
+        "engine": saved.engine_name,
+        "planner": saved.planner_name,
+        "operators": saved.operators,
+        "attributes": saved.attributes,
+        "columns": saved.columns,
+        "files": _heads(folder),
+    }
+    save_books(folder, saved.books, facts)
+
+
+def open_saved(
+    folder: Path, vocabulary: Vocabulary, operators: list[list[str]], budget: int | None = None
+) -> SavedMatcher:
+    """What `save` wrote. Raises `UnusableMatcher` for one that is damaged, not there, of another vocabulary or meaning,
+    of other operators (where its subscriptions need some), larger than `budget` or written by another version of this
+    program."""
+    folder = Path(folder)
+    try:
+        facts, books = open_books(folder)
+        if facts.get("meaning", 1) != MEANING:
+            raise UnusableMatcher(folder, "the rules of matching have changed since it was made")
+        if facts["vocabulary"] != vocabulary.version:
+            raise UnusableMatcher(folder, "it was made under another vocabulary")
+        if facts["operators"] not in ([], operators):
+            raise UnusableMatcher(folder, f"it was made with other operators: {facts['operators']}")
+        if facts["files"] != _heads(folder):
+            raise UnusableMatcher(folder, "the index in it was saved at another time")
+        return SavedMatcher(
+            engine_name=facts["engine"],
+            planner_name=facts["planner"],
+            operators=facts["operators"],
+            attributes=facts["attributes"],
+            columns=[(name, reading) for name, reading in facts["columns"]],
+            engine=open_engine(facts["engine"], folder, vocabulary.graph, budget=budget),
+            books=books,
+        )
+    except (UnusableIndex, IndexFull, UnknownEngine, OSError) as error:
+        raise UnusableMatcher(folder, str(error)) from error
+
+
+def saved_trees(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The subscriptions of a saved matcher, by name with the tree that each is compiled from, under whatever vocabulary
+    and rules it was made. Raises `UnusableMatcher`."""
+    try:
+        _, books = open_books(Path(folder))
+    except (UnusableIndex, OSError) as error:
+        raise UnusableMatcher(Path(folder), str(error)) from error
+    for name, slot in books.slots.items():
+        yield name, books.tree(slot)
+
+
+def versions(operators: Mapping[str, Operator]) -> list[list[str]]:
+    """Names and versions, sorted."""
+    return sorted([each.name, each.version] for each in operators.values())
+
+
+def _heads(folder: Path) -> dict[str, str]:
+    """How each file of the engine begins: with a checksum of all of it."""
+    heads = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".index":
+            with path.open("rb") as file:
+                heads[path.name] = file.read(HEAD).hex()
+    return heads

@@ -1,0 +1,189 @@
+"""The last step of matching: rows that an engine found → the subscriptions that match.
+
+    rows ─▶ does anything remain to be asked of them? ─no─▶ slots
+              └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided
+
+Only rows that were found are looked at, so what remains to be asked of one subscription costs nothing to the events
+that do not reach it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from index.engine import ColumnEngine, Engine, RowTable
+from index.fused.runs import distinct_rows
+from semantic.conditions.evaluation import AtomEvaluator
+from semantic.events.table import Table
+from semantic.matching.operator_layer import OperatorLayer
+from semantic.matching.results import Found, Statistics, TablePart, part_of
+from semantic.matching.screened_events import Screened, decide_screened
+from semantic.model import CanonicalEvent, SubscriptionSlot
+from semantic.operators.failures import Failure
+from semantic.subscriptions.bulk import ClauseParts, is_asked
+from semantic.subscriptions.subscription_table import LATER, SubscriptionTable
+from semantic.units import Units
+
+__all__ = ["Readable", "Verification", "parts_of"]
+
+
+# A table, part by part: what the engine finds in some of its rows becomes slots while it searches the next.
+#
+# Table ─batch─▶ engine.match_columns (both in several threads) ─▶ RowTable ─▶ TablePart (the caller's thread)
+
+
+def parts_of(
+    engine: Engine, table: Table, part: Callable[[RowTable, Table, int], TablePart], *, size: int, threads: int
+) -> Iterator[TablePart]:
+    """The matches of `table`, in parts of at most `size` events, which `part` makes in this thread of what is found
+    from a first event on. With several threads each reads some rows, in turn, and then searches the index for them
+    while another reads."""
+    step = min(size, -(-len(table) // max(threads, 1))) or 1
+    spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
+
+    def search(span: tuple[int, int]) -> RowTable:
+        batch = table.batch(*span)
+        return engine.match_columns(batch) if isinstance(engine, ColumnEngine) else engine.match_batch(batch.lowered())
+
+    if threads <= 1 or not isinstance(engine, ColumnEngine):
+        for span in spans:
+            yield part(search(span), table, span[0])
+        return
+    waiting: deque[tuple[Future[RowTable], int]] = deque()
+    with ThreadPoolExecutor(threads, "kindcast-match") as pool:
+        for span in spans:
+            waiting.append((pool.submit(search, span), span[0]))
+            if len(waiting) > 2 * threads:  # results wait for this thread: not too many
+                found, start = waiting.popleft()
+                yield part(found.result(), table, start)
+                del found
+        for found, start in waiting:
+            yield part(found.result(), table, start)
+
+
+# ── verification ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DEFERRED = Failure("waiting", "its operators were not asked yet")
+"""Why a candidate is undecided where operators are left to another."""
+
+Readable = Callable[[], CanonicalEvent]
+"""What reads an event whole, when the first row needs it."""
+
+Rows = npt.NDArray[np.int32]
+
+
+class Verification:
+    """What remains to be asked of candidates, by row, and the asking. One owner, the matcher of these books."""
+
+    def __init__(
+        self,
+        books: SubscriptionTable,
+        layer: OperatorLayer,
+        units: Units,
+        parts_of: Callable[[SubscriptionSlot], ClauseParts],
+    ) -> None:
+        """`parts_of` compiles and lowers a stored subscription again: what remains to be asked of the rows of one that
+        was opened is found out when the first is a candidate."""
+        self.books = books
+        self.layer = layer
+        self.statistics = Statistics()
+        self.defers = False
+        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        self._units = units
+        self._parts_of = parts_of
+        self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
+
+    # ── what remains ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
+        """Note what remains to be asked of the candidates in `rows`."""
+        for row, (_, lowered, expensive) in zip(rows, parts, strict=True):
+            if lowered is not None and lowered.rest:
+                self._rest_of_row[row] = lowered.rest
+            if expensive is not None:
+                self.layer.add(row, expensive)
+            self.books.mark(row, asked=is_asked(lowered, expensive))
+
+    def forget(self, row: int) -> None:
+        """Nothing remains to be asked of `row`, which is free now."""
+        self._rest_of_row.pop(row, None)
+        if row in self.layer:
+            self.layer.remove(row)
+
+    def check_invariants(self, rows: set[int]) -> None:
+        """Raise AssertionError if this disagrees with the books; `rows` are all that are taken."""
+        unsettled = {row for row in rows if self.books.unsettled[row] not in (0, LATER)}
+        assert unsettled == {row for row in rows if row in self._rest_of_row or row in self.layer}, unsettled
+        assert self._rest_of_row.keys() <= rows, self._rest_of_row
+
+    # ── candidates ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def of_event(self, rows: Rows, event: Readable) -> Found:
+        """What one event matches, of which the engine found `rows`, ascending."""
+        if self._asks(rows):
+            return self._asked([(rows, event)])[0]
+        slots = rows
+        if self.books.foreign:
+            slots = np.unique(np.frombuffer(self.books.slot_of_row, dtype=np.int32)[rows])
+        self._count(1, rows.size, slots.size)
+        return Found(slots)
+
+    def of_events(self, found: RowTable, event: Callable[[int], CanonicalEvent]) -> TablePart:
+        """What several events match; `event` gives one by its number. Operators are asked about all of them together.
+        Slots ascend where the engine's rows do."""
+        if self._asks(found.rows):
+            bounds = enumerate(pairwise(found.offsets.tolist()))
+            each = ((np.sort(found.rows[low:high]), partial(event, number)) for number, (low, high) in bounds)
+            return part_of(self._asked(each), self._units)
+        offsets, rows = found.offsets, found.rows
+        if self.books.foreign:
+            slot_of_row = np.frombuffer(self.books.slot_of_row, dtype=np.int32)
+            offsets, rows = distinct_rows(offsets, slot_of_row[rows], slot_of_row.size)
+        self._count(offsets.size - 1, found.rows.size, rows.size)
+        return TablePart(offsets, rows)
+
+    def _asks(self, rows: Rows) -> bool:
+        """Whether anything remains to be asked of some of `rows`."""
+        return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
+
+    def _count(self, events: int, candidates: int, matches: int) -> None:
+        self.statistics.events += events
+        self.statistics.candidates += candidates
+        self.statistics.matches += matches
+
+    def _asked(self, events: Iterable[tuple[Rows, Readable]]) -> list[Found]:
+        """What several events match, after asking what remains."""
+        found_by_engine = list(events)
+        screened = [self.screened(rows, event) for rows, event in found_by_engine]
+        deferred = DEFERRED if self.defers else None
+        found = decide_screened(self.layer, screened, self.statistics.evaluations, deferred)
+        candidates = sum(len(rows) for rows, _ in found_by_engine)
+        self._count(len(screened), candidates, sum(len(each.slots) for each in found))
+        self.statistics.undecided += sum(len(each.undecided) for each in found)
+        return found
+
+    def screened(self, rows: Rows, event: Readable) -> Screened:
+        """The slots that `rows` decide without operators, and the rows that hang on them."""
+        slot_of_row = self.books.slot_of_row
+        slots: set[SubscriptionSlot] = set()
+        expensive: dict[int, SubscriptionSlot] = {}
+        known: CanonicalEvent | None = None
+        for row in rows.tolist():
+            slot = SubscriptionSlot(slot_of_row[row])
+            if self.books.unsettled[row] == LATER:
+                self.remain(list(self.books.rows(slot)), self._parts_of(slot))
+            rest = self._rest_of_row.get(row)
+            if rest is not None and slot not in slots:
+                known = known or event()
+                if not all(atom.holds(known) for atom in rest):
+                    continue
+            if row in self.layer:
+                expensive[row] = slot
+            else:
+                slots.add(slot)
+        return Screened(slots, expensive, (known or event()) if expensive else None)

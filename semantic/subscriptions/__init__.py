@@ -1,0 +1,1 @@
+"""Subscriptions as written to clauses: resolution, compilation, bulk compilation, and the table of them."""

@@ -1,0 +1,500 @@
+"""Many subscriptions, compiled together where they are of one shape and one by one where not.
+
+    (name, expression) … ─▶ shapes ─▶ groups ─▶ templates ─▶ Piece: constants of many trees as columns
+                               └─ has none, few like it, constants that need a word ─▶ compiled by itself
+
+The outcome is that of compiling one after the other: the same clauses and notes, and the first that is invalid ends it
+with those before it kept. Only how far the input has been read by then differs: up to `CHUNK` further.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import AttributeId, Clause
+from index.columns import ClauseColumns
+from semantic.conditions.lowering import LoweredClause, Lowering
+from semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
+from semantic.errors import InvalidSubscription
+from semantic.language import parse_text, parse_tree, to_text, to_tree
+from semantic.model import Note
+from semantic.operators.declaration import Operator
+from semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
+from semantic.subscriptions.subscription_table import SubscriptionTable, packed
+from semantic.subscriptions.templates import TRIES, Operands, ShapeKey, Template, Templates
+from semantic.subscriptions.tree_columns import Part, filled
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = [
+    "Bulk",
+    "ClauseParts",
+    "CompiledTrees",
+    "Described",
+    "RepeatedShapes",
+    "Restored",
+    "compile_many",
+    "enter_bulk",
+    "is_asked",
+    "lower_bulk",
+    "lower_one",
+]
+
+
+CHUNK = 1 << 16
+"""Subscriptions that are read before they are compiled: enough for thousands of shapes to be worth it."""
+LEAST = 4
+"""Trees of one shape in a chunk from which a template pays: making one costs about as much as two trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Subscriptions of one template: `numbers` says which of the bulk they are, ascending, `int64[n]`; `operands` are
+    those of each slot."""
+
+    template: Template
+    numbers: npt.NDArray[np.int64]
+    operands: tuple[Operands, ...]
+
+    @property
+    def part(self) -> Part:
+        """Their trees."""
+        return Part(self.template.skeleton, tuple(each.stored for each in self.operands))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Trees of one shape and their constants, by their numbers."""
+
+    numbers: list[int] = field(default_factory=list)
+    constants: list[list[Any]] = field(default_factory=list)
+
+
+class Bulk:
+    """Collects subscriptions; `names`, `singles` and `pieces()` are what became of them. `names` has None for those
+    that were refused."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        operators: Mapping[str, Operator],
+        *,
+        stored: bool,
+        refused: Callable[[str, InvalidSubscription], None] | None = None,
+    ) -> None:
+        """`stored`: they are trees that were compiled before (rule 14). `refused` is told of those that are invalid;
+        without it the first ends the bulk."""
+        self.names: list[str | None] = []
+        self.singles: dict[int, Compiled] = {}
+        self._vocabulary = vocabulary
+        self._operators = operators
+        self._stored = stored
+        self._refused = refused
+        self._templates = Templates(vocabulary, operators, stored=stored)
+        self._pieces: dict[int, list[Piece]] = {}
+
+    def take(self, subscriptions: Iterable[tuple[str, Any]]) -> None:
+        """Compile all. Raises `InvalidSubscription` for the first that is invalid, those before it being kept, and
+        whatever `subscriptions` raises, after what it gave."""
+        given = iter(subscriptions)
+        more = True
+        while more:
+            chunk: list[tuple[str, Any]] = []
+            with _uncollected():
+                try:
+                    for each in islice(given, CHUNK):
+                        chunk.append(each)  # what was given before an error is kept
+                finally:
+                    self._compile(chunk)
+            more = len(chunk) == CHUNK
+
+    def name(self, number: int) -> str:
+        """The name of one that was not refused."""
+        name = self.names[number]
+        assert name is not None, number
+        return name
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces, one for each template."""
+        for found in self._pieces.values():
+            yield found[0] if len(found) == 1 else _together(found)
+
+    # ── one chunk ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _compile(self, chunk: list[tuple[str, Any]]) -> None:
+        groups: dict[ShapeKey, _Group] = {}
+        alone: list[int] = []
+        for number, (_, expression) in enumerate(chunk):
+            constants: list[Any] = []
+            key = self._templates.key(expression, constants)
+            if key is None:
+                alone.append(number)
+                continue
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group()
+            group.numbers.append(number)
+            group.constants.append(constants)
+        ready: list[Piece] = []
+        for key, group in groups.items():
+            template = self._template(key, group, chunk)
+            if template is None:
+                alone += group.numbers
+            else:
+                ready.append(_piece(template, group, alone))
+        start = len(self.names)
+        end, error = self._compile_alone(chunk, sorted(alone), start)
+        for piece in ready:
+            kept = int(np.searchsorted(piece.numbers, end))
+            if kept:
+                own = piece if kept == piece.numbers.size else _taken(piece, np.arange(kept))
+                moved = Piece(own.template, own.numbers + start, own.operands)
+                self._pieces.setdefault(id(own.template), []).append(moved)
+        if error is not None:
+            raise error
+
+    def _compile_alone(
+        self, chunk: list[tuple[str, Any]], alone: list[int], start: int
+    ) -> tuple[int, InvalidSubscription | None]:
+        """Compile those that have no template, and enter the names of all. Returns how many of the chunk are taken, and
+        the error of the next one, if there is one."""
+        self.names += [name for name, _ in chunk]
+        compile_one = restore_expression if self._stored else compile_expression
+        for number in alone:
+            name, expression = chunk[number]
+            try:
+                self.singles[start + number] = compile_one(expression, self._vocabulary, self._operators)
+            except InvalidSubscription as error:
+                if self._refused is None:
+                    del self.names[start + number :]
+                    return number, error
+                self.names[start + number] = None
+                self._refused(name, error)
+            except BaseException:
+                del self.names[start:]
+                self.singles = {known: each for known, each in self.singles.items() if known < start}
+                raise
+        return len(chunk), None
+
+    def _template(self, key: ShapeKey, group: _Group, chunk: list[tuple[str, Any]]) -> Template | None:
+        if key in self._templates:
+            return self._templates[key]
+        if len(group.numbers) < LEAST:
+            return None
+        numbered = zip(group.numbers, group.constants, strict=True)
+        return self._templates.make(key, [(chunk[number][1], own) for number, own in islice(numbered, TRIES)])
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Around a chunk: all its objects are reachable until it is done, and the collector would walk them many times."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _piece(template: Template, group: _Group, alone: list[int]) -> Piece:
+    """The trees of `group` whose constants are as those of the template; the numbers of the others join `alone`."""
+    columns = zip(*group.constants, strict=True)
+    operands = (
+        tuple(
+            reader.operands(constants, sort)
+            for reader, sort, constants in zip(template.readers, template.sorts, columns, strict=True)
+        )
+        if template.readers
+        else ()
+    )
+    piece = Piece(template, np.array(group.numbers, dtype=np.int64), operands)
+    good = np.ones(piece.numbers.size, dtype=np.bool_)
+    for each in operands:
+        good &= each.good
+    if good.all():
+        return piece
+    alone += piece.numbers[~good].tolist()
+    return _taken(piece, np.flatnonzero(good))
+
+
+def _taken(piece: Piece, places: npt.NDArray[np.int64]) -> Piece:
+    return Piece(piece.template, piece.numbers[places], tuple(each.taken(places) for each in piece.operands))
+
+
+def _together(pieces: list[Piece]) -> Piece:
+    """Pieces of one template, one after the other."""
+    numbers = np.concatenate([each.numbers for each in pieces])
+    slots = zip(*(each.operands for each in pieces), strict=True)
+    return Piece(pieces[0].template, numbers, tuple(Operands.joined(each) for each in slots))
+
+
+# ── described ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Many subscriptions compiled for whoever stores them: what each became, without its clauses.
+#
+#     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first of
+# them
+#                                   └──▶ compiled by itself, from what was written: so errors have its places
+#
+# Each comes out as it would have alone; one that is invalid stops no other.
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What there is to store of a compiled subscription; see `Compiled`."""
+
+    canonical: str
+    tree: dict[str, Any]
+    clause_count: int
+    cost: float
+    notes: tuple[Note, ...] = ()
+
+    @classmethod
+    def of(cls, compiled: Compiled) -> "Described":
+        return cls(compiled.canonical, compiled.tree, compiled.clause_count, compiled.cost, compiled.notes)
+
+
+def compile_many(
+    expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
+) -> list[Described | InvalidSubscription]:
+    """One result each. Where many are of one shape, some 0.1 ms each, most of it reading and printing text."""
+    results: list[Described | InvalidSubscription | None] = [None] * len(expressions)
+    trees: list[tuple[str, Any]] = []
+    for number, expression in enumerate(expressions):
+        try:
+            tree = to_tree(parse_text(expression)) if isinstance(expression, str) else expression
+        except InvalidSubscription as error:
+            results[number] = error
+        else:
+            trees.append((str(number), tree))
+    bulk = Bulk(vocabulary, operators, stored=False, refused=lambda name, error: None)
+    bulk.take(trees)
+    for piece in bulk.pieces():
+        part, first = piece.part, None
+        for place, among in enumerate(piece.numbers.tolist()):
+            tree = part.tree(place)
+            if first is None:
+                first = restore_expression(tree, vocabulary, operators)
+            text = to_text(parse_tree(tree))
+            results[int(bulk.name(among))] = Described(text, tree, first.clause_count, first.cost)
+    return [
+        _alone(expressions[number], vocabulary, operators) if result is None else result
+        for number, result in enumerate(results)
+    ]
+
+
+def _alone(
+    expression: str | Mapping[str, Any], vocabulary: Vocabulary, operators: Mapping[str, Operator]
+) -> Described | InvalidSubscription:
+    try:
+        return Described.of(compile_expression(expression, vocabulary, operators))
+    except InvalidSubscription as error:
+        return error
+
+
+# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What adding many gives back: each `Compiled` when it is read, and what was to be told of stored trees.
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Of stored subscriptions, by name: what there is to tell of them, and why some have no meaning any more."""
+
+    notes: dict[str, tuple[Note, ...]] = field(default_factory=dict)
+    refused: dict[str, InvalidSubscription] = field(default_factory=dict)
+
+
+class CompiledTrees(Sequence[Compiled]):
+    """The subscriptions of a bulk, in order. Those that were compiled together are made again when they are read; later
+    changes of the matcher change nothing here."""
+
+    def __init__(
+        self,
+        count: int,
+        singles: Mapping[int, Compiled],
+        parts: Sequence[tuple[npt.NDArray[np.int64], Part]],
+        vocabulary: Vocabulary,
+        operators: Mapping[str, Operator],
+    ) -> None:
+        """`parts`: the numbers of the trees of each part, ascending; `singles` has the others by number."""
+        self._singles = singles
+        self._parts = [part for _, part in parts]
+        self._part_of = np.full(count, -1, dtype=np.int32)
+        self._place_of = np.zeros(count, dtype=np.int32)
+        for number, (numbers, _) in enumerate(parts):
+            self._part_of[numbers] = number
+            self._place_of[numbers] = np.arange(numbers.size)
+        self._vocabulary = vocabulary
+        self._operators = operators
+
+    def __len__(self) -> int:
+        return self._part_of.size
+
+    @overload
+    def __getitem__(self, index: int) -> Compiled: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Compiled]: ...
+    def __getitem__(self, index: int | slice) -> Compiled | list[Compiled]:
+        numbers = range(len(self))[index]
+        if isinstance(numbers, range):
+            return [self[number] for number in numbers]
+        known = self._singles.get(numbers)
+        if known is not None:
+            return known
+        tree = self._parts[self._part_of[numbers]].tree(int(self._place_of[numbers]))
+        return compiled_again(tree, (), self._vocabulary, self._operators)
+
+
+# ── lowered ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# A bulk → what an engine takes, and where the rows of each subscription then stand.
+#
+# singles ─▶ clauses one by one          rows of the bulk:  | 0: row row | 1: row | 2: row …
+# pieces  ─▶ columns, or clauses                              offsets[0]   [1]      [2]
+
+IMPOSSIBLE = Clause(required=frozenset([AttributeId(0)]), forbidden=frozenset([AttributeId(0)]))
+"""Keeps a slot for a subscription that can never match."""
+
+ClauseParts = Sequence[tuple[Clause, LoweredClause | None, ExpensiveClause | None]]
+"""The clauses of one subscription, each with what remains to be asked of its candidates; at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredBulk:
+    """`offsets` is `int64[n + 1]`: number i of the bulk has the places `offsets[i] … offsets[i + 1]`, none if it was
+    refused. `clauses` and `columns` fill all places. `asked`: those with something to ask of candidates."""
+
+    offsets: npt.NDArray[np.int64]
+    clauses: list[tuple[int, Clause]]
+    columns: list[ClauseColumns]
+    pieces: list[Piece]
+    asked: dict[int, ClauseParts]
+
+    @property
+    def count(self) -> int:
+        """How many places there are."""
+        return int(self.offsets[-1])
+
+
+def lower_one(
+    lowering: Lowering, operators: Mapping[str, Operator], vocabulary: Vocabulary, compiled: Compiled
+) -> ClauseParts:
+    """The clauses of one subscription, without those that can never hold."""
+    parts: list[tuple[Clause, LoweredClause | None, ExpensiveClause | None]] = []
+    for atoms in compiled.clauses:
+        expensive = expensive_clause(atoms, operators, vocabulary)
+        lowered = lowering.clause(atoms)
+        if lowered is not None and (expensive is None or expensive.possible):
+            parts.append((lowered.clause, lowered, expensive))
+    return parts or [(IMPOSSIBLE, None, None)]
+
+
+def lower_bulk(bulk: Bulk, lowering: Lowering, lower_one: Callable[[Compiled], ClauseParts]) -> LoweredBulk:
+    """Lower all of `bulk`. Linear; a column costs some ns a constant, what cannot stand in one some µs a clause."""
+    pieces = list(bulk.pieces())
+    singles = {number: lower_one(compiled) for number, compiled in bulk.singles.items()}
+    offsets = np.zeros(len(bulk.names) + 1, dtype=np.int64)
+    for piece in pieces:
+        offsets[piece.numbers + 1] = len(piece.template.clauses)
+    for number, parts in singles.items():
+        offsets[number + 1] = len(parts)
+    np.cumsum(offsets, out=offsets)
+    clauses: list[tuple[int, Clause]] = []
+    columns: list[ClauseColumns] = []
+    for piece in pieces:
+        first = offsets[piece.numbers]
+        for after, plan in enumerate(piece.template.clauses):
+            places = first + after
+            if plan.in_columns:
+                columns.append(plan.columns(lowering, piece.operands, places))
+            else:
+                one_by_one = plan.clauses(lowering, piece.operands, places.size)
+                clauses += zip(places.tolist(), one_by_one, strict=True)
+    for number, parts in singles.items():
+        clauses += enumerate((clause for clause, _, _ in parts), start=int(offsets[number]))
+    asked = {number: parts for number, parts in singles.items() if any(is_asked(*each[1:]) for each in parts)}
+    return LoweredBulk(offsets, clauses, columns, pieces, asked)
+
+
+def is_asked(lowered: LoweredClause | None, expensive: ExpensiveClause | None) -> bool:
+    """Whether something remains to be asked of the candidates of a clause."""
+    return expensive is not None or (lowered is not None and bool(lowered.rest))
+
+
+def enter_bulk(
+    bulk: Bulk, lowered: LoweredBulk, rows: npt.NDArray[np.int32], books: SubscriptionTable
+) -> list[tuple[npt.NDArray[np.int64], Part]]:
+    """Enter all in the books of a matcher; `rows` are those that the engine gave the places. Returns the numbers and
+    trees of those that were compiled together."""
+    counts = np.diff(lowered.offsets)
+    kept = np.flatnonzero(counts)
+    slots = np.zeros(counts.size, dtype=np.int32)
+    slots[kept] = books.enter_many([bulk.name(number) for number in kept.tolist()], rows, counts[kept])
+    parts = [(piece.numbers, piece.part) for piece in lowered.pieces]
+    for numbers, part in parts:
+        books.keep_part(slots[numbers], part)
+    for number, compiled in bulk.singles.items():
+        books.keep_tree(int(slots[number]), packed(compiled.tree), compiled.notes)
+    return parts
+
+
+# ── repeated ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Subscriptions that are added one by one, compiled by what those of their shape before them became.
+#
+# tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree
+#                 └─ no template, or a constant that needs a word ─▶ None: compile it by itself
+
+MOST_REMEMBERED = 200_000
+"""Shapes and constants that are remembered; beyond it all are forgotten: some 50 MB."""
+Example = tuple[Any, list[Any]]
+"""A tree and its constants."""
+
+
+class RepeatedShapes:
+    """Remembers the shapes of trees that one matcher was given. The outcome is that of compiling each by itself."""
+
+    def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], lowering: Lowering) -> None:
+        self._vocabulary = vocabulary
+        self._operators = operators
+        self._lowering = lowering
+        self._forget()
+
+    def compiled(self, tree: Any) -> tuple[Compiled, list[Clause]] | None:
+        """The subscription and its clauses, which an index decides alone; None for what is to be compiled by itself.
+        About a third of what that takes."""
+        constants: list[Any] = []
+        key = self._templates.key(tree, constants)
+        template = None if key is None else self._template(key, tree, constants)
+        if template is None:
+            return None
+        operands = []
+        for reader, sort, constant in zip(template.readers, template.sorts, constants, strict=True):
+            operand = reader.operand(constant, sort)
+            if operand is None:
+                return None
+            operands.append(operand)
+        keys = [own for own, _ in operands]
+        clauses = [plan.clause(self._lowering, keys) for plan in template.clauses]
+        stored = filled(template.skeleton, [written for _, written in operands])
+        return compiled_again(stored, (), self._vocabulary, self._operators), clauses
+
+    def _template(self, key: ShapeKey, tree: Any, constants: list[Any]) -> Template | None:
+        if key in self._templates:
+            return self._templates[key]
+        examples = self._examples.setdefault(key, [])
+        examples.append((tree, constants))
+        if len(examples) < LEAST:
+            return None
+        if self._templates.remembered + len(self._examples) > MOST_REMEMBERED:
+            self._forget()
+            return None
+        del self._examples[key]
+        return self._templates.make(key, examples[-TRIES:])
+
+    def _forget(self) -> None:
+        self._templates = Templates(self._vocabulary, self._operators, stored=False)
+        self._examples: dict[ShapeKey, list[Example]] = {}

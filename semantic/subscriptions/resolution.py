@@ -1,0 +1,389 @@
+"""Expressions as written → expressions whose names mean one thing: terms become IRIs, attribute names canonical ones.
+
+docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
+resolved expression is what a server stores: it never depends on labels again. Resolving it once more, under another
+version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+from semantic.conditions.reading import enumeration_of
+from semantic.errors import InvalidSubscription, Problem, SemanticError
+from semantic.events.canonicalise import range_of
+from semantic.language import nearest_keyword
+from semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
+    Between,
+    Comparison,
+    Constant,
+    Expression,
+    Group,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    Note,
+    OperatorCall,
+    Position,
+    Presence,
+    Quantity,
+    RelationTest,
+    SomeOf,
+    Term,
+    TextTest,
+    ValueConstraint,
+    Variable,
+)
+from semantic.operators.declaration import Operator
+from semantic.units.instants import parse_instant
+from semantic.units.patterns import compile_pattern
+from semantic.vocabulary.attributes import AttributeDeclaration
+from semantic.vocabulary.enumerations import Enumeration
+from semantic.vocabulary.term_notes import notes_on_term
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["Resolved", "resolve"]
+
+CANDIDATES = 20
+"""Meanings of an ambiguous term that are told."""
+SUGGESTED = 10
+"""Members of enumerations of one subscription for which near ones are looked for: each is compared with all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """`expression` with every name resolved, and what the subscriber should know about how. `kept` is what to store:
+    the same, but of a stored one what was stored, whose IRIs and names may mean something else again under another
+    version."""
+
+    expression: Expression
+    notes: tuple[Note, ...]
+    kept: Expression
+
+
+def resolve(
+    expression: Expression,
+    vocabulary: Vocabulary,
+    *,
+    stored: bool = False,
+    operators: Mapping[str, Operator] | None = None,
+) -> Resolved:
+    """Replace every name in `expression` by what it means under `vocabulary`.
+
+    With `stored`, terms that carry an IRI are kept even if the vocabulary lost it (a note says so). Raises
+    `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit, impossible
+    comparison and bad pattern. Linear in the expression; a term costs one look-up.
+    """
+    resolver = _Resolver(vocabulary, stored, operators or {})
+    resolved = resolver.expression(expression)
+    if resolver.problems:
+        raise InvalidSubscription(resolver.problems)
+    kept = expression if stored and not resolver.relabelled else resolved
+    return Resolved(resolved, tuple(dict.fromkeys(resolver.notes)), kept)
+
+
+@dataclass
+class _Resolver:
+    vocabulary: Vocabulary
+    stored: bool
+    operators: Mapping[str, Operator]
+    array: str = ""  # inside `some`: the whole name of the array whose elements are asked
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    relabelled: bool = False  # whether a term had no IRI yet
+
+    def expression(self, node: Expression) -> Expression:
+        match node:
+            case All(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case AnyOf(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case Not(item):
+                return replace(node, item=self.expression(item))
+            case SomeOf(attribute, item):
+                around, name = self.array, self.name(attribute, node.at)
+                self.array = f"{around}.{name}" if around else name
+                inner = self.expression(item)
+                self.array = around
+                return replace(node, attribute=name, item=inner)
+            case KindTest(attribute, _, terms):
+                name = self.name(attribute, node.at)
+                return replace(node, attribute=name, terms=tuple(self.term(name, term) for term in terms))
+            case Comparison():
+                return self.comparison(node)
+            case Membership(attribute, constants):
+                name = self.name(attribute, node.at)
+                return replace(node, attribute=name, constants=tuple(self.constant(name, each) for each in constants))
+            case Between():
+                return self.between(node)
+            case Presence(attribute):
+                return replace(node, attribute=self.name(attribute, node.at))
+            case TextTest():
+                return self.text_test(node)
+            case RelationTest(attribute, _, terms):
+                name = self.name(attribute, node.at)
+                relation = self.relation(name, node)
+                if relation is None:
+                    return node  # perhaps it was meant to be none, and what follows it no concept
+                resolved = tuple(self.term(name, term, ranged=False) for term in terms)
+                return replace(node, attribute=name, relation=relation, terms=resolved)
+            case OperatorCall():
+                return self.call(node)
+            case ValueConstraint():
+                return node
+            case Group(item):
+                return replace(node, item=self.expression(item))
+
+    def call(self, node: OperatorCall) -> OperatorCall:
+        """Attributes and terms among the arguments; whether there is such an operator, and it takes so many."""
+        arguments = tuple(map(self.argument, node.arguments))
+        operator = self.operators.get(node.name)
+        if operator is None:
+            detail = f"no operator named {node.name!r} is registered here"
+            if self.stored:
+                self.notes.append(Note("operator-gone", "", f"{detail}: this call never holds"))
+            else:
+                near = get_close_matches(node.name, self.operators, n=3)
+                self.problem("unknown-operator", detail, node.at, tuple({"label": name} for name in near))
+        elif not self.stored:
+            misfit = operator.misfit(arguments)
+            if misfit is not None:
+                self.problem("wrong-arguments", f"{node.name}: {misfit}", node.at)
+        return replace(node, arguments=arguments)
+
+    def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:
+        if isinstance(argument, AttributeRef):
+            return replace(argument, name=self.name(argument.name, argument.at))
+        if isinstance(argument, Constant) and isinstance(argument.value, Term):
+            return replace(argument, value=self.term("", argument.value))
+        return argument
+
+    # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def name(self, raw: str, at: Position | None) -> str:
+        if not raw and not self.stored:
+            self.problem("empty-name", "the name of an attribute is empty", at)
+        return self.vocabulary.attributes.resolve_within(raw, self.array)
+
+    def declaration(self, name: str) -> AttributeDeclaration | None:
+        return self.vocabulary.attributes.declaration(self.declared_as(name))
+
+    def declared_as(self, name: str) -> str:
+        return self.vocabulary.attributes.declared_as(name, self.array)
+
+    def term(self, attribute: str, term: Term, *, ranged: bool = True, written: bool = True) -> Term:
+        """`term` with the IRI of the concept it means. Where it is not `ranged`, what the attribute is declared to hold
+        says nothing of it: a relation leads elsewhere. One that is not `written` is a string, and stored as such."""
+        vocabulary = self.vocabulary
+        if term.iri is not None or (self.stored and term.is_iri):
+            return self.kept(attribute, term.iri or term.text, term)
+        self.relabelled |= written
+        scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
+        found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
+        self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
+        if len(found.candidates) == 1:
+            # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
+            # equivalence back, the subscription stays with what its author named (rule 14).
+            return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
+        if found.candidates:
+            listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
+            ways = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
+            detail = f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(ways[:3])}"
+            candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)
+            self.problem("ambiguous-term", detail, term.at, candidates)
+        else:
+            detail = f"no concept is named {term.text!r}"
+            self.problem("unknown-concept", detail, term.at, tuple(vocabulary.suggest(term.text)))
+        return term
+
+    def kept(self, attribute: str, iri: str, term: Term) -> Term:
+        """A term that was resolved before: its IRI, its replacement, or the same IRI flagged as gone (rule 14)."""
+        vocabulary = self.vocabulary
+        successor = vocabulary.replacement(iri)
+        if successor is not None:
+            self.notes.append(Note("deprecated-term", attribute, f"{iri} is deprecated: {successor} is used instead"))
+            return replace(term, text=successor, is_iri=True, iri=successor)
+        if vocabulary.concept(iri) is None:
+            detail = f"{iri} is gone from the vocabulary: until it is back, this predicate never holds"
+            self.notes.append(Note("gone-concept", attribute, detail))
+        return replace(term, text=iri, is_iri=True, iri=iri)
+
+    def relation(self, attribute: str, node: RelationTest) -> str | None:
+        """The IRI of the relation that is meant, None where that is a problem. One that is gone is kept and flagged
+        (rule 14)."""
+        relations = self.vocabulary.relations
+        written = node.relation
+        if self.stored and (":" in written or written in relations):
+            if written not in relations:
+                detail = f"the relation {written} is gone from the vocabulary: until it is back, this never holds"
+                self.notes.append(Note("gone-relation", attribute, detail))
+            return written
+        meant = self.vocabulary.relation(written)
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            detail = f"{written!r} may mean several relations: write one of them as <IRI>"
+            candidates: list[dict[str, object]] = [{"label": relations.label(iri), "iri": iri} for iri in meant[:20]]
+            self.problem("ambiguous-relation", detail, node.at, tuple(candidates))
+            return None
+        known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
+        there = f"besides isa, below and is there are {known}" if known else "there are isa, below and is"
+        near = list(relations.names.near(written, 3))
+        keyword = nearest_keyword(written)
+        suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
+        detail = f"no relation is named {written!r}; {there} (relations are asked for when an ontology is uploaded)"
+        self.problem("unknown-relation", detail, node.at, tuple(suggestions))
+        return None
+
+    # ── constants ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def comparison(self, node: Comparison) -> Comparison:
+        name = self.name(node.attribute, node.at)
+        if isinstance(node.operand, AttributeRef):
+            other = self.name(node.operand.name, node.operand.at)
+            operand: Constant | AttributeRef = replace(node.operand, name=other)
+            if self.declaration(other) is None:
+                detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
+                self.notes.append(Note("attribute-operand", name, detail))
+            return replace(node, attribute=name, operand=operand)
+        if node.order in ("=", "!="):
+            return replace(node, attribute=name, operand=self.constant(name, node.operand))
+        self.ordered(name, node.operand)
+        return replace(node, attribute=name)
+
+    def between(self, node: Between) -> Between:
+        name = self.name(node.attribute, node.at)
+        kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
+        if len(kinds - {None}) > 1:
+            detail = (
+                "both ends must be of one kind: two numbers, quantities of one dimension, two date-times or two strings"
+            )
+            self.problem("mixed-ends", detail, node.at)
+        return replace(node, attribute=name)
+
+    def constant(self, name: str, constant: Constant) -> Constant:
+        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule
+        9)."""
+        value = constant.value
+        declaration = self.declaration(name)
+        if isinstance(value, Term):
+            return replace(constant, value=self.term(name, value))
+        if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
+            return replace(constant, value=self.term(name, Term(value, at=constant.at), written=False))
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
+            detail = f"{value!r} is no member of {name}" + (f" (near: {', '.join(near)})" if near else "")
+            self.notes.append(Note("not-in-enumeration", name, detail))
+        elif isinstance(value, str):
+            self.quoted(name, value)
+        self.checked(name, constant)
+        return constant
+
+    def ordered(self, name: str, constant: Constant) -> str | None:
+        """Check an operand of `<`, `<=`, `>`, `>=` or `between` and return its kind."""
+        value = constant.value
+        if isinstance(value, bool | Term):
+            what = "true and false have" if isinstance(value, bool) else "a concept has"
+            self.problem("no-order", f"{what} no order: use =, != or isa", constant.at)
+            return None
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None:
+            return self.ordered_member(name, value, listed, constant.at)
+        self.checked(name, constant)
+        if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
+            return "instant"
+        if isinstance(value, Quantity):
+            return self.dimension(value.unit)
+        if isinstance(value, str):
+            self.quoted(name, value)
+            return "text"
+        return "number"
+
+    def quoted(self, name: str, text: str) -> None:
+        """A quoted constant is a text (rule 9): say so where a quantity may have been meant."""
+        declaration = self.declaration(name)
+        if declaration is not None and declaration.kind == "text":
+            return
+        if self.vocabulary.units.parse(text) is not None:
+            detail = f"{text!r} is compared as a text: leave out the quotes to compare the quantity"
+            self.notes.append(Note("quoted-quantity", name, detail))
+
+    def ordered_member(self, name: str, value: str, listed: Enumeration, at: Position | None) -> str:
+        """A member of an enumeration has the order that was declared, and no other (rule 9)."""
+        if not listed.is_ordered:
+            detail = f"{name} is an enumeration without an order: use = or in, or declare an order"
+            self.flagged("no-order", name, detail, at)
+        elif self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=5) if len(self.problems) < SUGGESTED else []
+            detail = f"{value!r} is no member of {name}, so it has no order"
+            self.flagged(
+                "not-in-enumeration", name, detail, at, tuple({"label": each} for each in near or listed.members[:5])
+            )
+        return "enumeration"
+
+    def checked(self, name: str, constant: Constant) -> None:
+        """Units must be known and fit what the attribute is declared to have; date-times must be such."""
+        value = constant.value
+        if isinstance(value, Instant) and parse_instant(value.text) is None:
+            detail = f"{value.text} is no date-time of RFC 3339 between 1684 and 2255"
+            self.problem("bad-date-time", detail, constant.at)
+        if not isinstance(value, Quantity):
+            return
+        units = self.vocabulary.units
+        declaration = self.declaration(name)
+
+        def measure() -> None:
+            dimension = units.dimension(value.unit)
+            units.measure(value.value, value.unit)
+            if declaration is not None and declaration.unit is not None:
+                expected = units.dimension(declaration.unit)
+                if expected != dimension:
+                    detail = f"{value.unit!r} is no unit of {name}, which has {declaration.unit} ({expected})"
+                    self.flagged("wrong-dimension", name, detail, constant.at)
+
+        self.attempt("unknown-unit", measure, constant.at)
+
+    def dimension(self, unit: str) -> str | None:
+        """What a unit measures; None for an unknown one, which is a problem already."""
+        try:
+            return self.vocabulary.units.dimension(unit)
+        except SemanticError:
+            return None
+
+    def text_test(self, node: TextTest) -> TextTest:
+        if node.test == "matches":
+            self.attempt("bad-pattern", lambda: compile_pattern(node.text, node.nocase), node.at)
+        return replace(node, attribute=self.name(node.attribute, node.at))
+
+    # ── problems ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attempt(self, code: str, check: Callable[[], object], at: Position | None) -> None:
+        try:
+            check()
+        except SemanticError as error:
+            self.problem(code, str(error), at)
+
+    def flagged(
+        self,
+        code: str,
+        attribute: str,
+        detail: str,
+        at: Position | None,
+        suggestions: tuple[dict[str, object], ...] = (),
+    ) -> None:
+        """A problem of a new subscription. A stored one was sound when it was made; what was declared since then must
+        not lose it: it is told, and keeps what meaning it has (rule 14)."""
+        if self.stored:
+            self.notes.append(Note(code, attribute, detail))
+        else:
+            self.problem(code, detail, at, suggestions)
+
+    def problem(
+        self, code: str, detail: str, at: Position | None, suggestions: tuple[dict[str, object], ...] = ()
+    ) -> None:
+        self.problems.append(Problem(code, detail, at, suggestions))

@@ -1,0 +1,329 @@
+"""The books of a matcher: which subscription has which slot and rows, and what must be kept to compile it again.
+
+    name ──▶ slot, its first row ──▶ its further rows, one after the other
+             slot ──▶ its tree: a place in a `Part` of many trees of one shape, or JSON of its own; its notes
+             row  ──▶ the slot it belongs to; whether something remains to be asked of its candidates
+
+Flat arrays and shared parts: a subscription costs its name and some bytes. A part is kept while one of its trees is.
+"""
+
+import json
+import weakref
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from semantic.errors import DuplicateSubscription, UnknownSubscription
+from semantic.model import Match, Note, SubscriptionSlot
+from semantic.subscriptions.tree_columns import Part
+
+__all__ = ["LATER", "NamesView", "OwnTrees", "SlotNames", "SubscriptionTable", "packed"]
+
+
+# The names of subscriptions by slot, as results go on knowing them.
+#
+# A result holds slots and is read later, when a slot may belong to another subscription. So results look names up in a
+# `NamesView`, which is told the old name when a slot that had one is used again; it costs nothing until then.
+
+KEPT = 1 << 20
+"""The first so many slots have their `Match` ready: events may match hundreds, and looking one up costs a tenth of
+making it. 48 bytes each, 50 MB at most."""
+
+
+class NamesView(Mapping[int, str]):
+    """Slot → name, as it was when this view was made."""
+
+    __slots__ = ("__weakref__", "_now", "_owner", "past")
+    __hash__ = object.__hash__
+
+    def __init__(self, owner: "SlotNames", now: list[str | None]) -> None:
+        self._owner = owner
+        self._now = now
+        self.past: dict[int, str] = {}
+
+    def __getitem__(self, slot: int) -> str:
+        name = self.past.get(slot) or (self._now[slot] if 0 <= slot < len(self._now) else None)
+        if name is None:
+            raise KeyError(slot)
+        return name
+
+    def __iter__(self) -> Iterator[int]:
+        return (slot for slot, name in enumerate(self._now) if name is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def matches(self, slots: npt.NDArray[np.int32]) -> list[Match]:
+        """`SlotNames.matches`, with the names as they were."""
+        if not self.past:
+            return self._owner.matches(slots)
+        return [Match(self[slot]) for slot in slots.tolist()]
+
+
+class SlotNames:
+    """Slot → the name of the subscription that has it, or had it last."""
+
+    def __init__(self) -> None:
+        self._names: list[str | None] = []
+        self._matches = np.empty(0, dtype=object)
+        self._views: weakref.WeakSet[NamesView] = weakref.WeakSet()
+
+    def __getitem__(self, slot: int) -> str:
+        name = self._names[slot]
+        if name is None:
+            raise KeyError(slot)
+        return name
+
+    def matches(self, slots: npt.NDArray[np.int32]) -> list[Match]:
+        """A match without bindings for each of `slots`, which are taken and ascend. Some 15 ns each among the first
+        `KEPT` slots, 100 ns elsewhere."""
+        kept = self._matches
+        if not slots.size or slots[-1] < kept.size:
+            return cast(list[Match], kept.take(slots).tolist())
+        split = int(np.searchsorted(slots, kept.size))
+        names = map(cast(list[str], self._names).__getitem__, slots[split:].tolist())
+        return [*kept.take(slots[:split]).tolist(), *map(Match, names)]
+
+    def assign(self, slot: int, name: str) -> None:
+        """Give `slot` to `name`. Costs a step for each view that is still in use, where the slot had a name."""
+        if slot >= len(self._names):
+            self._names += [None] * (slot + 1 - len(self._names))
+        before = self._names[slot]
+        if before is not None and before != name:
+            for view in list(self._views):
+                view.past.setdefault(slot, before)
+        self._names[slot] = name
+        if slot < KEPT:
+            self._keep(slot + 1)
+            self._matches[slot] = Match(name)
+
+    def assign_many(self, slots: Sequence[int], names: Sequence[str]) -> None:
+        """`assign` each; quick where they are new slots in one row."""
+        start = len(self._names)
+        if slots and slots[0] == start and slots[-1] == start + len(slots) - 1:
+            self._names += names
+            self._keep(len(self._names))
+            for slot in slots[: max(KEPT - start, 0)]:
+                self._matches[slot] = Match(names[slot - start])
+            return
+        for slot, name in zip(slots, names, strict=True):
+            self.assign(slot, name)
+
+    def restore(self, count: int, slots: Sequence[int], names: Sequence[str]) -> None:
+        """So many slots, of which these have names. For new ones, which nobody looks at yet."""
+        self._names += [None] * count
+        self._keep(count)
+        for slot, name in zip(slots, names, strict=True):
+            self._names[slot] = name
+            if slot < KEPT:
+                self._matches[slot] = Match(name)
+
+    def view(self) -> NamesView:
+        """The names as they are now."""
+        view = NamesView(self, self._names)
+        self._views.add(view)
+        return view
+
+    def _keep(self, count: int) -> None:
+        """Room for the matches of the first `count` slots, within the bound; it doubles."""
+        count = min(count, KEPT)
+        if count > self._matches.size:
+            wider = np.empty(min(max(count, 2 * self._matches.size), KEPT), dtype=object)
+            wider[: self._matches.size] = self._matches
+            self._matches = wider
+
+
+# ── books ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OwnTrees:
+    """Trees that are kept one by one, as JSON: number i is `text[ends[i - 1] : ends[i]]`."""
+
+    def __init__(self, text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> None:
+        self._text = text
+        self._ends = ends
+
+    def packed(self, place: int) -> bytes:
+        """The JSON of one."""
+        begin = int(self._ends[place - 1]) if place else 0
+        return self._text[begin : int(self._ends[place])].tobytes()
+
+
+LATER = 2
+"""In `unsettled` of books that were opened: what remains to be asked is found out when the row is a candidate."""
+
+Tree = Part | OwnTrees | bytes | None
+"""Where the tree of a slot is kept; None where the slot is free."""
+
+
+def packed(tree: dict[str, Any]) -> bytes:
+    """A stored tree as compact JSON."""
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+class SubscriptionTable:
+    """One owner. Invariant: a slot that is taken is the first row of its subscription, and `further[row]` leads from
+    there through its other rows to -1."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, SubscriptionSlot] = {}
+        self.names = SlotNames()
+        self.slot_of_row = array("i")
+        """-1 where a row is free."""
+        self.further = array("i")
+        self.unsettled = bytearray()
+        """1 where an atom or an operator remains to be asked of candidates, `LATER` where it is not known yet what."""
+        self.asking = 0
+        """How many rows are unsettled."""
+        self.changes = 0
+        """Subscriptions that were entered or left."""
+        self.foreign = 0
+        """Rows whose number is not the slot of their subscription: none, unless one has several clauses."""
+        self.trees: list[Tree] = []
+        self.places = array("i")
+        """By slot: the place in the part."""
+        self._notes: dict[int, tuple[Note, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def slot(self, name: str) -> SubscriptionSlot:
+        """The slot of a subscription. Raises `UnknownSubscription`."""
+        try:
+            return self.slots[name]
+        except KeyError:
+            raise UnknownSubscription(name) from None
+
+    def tree(self, slot: SubscriptionSlot) -> dict[str, Any]:
+        """The stored tree of a slot that is taken. Some µs."""
+        kept = self.trees[slot]
+        if isinstance(kept, Part):
+            return kept.tree(self.places[slot])
+        tree: dict[str, Any] = json.loads(self.packed(slot))
+        return tree
+
+    def packed(self, slot: SubscriptionSlot) -> bytes:
+        """The tree of a slot as JSON, where it is kept by itself."""
+        kept = self.trees[slot]
+        assert isinstance(kept, bytes | OwnTrees), (slot, kept)
+        return kept if isinstance(kept, bytes) else kept.packed(self.places[slot])
+
+    def notes(self, slot: SubscriptionSlot) -> tuple[Note, ...]:
+        """What there was to tell of a subscription when it was added."""
+        return self._notes.get(slot, ())
+
+    def rows(self, slot: SubscriptionSlot) -> Iterator[int]:
+        """The rows of a slot that is taken."""
+        row: int = slot
+        while row >= 0:
+            yield row
+            row = self.further[row]
+
+    def new(self, subscriptions: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Each (name, …) of them. Raises `DuplicateSubscription` at the first whose name is taken."""
+        seen: set[str] = set()
+        for name, expression in subscriptions:
+            if name in self.slots or name in seen:
+                raise DuplicateSubscription(name)
+            seen.add(name)
+            yield name, expression
+
+    def enter(self, name: str, rows: Sequence[int], tree: bytes, notes: tuple[Note, ...]) -> SubscriptionSlot:
+        """A new subscription; its slot is its first row, so that slots need no search."""
+        self.changes += 1
+        slot = SubscriptionSlot(rows[0])
+        self._reserve(max(rows) + 1)
+        for row, after in zip(rows, (*rows[1:], -1), strict=True):
+            self.slot_of_row[row] = slot
+            self.further[row] = after
+            self.foreign += int(row) != slot
+        self.slots[name] = slot
+        self.names.assign(slot, name)
+        self.keep_tree(slot, tree, notes)
+        return slot
+
+    def enter_many(
+        self, names: Sequence[str], rows: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int32]:
+        """Many at once: each of the `names` has as many of the `rows` as `counts` says, one at least. Returns their
+        slots, `int32[n]`; their trees are to be kept by `keep_part` and `keep_tree`."""
+        if not rows.size:
+            return rows
+        self.changes += len(names)
+        first = np.cumsum(counts) - counts
+        slots: npt.NDArray[np.int32] = rows[first]
+        owner = np.repeat(slots, counts)
+        after = np.append(rows[1:], np.int32(-1))
+        after[first[1:] - 1] = -1
+        self._reserve(int(rows.max()) + 1)
+        np.frombuffer(self.slot_of_row, dtype=np.int32)[rows] = owner
+        np.frombuffer(self.further, dtype=np.int32)[rows] = after
+        self.foreign += int(np.count_nonzero(owner != rows))
+        listed = slots.tolist()
+        self.slots.update(zip(names, listed, strict=True))
+        self.names.assign_many(listed, names)
+        return slots
+
+    def keep_part(self, slots: npt.NDArray[np.int32], part: Part) -> None:
+        """The trees of `part`, in order, are those of these slots."""
+        np.frombuffer(self.places, dtype=np.int32)[slots] = np.arange(slots.size, dtype=np.int32)
+        trees = self.trees
+        for slot in slots.tolist():
+            trees[slot] = part
+
+    def keep_tree(self, slot: int, tree: bytes, notes: tuple[Note, ...]) -> None:
+        """The tree of one slot."""
+        self.trees[slot] = tree
+        self.keep_notes(slot, notes)
+
+    def keep_notes(self, slot: int, notes: tuple[Note, ...]) -> None:
+        """What there is to tell of one slot."""
+        if notes:
+            self._notes[slot] = notes
+
+    def mark(self, row: int, *, asked: bool) -> None:
+        """Whether something remains to be asked of the candidates of a row that is taken."""
+        self.asking += asked - (self.unsettled[row] != 0)
+        self.unsettled[row] = asked
+
+    def leave(self, name: str) -> list[int]:
+        """Forget a subscription; returns the rows that it had. Raises `UnknownSubscription`."""
+        slot = self.slot(name)
+        rows = list(self.rows(slot))
+        self.changes += 1
+        for row in rows:
+            self.slot_of_row[row] = -1
+            self.further[row] = -1
+            self.mark(row, asked=False)
+            self.foreign -= row != slot
+        self.trees[slot] = None
+        self._notes.pop(slot, None)
+        del self.slots[name]
+        return rows
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books disagree. Slow; for tests."""
+        rows = {row: slot for slot in self.slots.values() for row in self.rows(slot)}
+        assert rows == {row: slot for row, slot in enumerate(self.slot_of_row) if slot >= 0}, (rows, self.slot_of_row)
+        assert self.foreign == sum(row != slot for row, slot in rows.items()), (self.foreign, rows)
+        assert all(slot == next(self.rows(slot)) for slot in self.slots.values()), self.slots
+        taken = {slot for slot, tree in enumerate(self.trees) if tree is not None}
+        assert taken == set(self.slots.values()), (taken, self.slots)
+        assert self._notes.keys() <= taken, (self._notes, taken)
+        assert {self.names[slot]: slot for slot in taken} == self.slots, self.slots
+        asking = {row for row, mark in enumerate(self.unsettled) if mark}
+        assert asking <= rows.keys(), (asking, rows)
+        assert self.asking == len(asking), (self.asking, asking)
+
+    def _reserve(self, rows: int) -> None:
+        more = rows - len(self.slot_of_row)
+        if more > 0:
+            free = np.full(more, -1, dtype=np.int32).tobytes()
+            self.slot_of_row.frombytes(free)
+            self.further.frombytes(free)
+            self.places.frombytes(bytes(4 * more))
+            self.unsettled.extend(bytes(more))
+            self.trees += [None] * more

@@ -1,0 +1,678 @@
+"""A shape, compiled once: which clauses its trees become, and where their constants stand.
+
+    a tree of the shape ──compile──▶ clauses of atoms ──▶ ClausePlan: attributes, and for each atom the slots it reads
+                               └──▶ resolved expression ──▶ skeleton of the stored tree
+
+The normal form never looks at constants except for equality, so trees whose constants are equal at the same places
+become the same clauses. A template is made only where an index decides every atom and there is nothing to tell.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from index.clause import AttributeId, Clause, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate
+from index.clause import Test as ClauseTest
+from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from semantic.conditions.lowering import Lowering
+from semantic.conditions.normal_form import Atom
+from semantic.conditions.reading import checks_of
+from semantic.errors import InvalidSubscription
+from semantic.language import parse_tree, to_tree
+from semantic.model import (
+    All,
+    AnyOf,
+    Between,
+    Comparison,
+    Constant,
+    Expression,
+    Instant,
+    KindTest,
+    Membership,
+    Not,
+    Presence,
+    Quantity,
+    Term,
+)
+from semantic.operators.declaration import Operator
+from semantic.subscriptions.compilation import Compiled, compile_expression, restore_expression
+from semantic.subscriptions.resolution import resolve
+from semantic.subscriptions.tree_columns import SLOT, ConstantColumn, TextColumn, joined, narrowed, number_column
+from semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["TRIES", "Operands", "ShapeKey", "Template", "Templates"]
+
+
+# A tree → its shape and its constants: what two trees must share to be compiled as one.
+#
+#     {"all": [{"isa": ["target", {"iri": "…#Laptop"}]}, {"<=": ["price", 400]}]}
+#         ──▶  ("all", ("isa", "target", ("iri",)), ("<=", "price", ("number",)))   and   ["…#Laptop", 400]
+#
+# A shape holds operators, attributes, units and the kinds of constants. Trees without one (relations, texts that are
+# searched, operators, whatever is odd or wrong) are compiled one by one, which also says what is wrong with them.
+
+NUMBER, STRING, INSTANT, IRI = "number", "string", "instant", "iri"
+"""Kinds of constants; a quantity is `"unit:"` and its unit, true and false stand in the shape themselves."""
+MOST_PARTS = 64
+"""Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
+LONGEST_TEXT = 1_000
+"""Characters of a constant or an attribute: so the bounds of `semantic.language.bounds` cannot be met."""
+DEEPEST = 8
+"""Levels of groups."""
+
+Shape = tuple[Any, ...]
+
+_ORDERS = frozenset(("<", "<=", ">", ">="))
+_EQUALS = frozenset(("=", "!="))
+_KINDS = frozenset(("isa", "below", "is"))
+_GROUPS = frozenset(("all", "any"))
+_ENDS = frozenset(("[]", "[)", "(]", "()"))
+
+
+def shape_of(tree: Any, constants: list[Any], depth: int = 0) -> Shape | None:
+    """The shape of `tree`, with its constants added to `constants` in the order of the tree; None if it has none.
+    Linear, about 1 µs a predicate."""
+    if type(tree) is not dict or len(tree) != 1 or depth > DEEPEST:
+        return None
+    ((key, body),) = tree.items()
+    if key in _GROUPS:
+        return _group(key, body, constants, depth)
+    if key == "not":
+        inner = shape_of(body, constants, depth + 1)
+        return None if inner is None else ("not", inner)
+    if key == "exists" or key == "missing":
+        name = body[0] if type(body) is list and len(body) == 1 else body
+        return (key, name, ()) if _is_name(name) else None
+    if type(body) is not list or len(body) < 2 or not _is_name(body[0]):
+        return None
+    if key == "between":
+        return _between(body, constants)
+    if len(body) != 2:
+        return None
+    operand = body[1]
+    if key in _ORDERS:
+        kind = _kind(operand, constants, ordered=True)
+        return None if kind is None else (key, body[0], (kind,))
+    if key in _EQUALS:
+        kind = _kind(operand, constants)
+        return None if kind is None else (key, body[0], (kind,))
+    if key in _KINDS or key == "in":
+        several = operand if type(operand) is list else (operand,)
+        if not several or len(several) > MOST_PARTS or (key == "in" and several is not operand):
+            return None
+        kinds = tuple([_kind(each, constants, term=key != "in") for each in several])
+        return None if None in kinds else (key, body[0], kinds)
+    return None
+
+
+def equalities(constants: list[Any]) -> tuple[int, ...] | None:
+    """Which constants are equal: for each the place of the first like it; None if all differ. Where two predicates ask
+    one attribute, that decides whether they are one, or contradict each other."""
+    if len(set(constants)) == len(constants):
+        return None
+    first: dict[Any, int] = {}
+    return tuple([first.setdefault(each, place) for place, each in enumerate(constants)])
+
+
+def _group(key: str, body: Any, constants: list[Any], depth: int) -> Shape | None:
+    if type(body) is not list or not body or len(body) > MOST_PARTS:
+        return None
+    if len(body) == 1:
+        return shape_of(body[0], constants, depth + 1)
+    parts: list[Any] = [key]
+    for item in body:
+        shape = shape_of(item, constants, depth + 1)
+        if shape is None or len(constants) > MOST_PARTS:
+            return None
+        parts.append(shape)
+    return tuple(parts)
+
+
+def _between(body: list[Any], constants: list[Any]) -> Shape | None:
+    ends, closed = body[1], body[2] if len(body) == 3 else "[]"
+    if type(ends) is not list or len(ends) != 2 or len(body) > 3 or type(closed) is not str or closed not in _ENDS:
+        return None
+    low = _kind(ends[0], constants, ordered=True)
+    high = _kind(ends[1], constants, ordered=True)
+    return None if low is None or high is None else ("between", body[0], (low, high), closed)
+
+
+def _kind(operand: Any, constants: list[Any], *, ordered: bool = False, term: bool = False) -> str | None:
+    """The kind of an operand, which joins `constants` unless it stands in the shape; None for what has no kind."""
+    of = type(operand)
+    if of is int or of is float:
+        if term:
+            return None
+        constants.append(operand)
+        return NUMBER
+    if of is str:
+        if ordered or len(operand) > LONGEST_TEXT or operand[:1] == "?":
+            return None
+        constants.append(operand)
+        return STRING
+    if of is dict:
+        return _object_kind(operand, constants, ordered=ordered, term=term)
+    if of is bool and not ordered and not term:
+        return "true" if operand else "false"
+    return None
+
+
+def _object_kind(operand: dict[Any, Any], constants: list[Any], *, ordered: bool, term: bool) -> str | None:
+    if len(operand) == 1:
+        ((key, text),) = operand.items()
+        if type(text) is not str or len(text) > LONGEST_TEXT:
+            return None
+        if key == "iri" and not ordered:
+            constants.append(text)
+            return IRI
+        if key == "instant" and not term:
+            constants.append(text)
+            return INSTANT
+        return None
+    if term or operand.keys() != {"value", "unit"}:
+        return None
+    number, unit = operand["value"], operand["unit"]
+    if (type(number) is not int and type(number) is not float) or type(unit) is not str or len(unit) > LONGEST_TEXT:
+        return None
+    constants.append(number)
+    return f"unit:{unit}"
+
+
+def _is_name(name: Any) -> bool:
+    return type(name) is str and len(name) <= LONGEST_TEXT and name[:1] != "?"
+
+
+# ── operands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Constants of one slot → what the index compares with, once per distinct value.
+#
+# What a constant means depends on the attribute, on how it is compared and on its kind. `OperandReader` asks the
+# ordinary
+# way, with an expression of one predicate, what each distinct constant means; numbers that mean themselves are not
+# asked
+# one by one. A constant that is refused, or of which there is something to tell, is none for a column: its tree is
+# compiled by itself.
+
+EQUAL, ORDERED, KIND = "=", "<=", "isa"
+"""How a constant is compared, as the operator that is asked what it means."""
+EXACT = float(1 << 53)
+"""Integers below are doubles, each of its own; larger ones are looked at one by one."""
+
+Use = tuple[str, str, str]
+"""How it is compared, the attribute as written, the kind of the constant."""
+Sort = tuple[str, str]
+"""The reading, and `key` or `concept`: constants of one column are of one sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """n operands of one slot. `good` is `bool[n]`; the others are not to be used. Either `numbers` (`float64[n]`), or
+    `keys[places[i]]` (`int32[n]`)."""
+
+    good: npt.NDArray[np.bool_]
+    stored: ConstantColumn
+    numbers: npt.NDArray[np.float64]
+    keys: Sequence[Key]
+    places: npt.NDArray[np.int32]
+
+    def key(self, number: int) -> Key:
+        """What operand `number` compares with."""
+        return self.keys[self.places[number]] if self.places.size else float(self.numbers[number])
+
+    def taken(self, places: npt.NDArray[np.int64]) -> "Operands":
+        """Those at `places`."""
+        numbers = self.numbers[places] if self.numbers.size else self.numbers
+        own = self.places[places] if self.places.size else self.places
+        return Operands(self.good[places], self.stored.taken(places), numbers, self.keys, own)
+
+    @classmethod
+    def joined(cls, operands: Sequence["Operands"]) -> "Operands":
+        """Those of one slot, one after the other."""
+        return cls(
+            np.concatenate([each.good for each in operands]),
+            joined([each.stored for each in operands]),
+            np.concatenate([each.numbers for each in operands]),
+            operands[0].keys,
+            np.concatenate([each.places for each in operands]),
+        )
+
+
+class OperandReader:
+    """Reads the constants of one use. Remembers every distinct one, so it is for one bulk."""
+
+    def __init__(self, use: Use, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
+        self._how, self._attribute, self._kind = use
+        self._vocabulary = vocabulary
+        self._operators = operators
+        self._stored = stored
+        self._places: dict[Any, int] = {}
+        self._sorts: list[int] = []
+        self._numbered: dict[Sort, int] = {}
+        self._keys: list[Key] = []
+        self._texts: list[str] = []
+        self._plain = self._kind == NUMBER and self.sort(1) == ("number", "key")
+
+    def sort(self, constant: Any) -> Sort | None:
+        """What sort `constant` is of, None if it is none for a column."""
+        number = self._sorts[self._place(constant)]
+        return next((sort for sort, known in self._numbered.items() if known == number), None)
+
+    def operands(self, constants: Sequence[Any], sort: Sort) -> Operands:
+        """The operands for `constants`; good are those of this `sort`."""
+        if self._plain:
+            try:
+                numbers = np.array(constants, dtype=np.float64)
+            except OverflowError:
+                numbers = np.array([each if abs(each) < EXACT else np.nan for each in constants], dtype=np.float64)
+            good = np.abs(numbers) < EXACT if int in set(map(type, constants)) else np.isfinite(numbers)
+            numbers = numbers if good.all() else np.where(good, numbers, 0.0)
+            stored: ConstantColumn = number_column(constants, numbers)
+            return Operands(good, stored, numbers, (), np.zeros(0, dtype=np.int32))
+        known = self._places
+        for each in set(constants).difference(known):
+            self._place(each)
+        places = np.array([known[each] for each in constants], dtype=np.int32)
+        good = np.array(self._sorts, dtype=np.int32)[places] == self._numbered[sort]
+        if self._kind in (STRING, IRI, INSTANT):
+            stored = TextColumn(narrowed(places), self._texts)
+        else:
+            numbers = np.array([each if ok else 0 for each, ok in zip(constants, good, strict=True)], dtype=np.float64)
+            stored = number_column([each if ok else 0 for each, ok in zip(constants, good, strict=True)], numbers)
+        if sort[1] == "key" and sort[0] not in ("text", "boolean"):
+            numbers = np.array([each if type(each) is float else 0.0 for each in self._keys], dtype=np.float64)[places]
+        else:
+            numbers = np.zeros(0)
+        return Operands(good, stored, numbers, self._keys, places)
+
+    def operand(self, constant: Any, sort: Sort) -> tuple[Key, Any] | None:
+        """What one constant compares with, and what stands for it in the stored tree; None if it is not of `sort`."""
+        if self._plain:
+            good = abs(constant) < EXACT if type(constant) is int else math.isfinite(constant)
+            return (float(constant), constant) if good else None
+        place = self._place(constant)
+        if self._sorts[place] != self._numbered[sort]:
+            return None
+        return self._keys[place], self._texts[place] if self._kind in (STRING, IRI, INSTANT) else constant
+
+    @property
+    def remembered(self) -> int:
+        """How many distinct constants it remembers."""
+        return len(self._places)
+
+    def _place(self, constant: Any) -> int:
+        found = self._places.get(constant)
+        if found is None:
+            sort, key, text = self._meaning(constant)
+            found = self._places[constant] = len(self._keys)
+            self._keys.append(key)
+            self._texts.append(text)
+            self._sorts.append(-1 if sort is None else self._numbered.setdefault(sort, len(self._numbered)))
+        return found
+
+    def _meaning(self, constant: Any) -> tuple[Sort | None, Key, str]:
+        """Its sort, what it compares with, and the text that stands in the stored tree."""
+        nothing = None, 0.0, ""
+        if type(constant) is int and abs(constant) >= EXACT:
+            return nothing
+        try:
+            asked = parse_tree({self._how: [self._attribute, self._written(constant)]})
+            resolved = resolve(asked, self._vocabulary, stored=self._stored, operators=self._operators)
+        except InvalidSubscription:
+            return nothing
+        checks = checks_of(resolved.expression, self._vocabulary)  # type: ignore[arg-type]  # one predicate
+        if resolved.notes or checks is None or len(checks) != 1:
+            return nothing
+        ((_, body),) = to_tree(resolved.kept).items()
+        text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
+        ((reading, test),) = checks
+        match test:
+            case KeyTest(keys):
+                (key,) = keys
+                return (reading, "key"), key, text
+            case IntervalTest(_, high):
+                return (reading, "key"), high, text
+            case ConceptTest(within, _, exactly):
+                found = within | exactly
+                return ((reading, "concept"), next(iter(found)), text) if len(found) == 1 else nothing
+
+    def _written(self, constant: Any) -> Any:
+        if self._kind in (IRI, INSTANT):
+            return {self._kind: constant}
+        return (
+            constant
+            if self._kind in (NUMBER, STRING)
+            else {"value": constant, "unit": self._kind.removeprefix("unit:")}
+        )
+
+
+# ── templates ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+TRIES = 3
+"""Trees of a shape that are tried as its example; the first may be odd in its constants alone."""
+TYPE = "ce.type"
+"""Where event types are declared, clauses that ask for one are compared with them by their constants."""
+
+ShapeKey = tuple[Shape, tuple[int, ...] | None]
+"""A shape, and which of its constants are equal where that matters."""
+
+IN_COLUMNS = frozenset({("isa", 1), ("is", 1), ("=", 1), ("<", 1), ("<=", 1), (">", 1), (">=", 1), ("between", 2)})
+"""Operators, with so many constants, whose operands an engine takes as columns, unless they are negated."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtomPlan:
+    """One atom: `form` is its operator, `closed` the ends of `between`, `slots` its constants, and `sorts` of what sort
+    each is."""
+
+    attribute: str
+    form: str
+    slots: tuple[int, ...]
+    sorts: tuple[Sort, ...]
+    closed: str
+    negated: bool
+    truths: tuple[bool, ...] = ()
+    """True and false, which stand in the shape: those of `in`, or the operand of `=`."""
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether its operands can stand in a column."""
+        return (self.form, len(self.slots)) in IN_COLUMNS and not self.negated and not self.truths
+
+    def column(self, lowering: Lowering, operands: Sequence[Operands]) -> OperandColumn:
+        """The tests of many clauses. `operands` are those of all slots."""
+        of = [operands[slot] for slot in self.slots]
+        reading, sort = self.sorts[0]
+        attribute, column = lowering.attribute(self.attribute), lowering.column(self.attribute, reading)
+        if sort == "concept":
+            concepts = np.array(of[0].keys, dtype=np.float64).astype(np.int32)[of[0].places]
+            return ConceptOperands(attribute, column, concepts, exactly=self.form != "isa")
+        if reading in ("text", "boolean"):
+            return KeyOperands(attribute, column, of[0].keys, of[0].places)
+        low, high = self._ends(of[0].numbers, of[-1].numbers)
+        return IntervalOperands(attribute, column, low, high, is_key=self.form == "=")
+
+    def predicate(self, lowering: Lowering, keys: Sequence[Key]) -> Predicate:
+        """The predicate of one clause. `keys` are what the constants of all slots compare with."""
+        found = [keys[slot] for slot in self.slots]
+        tests = tuple([(lowering.column(self.attribute, reading), test) for reading, test in self._tests(found)])
+        return Predicate(lowering.attribute(self.attribute), tests, self.negated)
+
+    def _tests(self, keys: Sequence[Key]) -> Iterator[tuple[str, ClauseTest]]:
+        """As `semantic.conditions.reading.checks_of` has them."""
+        if self.form in ("isa", "below", "is"):
+            concepts = frozenset(cast(Sequence[ConceptId], keys))
+            name = {"isa": "within", "below": "below", "is": "exactly"}[self.form]
+            yield "concept", ConceptTest(**{name: concepts})
+        elif self.form in ("=", "in"):
+            by_reading: dict[str, set[Key]] = {}
+            for (reading, _), key in zip(self.sorts, keys, strict=True):
+                by_reading.setdefault(reading, set()).add(key)
+            if self.truths:
+                by_reading["boolean"] = set(self.truths)
+            concepts = frozenset(cast(set[ConceptId], by_reading.pop("concept", set())))
+            for reading, found in by_reading.items():
+                yield reading, KeyTest(frozenset(found))
+            if concepts:
+                yield "concept", ConceptTest(exactly=concepts)
+        else:
+            yield self.sorts[0][0], self._interval(cast(float, keys[0]), cast(float, keys[-1]))
+
+    def _interval(self, first: float, last: float) -> IntervalTest:
+        """`_ends` of one clause."""
+        low = -math.inf if self.form in ("<", "<=") else first
+        high = math.inf if self.form in (">", ">=") else last
+        if self.form == ">" or self.closed[0] == "(":
+            low = math.nextafter(low, math.inf)
+        if self.form == "<" or self.closed[1] == ")":
+            high = math.nextafter(high, -math.inf)
+        return IntervalTest(low, high)
+
+    def _ends(
+        self, first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Closed ends of intervals, as `semantic.conditions.reading` makes them."""
+        low, high = first, last
+        if self.form in ("<", "<="):
+            low = np.full_like(first, -np.inf)
+        elif self.form in (">", ">="):
+            high = np.full_like(first, np.inf)
+        if self.form == ">" or self.closed[0] == "(":
+            low = np.nextafter(low, np.inf)
+        if self.form == "<" or self.closed[1] == ")":
+            high = np.nextafter(high, -np.inf)
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class ClausePlan:
+    """One clause; `required` includes the attributes of its atoms."""
+
+    atoms: tuple[AtomPlan, ...]
+    required: frozenset[str]
+    forbidden: frozenset[str]
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether an engine may take such clauses as columns."""
+        return all(atom.in_columns for atom in self.atoms)
+
+    def columns(self, lowering: Lowering, operands: Sequence[Operands], places: npt.NDArray[np.int64]) -> ClauseColumns:
+        """Many such clauses, at these places of a bulk."""
+        tests = tuple(atom.column(lowering, operands) for atom in self.atoms)
+        return ClauseColumns(places, *self._attributes(lowering), tests)
+
+    def clauses(self, lowering: Lowering, operands: Sequence[Operands], count: int) -> Iterator[Clause]:
+        """The same one by one, whatever their atoms are."""
+        for number in range(count):
+            yield self.clause(lowering, [each.key(number) for each in operands])
+
+    def clause(self, lowering: Lowering, keys: Sequence[Key]) -> Clause:
+        """One such clause. `keys` are what the constants of all slots compare with."""
+        predicates = tuple([atom.predicate(lowering, keys) for atom in self.atoms])
+        return Clause(predicates, *self._attributes(lowering))
+
+    def _attributes(self, lowering: Lowering) -> tuple[frozenset[AttributeId], frozenset[AttributeId]]:
+        of = lowering.attribute
+        return frozenset(map(of, sorted(self.required))), frozenset(map(of, sorted(self.forbidden)))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Trees of one shape whose constants are equal at the same places. `readers` and `sorts` have an entry a slot."""
+
+    skeleton: Any
+    clauses: tuple[ClausePlan, ...]
+    readers: tuple[OperandReader, ...]
+    sorts: tuple[Sort, ...]
+
+
+class Templates:
+    """The templates that trees of one vocabulary have, each made once."""
+
+    def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
+        """`stored`: the trees were compiled before (rule 14)."""
+        self._vocabulary = vocabulary
+        self._operators = operators
+        self._stored = stored
+        self._watched: dict[Shape, bool | None] = {}
+        self._templates: dict[ShapeKey, Template | None] = {}
+        self._readers: dict[Use, OperandReader] = {}
+
+    @property
+    def remembered(self) -> int:
+        """How many shapes and constants it remembers."""
+        return len(self._templates) + sum(reader.remembered for reader in self._readers.values())
+
+    def key(self, tree: Any, constants: list[Any]) -> ShapeKey | None:
+        """What trees share that have the same template; the constants of `tree` are added to `constants`. None where
+        it has no template whatever its constants are."""
+        shape = shape_of(tree, constants)
+        watched = None if shape is None else self._is_watched(shape)
+        if shape is None or watched is None:
+            return None
+        return shape, equalities(constants) if watched else None
+
+    def __contains__(self, key: ShapeKey) -> bool:
+        return key in self._templates
+
+    def __getitem__(self, key: ShapeKey) -> Template | None:
+        """The template of a key that was made; None if there is none."""
+        return self._templates[key]
+
+    def make(self, key: ShapeKey, examples: Iterable[tuple[Any, Sequence[Any]]]) -> Template | None:
+        """Make the template of `key` from the first of some trees of it, with their constants, that gives one."""
+        for use in _uses_of(key[0]):
+            if use not in self._readers:
+                self._readers[use] = OperandReader(use, self._vocabulary, self._operators, stored=self._stored)
+        compile_one = restore_expression if self._stored else compile_expression
+        found = None
+        for tree, constants in examples:
+            try:
+                compiled = compile_one(tree, self._vocabulary, self._operators)
+            except InvalidSubscription:
+                continue
+            found = _template_of(key[0], constants, compiled, self._readers)
+            if found is not None:
+                break
+        self._templates[key] = found
+        return found
+
+    def _is_watched(self, shape: Shape) -> bool | None:
+        """Whether two predicates of `shape` ask one attribute, so that it matters which constants are equal; None where
+        it has no template whatever its constants are."""
+        if shape not in self._watched:
+            asked = [self._vocabulary.attributes.resolve(name) for name in _attributes(shape)]
+            judged = bool(self._vocabulary.schemas) and TYPE in asked
+            self._watched[shape] = None if judged else len(set(asked)) < len(asked)
+        return self._watched[shape]
+
+
+def _attributes(shape: Any) -> Iterator[str]:
+    if shape[0] in ("all", "any", "not"):
+        for inner in shape[1:]:
+            yield from _attributes(inner)
+    else:
+        yield shape[1]
+
+
+def _uses_of(shape: Any) -> Iterator[Use]:
+    """How the constants of a shape are used, in the order of the tree."""
+    key = shape[0]
+    if key in ("all", "any", "not"):
+        for inner in shape[1:]:
+            yield from _uses_of(inner)
+        return
+    how = KIND if key in ("isa", "below", "is") else EQUAL if key in ("=", "!=", "in") else ORDERED
+    for kind in shape[2]:
+        if kind not in ("true", "false"):
+            yield how, shape[1], kind
+
+
+def _template_of(
+    shape: Any, constants: Sequence[Any], compiled: Compiled, readers: Mapping[Use, OperandReader]
+) -> Template | None:
+    """The template of the shape of one tree with these `constants`, which was compiled the ordinary way; None where
+    trees of this shape, or with such constants, must all go that way."""
+    if compiled.notes or not compiled.clauses:
+        return None
+    own = tuple(readers[use] for use in _uses_of(shape))
+    sorts = tuple(reader.sort(constant) for reader, constant in zip(own, constants, strict=True))
+    if None in sorts:
+        return None
+    slotting = _Slotting()
+    slotting.expression(compiled.expression)
+    skeleton = to_tree(_Slotting().expression(parse_tree(compiled.tree)))  # of what is stored: names may differ
+    plans: list[ClausePlan] = []
+    for atoms in compiled.clauses:
+        plan = _clause_plan(atoms, slotting.slots, cast(tuple[Sort, ...], sorts))
+        if plan is None:
+            return None
+        plans.append(plan)
+    return Template(skeleton, tuple(plans), own, cast(tuple[Sort, ...], sorts))
+
+
+def _clause_plan(
+    atoms: Sequence[Atom], slots: Mapping[Expression, tuple[int, ...]], sorts: Sequence[Sort]
+) -> ClausePlan | None:
+    plans: list[AtomPlan] = []
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    for atom in atoms:
+        predicate = atom.predicate
+        if isinstance(predicate, Presence):
+            (required if predicate.present else forbidden).add(predicate.attribute)
+            continue
+        required.update(atom.attributes)
+        own = slots[predicate]
+        of = tuple(sorts[slot] for slot in own)
+        match predicate:
+            case KindTest(attribute, test):
+                plan = AtomPlan(attribute, test, own, of, "[]", atom.negated)
+            case Comparison(attribute, order, Constant(value=value)):
+                truths = (value,) if isinstance(value, bool) else ()
+                plan = AtomPlan(attribute, order, own, of, "[]", atom.negated, truths)
+            case Between(attribute, _, _, closed):
+                plan = AtomPlan(attribute, "between", own, of, closed, atom.negated)
+            case Membership(attribute, constants):
+                told = tuple(each.value for each in constants if isinstance(each.value, bool))
+                plan = AtomPlan(attribute, "in", own, of, "[]", atom.negated, told)
+            case _:
+                return None
+        if plan.form == "between" and len(set(of)) > 1:
+            return None  # never holds
+        plans.append(plan)
+    return ClausePlan(tuple(plans), frozenset(required), frozenset(forbidden))
+
+
+class _Slotting:
+    """Puts slots where an expression has constants, in the order of the tree; `slots` then tells which constants each
+    predicate has, as the normal form writes it."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self.slots: dict[Expression, tuple[int, ...]] = {}
+
+    def expression(self, node: Expression) -> Expression:
+        match node:
+            case All(items) | AnyOf(items):
+                return replace(node, items=tuple(map(self.expression, items)))
+            case Not(item):
+                return replace(node, item=self.expression(item))
+        first = self._next
+        match node:
+            case KindTest(terms=terms):
+                found: Expression = replace(node, terms=tuple(map(self._term, terms)))
+            case Membership(constants=constants):
+                found = replace(node, constants=tuple(map(self._constant, constants)))
+            case Between(low=low, high=high):
+                found = replace(node, low=self._constant(low), high=self._constant(high))
+            case Comparison(operand=Constant() as operand):
+                found = replace(node, operand=self._constant(operand))
+                node = replace(node, order="=") if node.order == "!=" else node
+            case _:
+                found = node
+        self.slots.setdefault(node, tuple(range(first, self._next)))
+        return found
+
+    def _constant(self, constant: Constant) -> Constant:
+        if isinstance(constant.value, bool):
+            return constant
+        match constant.value:
+            case Term() as term:
+                return Constant(self._term(term))
+            case Quantity(_, unit):
+                return Constant(Quantity(self._slot(), unit))
+            case Instant():
+                return Constant(Instant(self._slot()))
+            case _:
+                return Constant(self._slot())
+
+    def _term(self, _: Term) -> Term:
+        return Term("", is_iri=True, iri=self._slot())
+
+    def _slot(self) -> Any:
+        self._next += 1
+        return {SLOT: self._next - 1}

@@ -1,0 +1,1 @@
+"""What words mean: hierarchies, labels, terms, attributes, declarations, event types. See README.md."""

@@ -1,0 +1,339 @@
+"""Attributes: how their names resolve, which are above which, what kind of value they are declared to hold.
+
+From the properties of ontologies (`rdfs:subPropertyOf`, `rdfs:range`, labels), from the event types that are declared,
+and from what the user declares of single attributes; the later goes before the earlier. An attribute's name for a
+property is the property's local name: `shop:price` → `price`. docs/matching-semantics.md, rules 2 and 9.
+"""
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+from typing import Any, Final, Literal, get_args
+
+from semantic.errors import InvalidDeclaration, OntologyError
+from semantic.ontology.namespaces import local_name
+from semantic.ontology.records import Label, PropertyRecord
+from semantic.vocabulary.arithmetic import parse_arithmetic
+from semantic.vocabulary.enumerations import MOST_MEMBERS, Enumeration, enumeration
+from semantic.vocabulary.event_types import Domain
+from semantic.vocabulary.terms import folded
+
+__all__ = ["AttributeDeclaration", "AttributeScheme"]
+
+
+# One attribute's declaration: what properties, event types and users say of it, put together.
+#
+# `attributes` applies these to all attributes of a vocabulary, in this order; the later goes before the earlier.
+
+AttributeKind = Literal["concept", "text", "number", "instant", "boolean"]
+
+XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_NUMBERS: Final = (
+    *("decimal", "integer", "double", "float", "long", "int", "short", "byte"),
+    *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
+    *("unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"),
+)
+_KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
+    **{XSD + name: "number" for name in _NUMBERS},
+    **{XSD + name: "text" for name in ("string", "normalizedString", "token", "anyURI", "language")},
+    **{RDF + name: "text" for name in ("langString", "PlainLiteral")},
+    XSD + "dateTime": "instant",
+    XSD + "dateTimeStamp": "instant",
+    XSD + "boolean": "boolean",
+}
+_NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")
+_KEYS: Final = frozenset({"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeDeclaration:
+    """What is known of an attribute. `range` are IRIs of concepts; `unit` is that of bare numbers; `unit_from` names
+    the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order; `multiple` says
+    whether an event may have several (None: nothing is said); `derived` is the expression that it is worth."""
+
+    name: str
+    kind: AttributeKind | None = None
+    range: tuple[str, ...] = ()
+    unit: str | None = None
+    unit_from: str | None = None
+    labels: tuple[Label, ...] = ()
+    enumeration: Enumeration | None = None
+    multiple: bool | None = None
+    derived: str | None = None
+
+
+def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
+    """Properties with one local name are one attribute; where their ranges disagree about its kind, it has none."""
+    ranges = sorted({iri for record in records for iri in record.ranges})
+    kinds = {_KIND_OF_RANGE.get(iri, None if iri.startswith(_NO_KIND) else "concept") for iri in ranges}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return AttributeDeclaration(
+        name=name,
+        kind=kind,
+        range=tuple(ranges) if kind == "concept" else (),
+        unit=min((record.unit for record in records if record.unit), default=None),
+        labels=tuple(dict.fromkeys(label for record in records for label in record.labels)),
+    )
+
+
+def inherited(low: AttributeDeclaration, high: AttributeDeclaration) -> AttributeDeclaration:
+    """A range holds for the properties beneath as well, where they say nothing themselves."""
+    if low.kind is None and high.kind is not None:
+        low = replace(low, kind=high.kind, range=high.range)
+    if low.unit is None and high.unit is not None and low.kind == high.kind:
+        low = replace(low, unit=high.unit)
+    return low
+
+
+def with_domain(found: AttributeDeclaration | None, name: str, domain: Domain) -> AttributeDeclaration:
+    """What an event type says of an attribute goes before what ontologies say."""
+    members = domain.members or ()
+    texts = tuple(each for each in members if isinstance(each, str))
+    listed = enumeration(texts, domain.order) if texts and len(texts) == len(members) else None
+    kind = _kind_of(domain)
+    found = found or AttributeDeclaration(name=name)
+    return replace(
+        found,
+        kind=kind or found.kind,
+        range=domain.concepts or (() if kind not in (None, "concept") else found.range),
+        unit=domain.unit or found.unit,
+        unit_from=domain.unit_from or found.unit_from,
+        enumeration=listed,
+    )
+
+
+def _kind_of(domain: Domain) -> AttributeKind | None:
+    if domain.concepts:
+        return "concept"
+    if domain.is_numeric:
+        return "number"
+    if domain.types == frozenset({"boolean"}):
+        return "boolean"
+    if domain.types == frozenset({"string"}):
+        return "instant" if domain.date_time else "text"
+    return None
+
+
+def check_agreement(schema: AttributeDeclaration, declared: AttributeDeclaration, owner: str) -> None:
+    """An attribute has one domain: what is declared of it by itself must not differ from that of its event type, the
+    `owner`. Raises InvalidDeclaration."""
+    for field_name in ("kind", "range", "unit", "unit_from", "enumeration"):
+        theirs, ours = getattr(schema, field_name), getattr(declared, field_name)
+        if theirs != ours and theirs not in (None, ()):
+            raise InvalidDeclaration(
+                f"attribute {schema.name!r}: {field_name} is declared as {_told(ours)}, and as {_told(theirs)} by the "
+                f"event type {owner!r}: an attribute has one domain, change one of the two"
+            )
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Enumeration):
+        return "one of " + ", ".join(value.members[:8])
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[str, Any]) -> AttributeDeclaration:
+    """What the user says goes before everything else, field by field. Raises InvalidDeclaration."""
+    if not isinstance(fields, Mapping):
+        raise InvalidDeclaration(f"attribute {name!r}: an object with {', '.join(sorted(_KEYS))} is expected")
+    unknown = set(fields) - _KEYS
+    if unknown:
+        raise InvalidDeclaration(f"attribute {name!r}: {sorted(unknown)} unknown; known are {sorted(_KEYS)}")
+    kind = fields.get("kind")
+    if kind is not None and kind not in get_args(AttributeKind):
+        raise InvalidDeclaration(f"attribute {name!r}: kind is one of {', '.join(get_args(AttributeKind))}")
+    changed = {key: value for key, value in fields.items() if key in ("kind", "unit", "unit_from", "derived")}
+    if "range" in fields:
+        changed["range"] = _strings(fields["range"], f"attribute {name!r}: range is an IRI or a list of IRIs")
+    if "labels" in fields:
+        changed["labels"] = _labels(name, fields["labels"])
+    for key in ("unit", "unit_from", "derived"):
+        if changed.get(key) is not None and not isinstance(changed[key], str):
+            raise InvalidDeclaration(f"attribute {name!r}: {key} is a string")
+    if changed.get("derived") is not None:
+        parse_arithmetic(changed["derived"])
+    if fields.get("values") is not None:
+        if fields["values"] not in ("unique", "multiple"):
+            raise InvalidDeclaration(f"attribute {name!r}: values are unique or multiple")
+        changed["multiple"] = fields["values"] == "multiple"
+    if "enum" in fields or "order" in fields:
+        changed["enumeration"] = _enumeration(name, fields.get("enum"), fields.get("order"))
+    if kind is not None and kind != "concept" and found is not None and "range" not in changed:
+        changed["range"] = ()
+    return replace(found or AttributeDeclaration(name=name), **changed)
+
+
+def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
+    """`{"enum": ["low", "high"], "order": "listed"}`, or chains of members from low to high in place of `listed`."""
+    if members is None and order is None:
+        return None
+    texts = tuple(dict.fromkeys(_strings(members, f"attribute {name!r}: enum is a list of strings")))
+    if not 0 < len(texts) <= MOST_MEMBERS:
+        raise InvalidDeclaration(f"attribute {name!r}: an enumeration has 1 to {MOST_MEMBERS} members")
+    expected = f'attribute {name!r}: order are chains of members, each from low to high, or "listed"'
+    if order is None:
+        return enumeration(texts, None)
+    chains = [texts] if order == "listed" else order
+    if not isinstance(chains, list | tuple):
+        raise InvalidDeclaration(expected)
+    try:
+        return enumeration(texts, [_strings(chain, expected) for chain in chains])
+    except InvalidDeclaration as error:
+        raise InvalidDeclaration(f"attribute {name!r}: {error}") from None
+
+
+def _labels(name: str, labels: Any) -> tuple[Label, ...]:
+    """`"Preis"`, `["Preis", "price"]` or `{"de": "Preis"}`."""
+    expected = f"attribute {name!r}: labels are strings, by language or in a list"
+    if isinstance(labels, Mapping):
+        return tuple(zip(_strings(list(labels.values()), expected), (tag or None for tag in labels), strict=True))
+    return tuple((text, None) for text in _strings(labels, expected))
+
+
+def _strings(values: Any, expected: str) -> tuple[str, ...]:
+    """One string, several, or none. Raises InvalidDeclaration with what is `expected`."""
+    found = (values,) if isinstance(values, str) else () if values is None else values
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        raise InvalidDeclaration(expected)
+    return tuple(found)
+
+
+# ── attributes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ABOVE: Final = 64
+"""Names above one dotted name that count: with several segments they multiply, and each costs a copy of the values."""
+
+ABOVE_IN_ALL: Final = 1_000_000
+"""Names above others, of all attributes: real vocabularies have thousands, but a chain has the square of its length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AttributeScheme:
+    """All declared attributes of one vocabulary. Immutable; look-ups cost one or two dict accesses a segment."""
+
+    declarations: Mapping[str, AttributeDeclaration] = field(default_factory=dict)
+    above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
+
+    @classmethod
+    def build(
+        cls,
+        properties: Iterable[PropertyRecord] = (),
+        declared: Mapping[str, Mapping[str, Any]] | None = None,
+        synonyms: Mapping[str, str] | None = None,
+        domains: Mapping[str, tuple[str, Domain]] | None = None,
+    ) -> "AttributeScheme":
+        """The scheme of `properties`, overridden field by field by `declared` (`{"price": {"kind": "number"}}`), which
+        must agree with the `domains` that event types give attributes: name → (event type, domain).
+
+        Raises InvalidDeclaration.
+        """
+        parents: defaultdict[str, set[str]] = defaultdict(set)
+        records: defaultdict[str, list[PropertyRecord]] = defaultdict(list)
+        for each in sorted(properties, key=lambda record: record.iri):
+            name = local_name(each.iri)
+            if name:
+                records[name].append(each)
+                parents[name].update(filter(None, map(local_name, each.parents)))
+        found = {name: from_properties(name, each) for name, each in records.items()}
+        above = _closures(found, parents)
+        own = dict(found)
+        for name, uppers in above.items():
+            for upper in uppers:
+                if upper in own:
+                    found[name] = inherited(found[name], own[upper])
+        for name, (_, domain) in (domains or {}).items():
+            found[name] = with_domain(found.get(name), name, domain)
+        for raw, fields in (declared or {}).items():
+            name = unicodedata.normalize("NFC", raw)
+            before = found.get(name)
+            found[name] = overridden(before, name, fields)
+            if before is not None and name in (domains or {}):
+                check_agreement(before, found[name], (domains or {})[name][0])
+        roots = synonyms or {}
+        for name, declaration in found.items():
+            if declaration.enumeration is not None:
+                listed = declaration.enumeration.renamed(lambda word: roots.get(word, word))
+                found[name] = replace(declaration, enumeration=listed)
+        labels: defaultdict[str, set[str]] = defaultdict(set)
+        for declaration in found.values():
+            for text, _ in declaration.labels:
+                labels[folded(text)].add(declaration.name)
+        return cls(
+            declarations=found,
+            above={name: uppers for name, uppers in above.items() if uppers},
+            synonyms=dict(synonyms or {}),
+            by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
+        )
+
+    def resolve_within(self, raw: str, array: str) -> str:
+        """The same inside elements of `array` (rule 3): a declaration of the whole dotted name goes first."""
+        raw = unicodedata.normalize("NFC", raw)
+        return raw if array and f"{array}.{raw}" in self.declarations else self.resolve(raw)
+
+    def declared_as(self, name: str, array: str) -> str:
+        """The name by which the declaration of `name` inside elements of `array` is found: the whole dotted one, if it
+        is declared."""
+        whole = f"{array}.{name}"
+        return whole if array and whole in self.declarations else name
+
+    def resolve(self, raw: str) -> str:
+        """The attribute that `raw` means, segment by segment: its exact name, else the user's synonym table, else the
+        label of a declared property (folded, if it is the label of one only), else as it is (NFC)."""
+        raw = unicodedata.normalize("NFC", raw)
+        if raw in self.declarations:
+            return raw
+        if raw in self.synonyms:
+            return self.synonyms[raw]
+        if "." not in raw:
+            return self._segment(raw)
+        return ".".join(map(self._segment, raw.split(".")))
+
+    def _segment(self, name: str) -> str:
+        if name in self.declarations:
+            return name
+        root = self.synonyms.get(name)
+        return root if root is not None else self.by_label.get(folded(name), name)
+
+    def broader(self, name: str) -> tuple[str, ...]:
+        """`name` itself, then every name above it, on any segment: at most `ABOVE` in all."""
+        segments = name.split(".")
+        choices = [(segment, *self.above.get(segment, ())) for segment in segments]
+        if all(len(each) == 1 for each in choices) and name not in self.above:
+            return (name,)
+        names = dict.fromkeys((name, *self.above.get(name, ())))
+        names.update(dict.fromkeys(".".join(each) for each in islice(product(*choices), ABOVE)))
+        return tuple(names)[:ABOVE]
+
+    def declaration(self, name: str) -> AttributeDeclaration | None:
+        """What is declared of the dotted `name`, else of its last segment."""
+        found = self.declarations.get(name)
+        return found if found is not None else self.declarations.get(name.rpartition(".")[2])
+
+
+def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+    """Name → all names above it, nearest first. Raises OntologyError for more than anybody means."""
+    above: dict[str, tuple[str, ...]] = {}
+    total = 0
+    for name in names:
+        above[name] = _closure(name, parents)
+        total += len(above[name])
+        if total > ABOVE_IN_ALL:
+            raise OntologyError(
+                f"the properties have more than {ABOVE_IN_ALL:,} others above them in all, the most that are read"
+            )
+    return above
+
+
+def _closure(name: str, parents: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """All names above `name`, nearest first."""
+    found: dict[str, None] = {}
+    layer = [name]
+    while layer and len(found) < ABOVE:
+        layer = sorted({high for low in layer for high in parents.get(low, ()) if high not in found and high != name})
+        found.update(dict.fromkeys(layer))
+    return tuple(found)[:ABOVE]

@@ -1,0 +1,147 @@
+"""What users declare beside ontologies: attributes, tables of synonyms, rates, event types. One frozen version of it.
+
+    attribute   {"kind": "number", "unit": "USD"}          by name
+    synonyms    {"PC": "computer"}                         by the name of the table; all tables count together
+    rates       {"EUR": {"USD": "1.08"}}                   one table, whose name is of no importance
+    schema      a JSON Schema                              by event type
+
+A declaration is checked before it counts: by itself, and against all others.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from semantic.errors import InvalidDeclaration, Problem, SemanticError
+from semantic.units import Units
+from semantic.vocabulary.attributes import AttributeScheme
+from semantic.vocabulary.derivation import Derivations
+from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from semantic.vocabulary.synonyms import joined_tables, root_words
+
+__all__ = ["DeclarationKind", "Declarations"]
+
+DeclarationKind = Literal["attribute", "synonyms", "rates", "schema"]
+
+MOST_ATTRIBUTES = 10_000
+"""Declared attributes of one vocabulary."""
+MOST_BYTES = 16 << 20
+"""Bytes of all declarations as JSON: they are read again with every version of the vocabulary."""
+
+_FIELDS: Mapping[str, str] = {"attribute": "attributes", "synonyms": "synonyms", "schema": "schemas"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declarations:
+    """Everything declared, by kind and name. `synonyms` are tables by name."""
+
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any((self.attributes, self.synonyms, self.rates, self.schemas))
+
+    def arguments(self) -> dict[str, Any]:
+        """What `Vocabulary(ontologies, **arguments)` takes. Raises `InvalidDeclaration` where two tables of synonyms
+        contradict each other."""
+        return {
+            "attributes": self.attributes,
+            "synonyms": joined_tables(self.synonyms),
+            "rates": self.rates,
+            "schemas": self.schemas,
+        }
+
+    def checked(self) -> "Declarations":
+        """These declarations, if they make sense by themselves and together.
+
+        Raises `InvalidDeclaration` with every problem. Costs what building their part of a vocabulary costs.
+        """
+        problems: list[Problem] = []
+
+        def attempt(check: Callable[[], Any]) -> Any:
+            try:
+                return check()
+            except InvalidDeclaration as error:
+                problems.extend(error.problems)
+            except SemanticError as error:
+                problems.append(Problem("invalid-declaration", str(error)))
+            return None
+
+        if len(self.attributes) > MOST_ATTRIBUTES:
+            detail = f"at most {MOST_ATTRIBUTES:,} attributes can be declared, not {len(self.attributes):,}"
+            raise InvalidDeclaration([Problem("too-large", detail)])
+        if len(json.dumps(self.to_json(), default=str)) > MOST_BYTES:
+            raise InvalidDeclaration([Problem("too-large", f"all declarations have at most {MOST_BYTES:,} bytes")])
+        units = attempt(lambda: Units(self.rates)) or Units()
+        roots = attempt(lambda: root_words(joined_tables(self.synonyms))) or {}
+        schemas = attempt(lambda: EventSchemas(self.schemas)) or EventSchemas()
+        for name, fields in self.attributes.items():
+            attempt(lambda name=name, fields=fields: AttributeScheme.build((), {name: fields}, roots))  # type: ignore[misc]
+        if not problems:
+            scheme = attempt(lambda: AttributeScheme.build((), self.attributes, roots, schemas.owned_domains()))
+            for name, declaration in (scheme.declarations if scheme else {}).items():
+                if declaration.unit is not None:
+                    unit = declaration.unit
+                    attempt(lambda name=name, unit=unit: _check_unit(units, name, unit))  # type: ignore[misc]
+            if scheme:
+                attempt(lambda: Derivations.of(scheme, schemas, units))
+        if problems:
+            raise InvalidDeclaration(problems)
+        return self
+
+    def extended(self, kind: DeclarationKind, name: str, body: Any, *, replace_schema: bool = False) -> "Declarations":
+        """With one more declaration, checked. One of the same kind and name gives way, but for an event type, which may
+        only be extended (Le Subscribe, section 2.2), unless `replace_schema` says otherwise.
+
+        Raises `InvalidDeclaration` with every problem.
+        """
+        if kind not in get_args(DeclarationKind):
+            raise InvalidDeclaration(f"there is no declaration {kind!r}; there are {get_args(DeclarationKind)}")
+        if not isinstance(body, Mapping):
+            raise InvalidDeclaration(f"{kind} {name!r}: a JSON object is expected")
+        if kind == "rates":
+            return replace(self, rates=body).checked()
+        field_name = _FIELDS[kind]
+        extended = replace(self, **{field_name: {**getattr(self, field_name), name: body}})
+        extended.checked()
+        if kind == "schema" and name in self.schemas and not replace_schema:
+            # Other types may refer to the domains of this one: none of them may change either.
+            before, after = EventSchemas(self.schemas).types, EventSchemas(extended.schemas).types
+            problems = [each for other in before for each in extension_problems(before[other], after[other])]
+            if problems:
+                raise InvalidDeclaration(problems)
+        return extended
+
+    def without(self, kind: DeclarationKind, name: str) -> "Declarations":
+        """Less one declaration, checked: another may rest on it. One that is not there is no problem."""
+        if kind == "rates":
+            return replace(self, rates={})
+        field_name = _FIELDS[kind]
+        left = {key: body for key, body in getattr(self, field_name).items() if key != name}
+        return replace(self, **{field_name: left}).checked()
+
+    # ── to be stored ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values: what `from_json` reads."""
+        return {
+            "attributes": dict(self.attributes),
+            "synonyms": dict(self.synonyms),
+            "rates": dict(self.rates),
+            "schemas": dict(self.schemas),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Declarations":
+        """What `to_json` gave. Not checked again: it was when it was declared."""
+        return cls(**{name: stored.get(name) or {} for name in ("attributes", "synonyms", "rates", "schemas")})
+
+
+def _check_unit(units: Units, attribute: str, unit: str) -> None:
+    try:
+        units.dimension(unit)
+    except SemanticError as error:
+        raise InvalidDeclaration(f"attribute {attribute!r}: {error}") from None

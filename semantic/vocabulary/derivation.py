@@ -1,0 +1,294 @@
+"""Derived attributes: what an attribute is worth where the event does not say it.
+
+S-ToPSS calls them mapping functions ("experience = now - graduation"). A derived value replaces no published one: where
+the event has the attribute, nothing is derived. What is undefined (division by zero, a number plus a mass) makes the
+attribute absent, with a note.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+from semantic.errors import InvalidDeclaration, Problem, SemanticError
+from semantic.model import Note, Value
+from semantic.units import Units
+from semantic.units.instants import format_instant
+from semantic.units.scales import product_of
+from semantic.vocabulary.arithmetic import (
+    Attribute,
+    Calculation,
+    Expression,
+    Negated,
+    Now,
+    Number,
+    Year,
+    names_in,
+    parse_arithmetic,
+)
+from semantic.vocabulary.attributes import AttributeScheme
+from semantic.vocabulary.event_schemas import EventSchemas
+
+__all__ = ["Derivations", "derive"]
+
+
+# What an expression over the values of an event is worth, exactly.
+#
+#     date-time - date-time     a time            number, ratio of amounts   a plain number
+#     date-time ± time          a date-time       amount × amount            an amount of another dimension
+#
+# Numbers are fractions until they are rounded once, in `value_of`.
+
+PLAIN = "dimensionless"
+SECOND = 1_000_000
+"""Microseconds: what date-times are counted in."""
+FURTHEST = 1 << 53
+"""Microseconds either side of 1970 in which date-times lie (rule 4)."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """A number of a dimension, in base units; of a date-time the microseconds since 1970, with no dimension."""
+
+    number: Fraction
+    dimension: str | None = PLAIN
+
+    @property
+    def is_moment(self) -> bool:
+        return self.dimension is None
+
+
+class Undefined(Exception):
+    """The expression has no value for this event."""
+
+
+def worth_of(node: Expression, given: Mapping[str, Value], now: int, units: Units) -> Worth:
+    """Raises `Undefined`, and `SemanticError` for what no unit measures. Linear in the expression; `now` is in
+    microseconds since 1970."""
+    match node:
+        case Number(number, None):
+            return Worth(number)
+        case Number(number, unit):
+            measure = units.measure(_decimal(number), unit or "")
+            return Worth(_fraction(measure.amount), measure.dimension)
+        case Now():
+            return Worth(Fraction(now), None)
+        case Attribute(name):
+            return _worth_of_value(name, given[name])
+        case Year(inner):
+            moment = worth_of(inner, given, now, units)
+            if not moment.is_moment:
+                raise Undefined("year takes a date-time")
+            return Worth(Fraction((EPOCH + timedelta(microseconds=math.floor(moment.number))).year))
+        case Negated(inner):
+            worth = worth_of(inner, given, now, units)
+            if worth.is_moment:
+                raise Undefined("a date-time has no opposite")
+            return Worth(-worth.number, worth.dimension)
+        case Calculation(operator, left, right):
+            return _calculated(operator, worth_of(left, given, now, units), worth_of(right, given, now, units))
+
+
+def _worth_of_value(name: str, value: Value) -> Worth:
+    if value.instant is not None:
+        return Worth(Fraction(value.instant), None)
+    if value.amount is not None and value.dimension is not None:
+        return Worth(_fraction(value.amount), value.dimension)
+    if value.number is not None:
+        return Worth(_fraction(value.number))
+    raise Undefined(f"{name} is {str(value.published)[:40]!r}, no number, quantity or date-time")
+
+
+def _calculated(operator: str, left: Worth, right: Worth) -> Worth:
+    if operator in "+-":
+        return _added(left, right, 1 if operator == "+" else -1)
+    if left.dimension is None or right.dimension is None:
+        raise Undefined("a date-time can be neither multiplied nor divided")
+    if operator == "*":
+        return Worth(left.number * right.number, product_of(left.dimension, right.dimension, 1))
+    if right.number == 0:
+        raise Undefined("division by zero")
+    return Worth(left.number / right.number, product_of(left.dimension, right.dimension, -1))
+
+
+def _added(left: Worth, right: Worth, sign: int) -> Worth:
+    if left.is_moment and right.is_moment:
+        if sign > 0:
+            raise Undefined("two date-times have a difference, but no sum")
+        return Worth((left.number - right.number) / SECOND, "time")
+    if left.is_moment and right.dimension == "time":
+        return Worth(left.number + sign * right.number * SECOND, None)
+    if right.is_moment and left.dimension == "time" and sign > 0:
+        return Worth(right.number + left.number * SECOND, None)
+    if left.dimension != right.dimension:
+        told = " and ".join(each.dimension or "a date-time" for each in (left, right))
+        raise Undefined(f"{told} cannot be added")
+    return Worth(left.number + sign * right.number, left.dimension)
+
+
+def value_of(worth: Worth, unit: str | None, units: Units) -> Value:
+    """The worth with its readings, as if it had been published: a plain number has the unit that the attribute is
+    declared with."""
+    if worth.dimension is None:
+        instant = round(worth.number)
+        if abs(instant) > FURTHEST:
+            raise Undefined("the date-time lies beyond July 1684 to June 2255")
+        moment = format_instant(instant)
+        return Value(moment, instant=instant)  # no text: what was worked out was not written by anyone
+    try:
+        number = worth.number.numerator / worth.number.denominator
+    except OverflowError:
+        raise Undefined("the result leaves the range of a double") from None
+    number += 0.0  # -0.0 becomes 0.0
+    if worth.dimension == PLAIN:
+        if unit is None:
+            return Value(number, number=number)
+        measure = units.measure(number, unit)
+        return Value(number, number=number, amount=measure.amount, dimension=measure.dimension)
+    if unit is not None and units.dimension(unit) == worth.dimension:
+        bare = units.bare(number, unit)
+        return Value(bare, number=bare, amount=number, dimension=worth.dimension)
+    return Value(number, amount=number, dimension=worth.dimension)
+
+
+def _fraction(number: float) -> Fraction:
+    """A double as the shortest decimal that it stands for, as `Units` reads it."""
+    return Fraction(Decimal(repr(number)))
+
+
+def _decimal(number: Fraction) -> float:
+    return number.numerator / number.denominator
+
+
+# ── derivation ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MOST_RESULTS = 64
+"""Combinations of values that one derived attribute may have in one event: they multiply where inputs have several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """`attribute` is worth `expression` over `inputs`, names resolved; `unit` is what it is declared to have."""
+
+    attribute: str
+    text: str
+    expression: Expression
+    inputs: tuple[str, ...]
+    unit: str | None
+
+
+class Derivations:
+    """All derived attributes of one vocabulary, each after those that it reads. False where there are none."""
+
+    def __init__(self, everywhere: Sequence[Derivation], by_type: Mapping[str, frozenset[str]]) -> None:
+        self._all = tuple(everywhere)
+        self._by_type = by_type
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @classmethod
+    def of(cls, scheme: AttributeScheme, schemas: EventSchemas, units: Units) -> "Derivations":
+        """Raises `InvalidDeclaration` for unknown units and for attributes that are derived from themselves."""
+        texts = {name: each.derived for name, each in scheme.declarations.items() if each.derived is not None}
+        owners: dict[str, frozenset[str]] = dict.fromkeys(texts, frozenset())  # none: of every event
+        problems: list[Problem] = []
+        for name, domain in schemas.domains.items():
+            if domain.derived is None:
+                continue
+            if texts.setdefault(name, domain.derived) != domain.derived:
+                detail = f"attribute {name!r}: derived as {texts[name]}, and as {domain.derived} by an event type"
+                problems.append(Problem("invalid-derivation", detail))
+            owners.setdefault(name, frozenset(type for type, uses in schemas.uses.items() if name in uses))
+        found: dict[str, Derivation] = {}
+        for name, text in texts.items():
+            declaration = scheme.declaration(name)
+            try:
+                expression = _resolved(parse_arithmetic(text), scheme, units)
+            except SemanticError as error:
+                problems.append(Problem("invalid-derivation", f"attribute {name!r}: {error}"))
+                continue
+            if not names_in(expression):
+                detail = f"attribute {name!r}: {text} reads no attribute, so no event would lack it"
+                problems.append(Problem("invalid-derivation", detail))
+                continue
+            unit = declaration.unit if declaration else None
+            found[name] = Derivation(name, text, expression, names_in(expression), unit)
+        if problems:
+            raise InvalidDeclaration(problems)
+        return cls(_in_order(found), owners)
+
+    def applying(self, types: frozenset[str]) -> Iterator[Derivation]:
+        """Those of every event, and those of the events of one of `types`."""
+        for each in self._all:
+            owners = self._by_type[each.attribute]
+            if not owners or owners & types:
+                yield each
+
+
+def derive(
+    derivation: Derivation,
+    attributes: Mapping[str, tuple[Value, ...]],
+    now: int,
+    units: Units,
+    notes: list[Note],
+) -> tuple[Value, ...]:
+    """The values of a derived attribute, distinct: one for each combination of values of its inputs in the `attributes`
+    of an event, none where an input is absent. `now` is in microseconds since 1970."""
+    values = [attributes.get(name, ()) for name in derivation.inputs]
+    if not all(values):
+        return ()
+    found: dict[object, Value] = {}
+    for number, each in enumerate(product(*values)):
+        try:
+            if number == MOST_RESULTS:
+                raise Undefined(f"more than {MOST_RESULTS} combinations of values")
+            worth = worth_of(derivation.expression, dict(zip(derivation.inputs, each, strict=True)), now, units)
+            value = value_of(worth, derivation.unit, units)
+            found.setdefault((value.number, value.amount, value.dimension, value.instant), value)
+        except (Undefined, SemanticError) as problem:
+            detail = f"{derivation.attribute} = {derivation.text} is not defined here: {problem}"
+            notes.append(Note("derived-undefined", derivation.attribute, detail))
+        if number == MOST_RESULTS:
+            break
+    return tuple(found.values())
+
+
+# ── order ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _resolved(node: Expression, scheme: AttributeScheme, units: Units) -> Expression:
+    """`node` with attributes by their canonical names and units that are known. Raises `UnknownUnit`."""
+    match node:
+        case Attribute(name):
+            return Attribute(scheme.resolve(name))
+        case Number(_, unit):
+            if unit is not None:
+                units.dimension(unit)
+            return node
+        case Year(inner):
+            return Year(_resolved(inner, scheme, units))
+        case Negated(inner):
+            return Negated(_resolved(inner, scheme, units))
+        case Calculation(operator, left, right):
+            return Calculation(operator, _resolved(left, scheme, units), _resolved(right, scheme, units))
+        case _:
+            return node
+
+
+def _in_order(found: Mapping[str, Derivation]) -> list[Derivation]:
+    """Each derivation after those of its inputs. Raises `InvalidDeclaration` for a circle."""
+    ordered: dict[str, Derivation] = {}
+    waiting = dict(sorted(found.items()))
+    while waiting:
+        ready = [name for name, each in waiting.items() if not set(each.inputs) & waiting.keys()]
+        if not ready:
+            circle = ", ".join(waiting)
+            raise InvalidDeclaration([Problem("invalid-derivation", f"{circle}: derived in a circle, of each other")])
+        for name in ready:
+            ordered[name] = waiting.pop(name)
+    return list(ordered.values())

@@ -1,0 +1,178 @@
+"""Terms: what a name written by a person, or published in an event, may mean. docs/matching-semantics.md, rule 12.
+
+Levels, best first; the first with a hit decides:
+
+    iri         the IRI itself
+    short       CURIE (`brick:Sensor`), short form (`CL_0000084`, `CL:0000084`), a local name that only one concept has
+    label       preferred label, exact case
+    folded      preferred label, folded: NFKC, case, white space
+    synonym     exact synonym or alternative label, folded
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from index.clause import ConceptId
+from semantic.ontology.namespaces import local_name
+from semantic.ontology.records import ConceptRecord
+
+__all__ = ["Level", "Resolution", "TermIndex", "folded"]
+
+Level = Literal["iri", "short", "label", "folded", "synonym"]
+
+_CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of semantic.language has it
+LONGEST = 4_096  # characters of a term that is looked up: no label is longer, and folding costs by the character
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a term may mean: nothing, one concept, or several (ambiguous). `level` says how it was found; `replaced`
+    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are
+    the names that were hit: equivalent names are one concept today, but perhaps not under the next version.
+    `set_aside` are individuals of the same name that gave way to the one class or SKOS concept."""
+
+    candidates: tuple[ConceptId, ...] = ()
+    level: Level | None = None
+    replaced: tuple[tuple[str, str], ...] = ()
+    iris: tuple[str, ...] = field(default=(), compare=False)
+    set_aside: tuple[ConceptId, ...] = ()
+
+    def only(self, concept: ConceptId, names: frozenset[str], set_aside: tuple[ConceptId, ...] = ()) -> "Resolution":
+        """The same for one of the candidates, which has these `names`."""
+        return Resolution(
+            (concept,),
+            self.level,
+            tuple(pair for pair in self.replaced if pair[1] in names),
+            tuple(name for name in self.iris if name in names),
+            set_aside,
+        )
+
+
+class TermIndex:
+    """Every way to write every name. Immutable after construction; a look-up costs at most six dict accesses.
+
+    The tables hold IRIs, not concepts: a deprecated name and its successor may share a label, and only by name can the
+    one be followed to the other.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[ConceptRecord],
+        concept_of: Mapping[str, ConceptId],
+        prefixes: Iterable[tuple[str, str]],
+        replacement: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        """`concept_of` has all names; `replacement` gives the names that stand for a deprecated one."""
+        self._concept_of = concept_of
+        self._replacement = replacement
+        self._labels = _Table()
+        self._folded = _Table()
+        self._synonyms = _Table()
+        for record in records:
+            for text, _ in record.preferred:
+                self._labels.put(unicodedata.normalize("NFC", text), record.iri)
+                self._folded.put(folded(text), record.iri)
+            for text, _ in record.synonyms:
+                self._synonyms.put(folded(text), record.iri)
+        self._local = _Table()
+        for iri in concept_of:
+            self._local.put(local_name(iri), iri)
+        self._prefixes: dict[str, list[str]] = {}
+        for prefix, namespace in sorted(prefixes):
+            self._prefixes.setdefault(prefix, []).append(namespace)
+
+    def resolve(self, term: str, *, is_iri: bool = False) -> Resolution:
+        """What `term` may mean; with `is_iri` only as an IRI."""
+        if term in self._concept_of:
+            return self._resolution((term,), "iri")
+        if is_iri or not term or len(term) > LONGEST:
+            return Resolution()
+        found = self.short_form(term)
+        if found:
+            return self._resolution(found, "short")
+        text = unicodedata.normalize("NFC", term)
+        if hit := self._labels.get(text):
+            return self._resolution(hit, "label")
+        fold = folded(text)
+        if hit := self._folded.get(fold):
+            return self._resolution(hit, "folded")
+        if hit := self._synonyms.get(fold):
+            return self._resolution(hit, "synonym")
+        return Resolution()
+
+    def short_form(self, term: str) -> tuple[str, ...]:
+        """The IRIs that `term` abbreviates: as a CURIE by the documents' prefixes, or as the local name of one
+        concept."""
+        prefix, colon, rest = term.partition(":")
+        if colon:
+            spelt_out = (namespace + rest for namespace in self._prefixes.get(prefix, ()))
+            found = tuple(iri for iri in spelt_out if iri in self._concept_of)
+            if found:
+                return found
+            term = f"{prefix}_{rest}"
+        found = self._local.get(term)
+        return found if len({self._concept_of[iri] for iri in found}) == 1 else ()
+
+    def shared(self) -> set[str]:
+        """The labels of more than one name: exact ones, and folded ones."""
+        return {text for table in (self._labels, self._folded, self._synonyms) for text in table.shared()}
+
+    def curies(self, iri: str) -> Iterator[str]:
+        """The CURIEs of `iri` that may stand in an expression as they are, shortest first. Linear in the prefixes."""
+        found = [
+            f"{prefix}:{iri.removeprefix(namespace)}"
+            for prefix, namespaces in self._prefixes.items()
+            for namespace in namespaces
+            if namespace and iri.startswith(namespace)
+        ]
+        return filter(_CURIE.fullmatch, sorted(found, key=lambda curie: (len(curie), curie)))
+
+    def _resolution(self, iris: tuple[str, ...], level: Level) -> Resolution:
+        named: dict[str, None] = {}
+        replaced: list[tuple[str, str]] = []
+        for iri in iris:
+            successors = self._replacement(iri)
+            replaced.extend((iri, successor) for successor in successors)
+            named.update(dict.fromkeys(successors or (iri,)))
+        candidates = {self._concept_of[iri] for iri in named}
+        return Resolution(tuple(sorted(candidates)), level, tuple(replaced), tuple(named))
+
+
+class _Table:
+    """Text → IRIs. Most texts have one, which is kept bare: with a million labels, tuples would cost as much as the
+    rest."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str | tuple[str, ...]] = {}
+
+    def put(self, text: str, iri: str) -> None:
+        if not text:
+            return
+        old = self._found.get(text)
+        if old is None:
+            self._found[text] = iri
+        elif isinstance(old, str):
+            if old != iri:
+                self._found[text] = (old, iri)
+        elif iri not in old:
+            self._found[text] = (*old, iri)
+
+    def shared(self) -> Iterator[str]:
+        """The texts with several IRIs."""
+        return (text for text, found in self._found.items() if not isinstance(found, str))
+
+    def get(self, text: str) -> tuple[str, ...]:
+        found = self._found.get(text, ())
+        return (found,) if isinstance(found, str) else found
+
+
+def folded(text: str) -> str:
+    """`text` for comparisons that forgive: NFKC, without case, white space runs as one blank.
+
+    >>> folded("  Temperature\\tSENSOR "), folded("Straße") == folded("STRASSE")
+    ('temperature sensor', True)
+    """
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())

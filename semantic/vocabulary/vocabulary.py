@@ -1,0 +1,436 @@
+"""The frozen bundle of everything that words mean: hierarchies, names, attributes, units. One version of it.
+
+    documents ──semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
+
+Changing anything means building another vocabulary; its `version` is a digest of all that went in.
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from index.clause import ConceptId
+from index.concept_graph import ConceptGraph
+from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
+from semantic.ontology.loader import read_several
+from semantic.units import Units
+from semantic.vocabulary.attributes import AttributeScheme
+from semantic.vocabulary.derivation import Derivations
+from semantic.vocabulary.event_schemas import EventSchemas
+from semantic.vocabulary.hierarchy import Hierarchy
+from semantic.vocabulary.labels import Names, best_label
+from semantic.vocabulary.load_report import report
+from semantic.vocabulary.relations import Relations
+from semantic.vocabulary.suggestions import FoundLabel, LabelIndex
+from semantic.vocabulary.synonyms import root_words
+from semantic.vocabulary.terms import Resolution, TermIndex
+
+__all__ = ["MEANING", "Vocabulary"]
+
+MEANING = 2
+"""Counts the meanings of docs/matching-semantics.md. Raised whenever the same documents, subscriptions and events mean
+something else than before: versions of vocabularies are others then, and nothing that was compiled, canonicalised or
+counted under the old meaning is taken for the new one."""
+KEPT_TEXT = 1_000  # characters of a text whose meaning is kept: what publishers send must not fill the memory
+_CLASSES = frozenset({"class", "concept"})  # kinds of records that go before individuals of the same name
+READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
+
+
+class Vocabulary:
+    """Concepts, names, attributes and units of one version. Immutable but for caches: any number of threads may read.
+
+    >>> turtle = b"@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> . "
+    >>> turtle += b':Laptop rdfs:subClassOf :Computer ; rdfs:label "Notebook"@de .'
+    >>> words = Vocabulary.from_bytes(turtle)
+    >>> laptop, computer = words.concept("http://example.org/Laptop"), words.concept("http://example.org/Computer")
+    >>> words.readings("notebook") == (laptop,), words.isa(laptop, computer)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        ontologies: Sequence[Ontology] = (),
+        *,
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        synonyms: Mapping[str, str] | None = None,
+        rates: Mapping[str, Any] | None = None,
+        schemas: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
+        `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
+        Schema.
+
+        Raises InvalidDeclaration.
+        """
+        self._ontologies = tuple(ontologies)
+        self._roots = root_words(synonyms or {})
+        self._units = Units(rates)
+        names = self._names = Names.of(self._ontologies)
+        self._hierarchy = Hierarchy.build(
+            names.records,
+            pairs=(pair for each in self._ontologies for pair in each.edges),
+            types=(pair for each in self._ontologies for pair in each.types),
+            equivalences=(pair for each in self._ontologies for pair in each.equivalences),
+            matches=(pair for each in self._ontologies for pair in each.matches),
+            schemes=names.schemes,
+            preference=names.preference,
+        )
+        self._relations = Relations.build(self._ontologies, self._hierarchy)
+        self._terms = TermIndex(
+            names.records.values(),
+            self._hierarchy.concept_of,
+            {pair for each in self._ontologies for pair in each.prefixes},
+            self._successors,
+        )
+        self._schemas = EventSchemas(schemas)
+        domains = self._schemas.owned_domains()
+        self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
+        self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
+        self._version = _version(self._ontologies, attributes, synonyms, rates, schemas)
+        self._report = report(self._ontologies, names, self._hierarchy, self._relations)
+        self._readings: dict[str, Resolution] = {}
+
+    # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_ontologies(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
+        """The vocabulary of documents that were read already; none gives the empty vocabulary."""
+        return cls(tuple(ontologies), **declarations)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        *,
+        format: str | None = None,
+        name: str = "ontology",
+        limits: Limits | None = None,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
+        **declarations: Any,
+    ) -> "Vocabulary":
+        """The vocabulary of one document, read in this process; `reason="owl"` starts another one for the reasoner.
+        `relations` are kept as hierarchies of their own: IRIs, CURIEs, local names, labels, or `transitive`.
+
+        Raises OntologyError, UnsupportedFormat, UnknownRelation, ReasonerUnavailable, InvalidDeclaration.
+        """
+        ontology = read(data, format=format, name=name, limits=limits, reason=reason, relations=relations)
+        return cls((ontology,), **declarations)
+
+    @classmethod
+    def from_files(
+        cls,
+        *paths: str | Path,
+        limits: Limits | None = None,
+        reason: Reason = "none",
+        relations: Sequence[str] = (),
+        **declarations: Any,
+    ) -> "Vocabulary":
+        """One vocabulary of several files, each named by its file name, and reasoned about by itself; each of
+        `relations` must be in one of them at least. Raises as `from_bytes`, and OSError."""
+        documents = [(file.name, file.read_bytes()) for file in map(Path, paths)]
+        ontologies = read_several(documents, limits=limits, reason=reason, relations=relations)
+        return cls(ontologies, **declarations)
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> str:
+        """A digest of the documents, the declarations and `MEANING`: the same input gives the same version."""
+        return self._version
+
+    @property
+    def meaning(self) -> int:
+        """The number of the rules by which all this is read."""
+        return MEANING
+
+    @property
+    def ontologies(self) -> tuple[Ontology, ...]:
+        return self._ontologies
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The load report, as `PUT /v1/ontologies/{name}` answers it (without version). A fresh copy."""
+        return json.loads(json.dumps(self._report))  # type: ignore[no-any-return]
+
+    @property
+    def graph(self) -> ConceptGraph:
+        """What engines walk: the concepts and, after them, the shadows of `relations`."""
+        return self._relations.graph
+
+    @property
+    def relations(self) -> Relations:
+        """The relations that were asked for when documents were read; false where there are none."""
+        return self._relations
+
+    @property
+    def attributes(self) -> AttributeScheme:
+        return self._attributes
+
+    @property
+    def units(self) -> Units:
+        return self._units
+
+    @property
+    def schemas(self) -> EventSchemas:
+        """The declared event types; false where there are none (open mode)."""
+        return self._schemas
+
+    @property
+    def derivations(self) -> Derivations:
+        """The derived attributes; false where there are none."""
+        return self._derivations
+
+    @property
+    def synonyms(self) -> Mapping[str, str]:
+        """The user's table: word → root word."""
+        return self._roots
+
+    def __len__(self) -> int:
+        return len(self._hierarchy)
+
+    # ── names of concepts ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def concept(self, iri: str) -> ConceptId | None:
+        """The concept that has this name among its names."""
+        return self._hierarchy.concept_of.get(iri)
+
+    def iri(self, concept: ConceptId) -> str:
+        """The preferred name of `concept`."""
+        return self._hierarchy.names[concept][0]
+
+    def iris(self, concept: ConceptId) -> tuple[str, ...]:
+        """All names of `concept`, the preferred one first."""
+        return self._hierarchy.names[concept]
+
+    def label(self, concept: ConceptId, lang: str = "en") -> str:
+        """The label to show: in `lang`, its base language, no language, any language; else the short end of the IRI."""
+        return best_label(self._records(concept), self.iri(concept), lang)
+
+    def summary(self, concept: ConceptId, lang: str = "en") -> dict[str, Any]:
+        """What to show of `concept`, JSON-able."""
+        records = self._records(concept)
+        graph = self._hierarchy.graph
+        return {
+            "iri": self.iri(concept),
+            "iris": list(self.iris(concept)),
+            "label": self.label(concept, lang),
+            "labels": [{"value": text, "lang": tag} for record in records for text, tag in record.preferred],
+            "synonyms": [{"value": text, "lang": tag} for record in records for text, tag in record.synonyms],
+            "definition": next((record.definition for record in records if record.definition), None),
+            "deprecated": bool(records) and all(record.deprecated for record in records),
+            "ontology": next((self._names.origins[record.iri] for record in records), None),
+            "parents": [self.iri(each) for each in (*graph.parents(concept), *graph.entries(concept))],
+            "children_count": len(self.children(concept)),
+        }
+
+    def _records(self, concept: ConceptId) -> list[ConceptRecord]:
+        records = self._names.records
+        return [records[iri] for iri in self.iris(concept) if iri in records]
+
+    # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
+        """What `term` may mean, by the levels of `semantic.vocabulary.terms`; deprecated names are replaced already. Of several
+        candidates it is the one at or beneath one of `within` (the declared range of an attribute), if that leaves
+        exactly one; else the one class or SKOS concept, if all others are individuals. A term that means nothing is
+        tried again as its root word."""
+        found = self._terms.resolve(term, is_iri=is_iri)
+        if not found.candidates and not is_iri and self._roots:
+            found = self._terms.resolve(self.root_word(term))
+        if len(found.candidates) > 1:
+            kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
+            if len(kept) == 1:
+                return found.only(kept[0], frozenset(self.iris(kept[0])))
+            kinds = [{record.kind for record in self._records(each)} for each in found.candidates]
+            classes = [
+                each for each, kind in zip(found.candidates, kinds, strict=True) if not kind.isdisjoint(_CLASSES)
+            ]
+            if len(classes) == 1 and kinds.count({"individual"}) == len(kinds) - 1:
+                others = tuple(each for each in found.candidates if each != classes[0])
+                return found.only(classes[0], frozenset(self.iris(classes[0])), others)
+        return found
+
+    def readings(self, text: str) -> tuple[ConceptId, ...]:
+        """The concepts that a published string may mean. One dict access for strings seen lately."""
+        return self.reading(text).candidates
+
+    def reading(self, text: str) -> Resolution:
+        """The same with how it was found, for notes: `resolve(text)`. One dict access for strings seen lately."""
+        found = self._readings.get(text)
+        if found is None:
+            found = self.resolve(text)
+            if len(text) > KEPT_TEXT:
+                return found
+            if len(self._readings) >= READINGS:
+                self._readings.clear()
+            self._readings[text] = found
+        return found
+
+    def curie(self, concept: ConceptId) -> str | None:
+        """A CURIE that resolves to `concept` alone, by the prefixes of the documents; None where there is none."""
+        for iri in self.iris(concept):
+            for curie in self._terms.curies(iri):
+                if self.resolve(curie).candidates == (concept,):
+                    return curie
+        return None
+
+    def root_word(self, text: str) -> str:
+        """The user's root word for `text`, else `text` itself; in NFC."""
+        text = unicodedata.normalize("NFC", text)
+        return self._roots.get(text, text)
+
+    def texts(self, text: str) -> tuple[str, ...]:
+        """What tests of text look at where `text` is published (rule 9): itself, in NFC, and its root word."""
+        return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), self.root_word(text))))
+
+    def shared_labels(self) -> set[str]:
+        """Labels that several names have: exact ones, and folded ones. Linear in the labels."""
+        return self._terms.shared()
+
+    def replacement(self, iri: str) -> str | None:
+        """The name to use instead of a deprecated one; None when it is not deprecated, or nothing or no one thing
+        replaces it."""
+        successors = self._successors(iri)
+        return successors[0] if len(successors) == 1 else None
+
+    def _successors(self, iri: str) -> tuple[str, ...]:
+        """The preferred names of what replaces `iri`, followed to the end; none if it is not deprecated, or if its
+        replacements only lead back to it."""
+        ends: set[str] = set()
+        seen = {iri}
+        frontier = list(self._replaced_by(iri))
+        while frontier:
+            successor = frontier.pop()
+            if successor in seen:
+                continue
+            seen.add(successor)
+            later = self._replaced_by(successor)
+            frontier.extend(later)
+            if not later:
+                ends.add(self.iri(self._hierarchy.concept_of[successor]))
+        return tuple(sorted(ends))
+
+    def _replaced_by(self, iri: str) -> tuple[str, ...]:
+        """The known names that a document gives as replacements of a deprecated one."""
+        record = self._names.records.get(iri)
+        return self._known(record.replaced_by) if record is not None and record.deprecated else ()
+
+    def considered(self, iri: str) -> tuple[str, ...]:
+        """The known names that a document says to consider instead of a deprecated one that nothing replaces: for
+        people, who choose; nothing here does."""
+        record = self._names.records.get(iri)
+        if record is None or not record.deprecated or self._successors(iri):
+            return ()
+        return self._known(record.consider)
+
+    def _known(self, written: Iterable[str]) -> tuple[str, ...]:
+        """IRIs that are known, those of short forms among them."""
+        known = self._hierarchy.concept_of
+        return tuple(name for each in written for name in ((each,) if each in known else self._terms.short_form(each)))
+
+    def relation(self, name: str) -> tuple[str, ...]:
+        """The IRIs of the relations that `name` may mean: none, one, or several where it is ambiguous."""
+        return self._relations.names.meant(name)
+
+    # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def isa(self, concept: ConceptId, upper: ConceptId) -> bool:
+        """Whether `concept` is `upper` or beneath it."""
+        return self._hierarchy.isa(concept, upper)
+
+    def children(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """What is directly beneath `concept`, individuals too."""
+        hierarchy = self._hierarchy
+        return tuple(sorted({*hierarchy.children.get(concept, ()), *hierarchy.individuals.get(concept, ())}))
+
+    def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """All above `concept`, itself not included."""
+        return tuple(each for each in self._hierarchy.graph.ancestors(concept) if each != concept)
+
+    def descendants(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """All beneath `concept`, itself not included."""
+        return self._hierarchy.descendants(concept)
+
+    def path(self, concept: ConceptId, upper: ConceptId) -> tuple[ConceptId, ...] | None:
+        """A shortest chain from `concept` up to `upper`, both included; None where there is none."""
+        return self._hierarchy.path(concept, upper)
+
+    # ── for people who look for a name ──────────────────────────────────────────────────────────────────────────────
+
+    def suggest(self, term: str, limit: int = 5) -> tuple[dict[str, Any], ...]:
+        """The known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and loose
+        synonyms lead here as well. Bounded: some milliseconds at a hundred thousand labels."""
+        return tuple(self._listed(self._index.nearest(term, 8 * limit), limit))
+
+    def search(self, q: str, *, lang: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """Concepts with `q` in a label, best first, each `{"label", "lang", "iri"}`; the nearest ones if there is none.
+        With `lang` only labels in that language (`en` finds `en-GB` too, and `en-GB` finds `en`) or without any."""
+        wanted = (lang or "").lower()
+        base = wanted.partition("-")[0]
+
+        def fits(found: FoundLabel) -> bool:
+            tag = found.language
+            return not wanted or tag is None or tag in (wanted, base) or tag.startswith(wanted + "-")
+
+        found = [each for each in self._index.containing(q) if fits(each)]
+        return self._listed(found or filter(fits, self._index.nearest(q, 8 * limit)), limit)
+
+    def index_labels(self) -> None:
+        """Make `suggest` and `search` ready, which the first of them does otherwise: some seconds at a million
+        labels."""
+        _ = self._index
+
+    def _listed(self, labels: Iterable[FoundLabel], limit: int) -> list[dict[str, Any]]:
+        found: dict[ConceptId, dict[str, Any]] = {}
+        for each in labels:
+            concept = self._hierarchy.concept_of[self.replacement(each.iri) or each.iri]
+            if concept not in found:
+                if len(found) == limit:
+                    break
+                found[concept] = {**self._told(each, concept), "iri": self.iri(concept)}
+        return list(found.values())
+
+    def _told(self, found: FoundLabel, concept: ConceptId) -> dict[str, str | None]:
+        """The label to show: the one found, unless it would not resolve (a hidden label, a loose synonym)."""
+        if concept in self.readings(found.text):
+            return {"label": found.text, "lang": found.language}
+        label = self.label(concept, found.language or "en")
+        return {"label": label if concept in self.readings(label) else self.iri(concept), "lang": found.language}
+
+    @cached_property
+    def _index(self) -> LabelIndex:
+        """All labels, hidden ones and short forms too. Built when first needed; two threads may both build it."""
+        return LabelIndex(record for _, record in sorted(self._names.records.items()))
+
+
+def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
+    """All properties, and the labels that other documents give them."""
+    properties = [record for each in ontologies for record in each.properties]
+    known = {record.iri for record in properties}
+    return properties + [
+        PropertyRecord(iri=remark.iri, labels=(*remark.preferred, *remark.synonyms))
+        for each in ontologies
+        for remark in each.remarks
+        if remark.iri in known
+    ]
+
+
+def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
+    """Sixteen hex digits over names and digests of the documents, how they were read, the declarations, and what all
+    that means."""
+    documents = sorted(
+        (
+            each.name,
+            each.sha256 or hashlib.sha256(repr(each).encode(errors="replace")).hexdigest(),
+            each.reason,
+            [relation.iri for relation in each.relations],
+        )
+        for each in ontologies
+    )
+    text = json.dumps([MEANING, documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,135 @@
+"""What time does: subscriptions expire, are purged a week later, and old events are deleted.
+
+Expiry itself needs no sweep to be exact: an event is never matched for a subscription whose time is over. The sweep
+marks such subscriptions and takes them out of the matcher, so that they cost nothing.
+
+Retention wins over everything: an event older than it is deleted even if a subscriber has not taken it (it counts as
+discarded in the ledger), so a forgotten subscription cannot fill the disk.
+"""
+
+import heapq
+import logging
+import math
+import time
+from functools import partial
+
+from server.broker.group import Group, GroupBroken, forget, set_status
+from server.broker.state import Live, LiveSubscriptions
+from server.settings import Settings
+from server.store import events, leftovers, subscriptions
+
+__all__ = ["Sweeper"]
+
+_log = logging.getLogger("kindcast.broker")
+
+EVENTS_PER_SWEEP = 2_000
+"""Deleted in one group; the rest follows in the next ones, so that publishers wait for milliseconds only."""
+
+PATIENCE_SECONDS = 1.0
+"""Before a sweep that failed is tried again."""
+
+SUBSCRIPTIONS_PER_SWEEP = 500
+"""Expired or purged in one group, for the same reason."""
+
+MATCHES_PER_SWEEP = 5_000
+"""Of deleted subscriptions, erased in one group: some tens of ms."""
+
+LOOK_AHEAD = 10_000
+"""Of the subscriptions that end first: so many are known at one time, whatever their number. Finding them takes some ms
+of a million."""
+
+
+class Sweeper:
+    """Decides what is due. The broker's thread only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._interval = settings.sweep_seconds
+        self._retention = settings.retention_seconds
+        self._grace = settings.grace_seconds
+        self._next = 0.0
+        self._not_before = 0.0
+        self._ends: list[tuple[float, str]] = []  # a heap; a renewed subscription is put back when its old end comes
+        self._until = -math.inf
+        """All that end by then, and have not, are in the heap."""
+
+    def watch(self, live: Live) -> None:
+        """Note when a subscription ends. Needed when it is new, revived, or ends earlier than it did."""
+        if live.expires_at <= self._until:
+            heapq.heappush(self._ends, (live.expires_at, live.id))
+
+    def erase(self, group: Group, live: Live) -> None:
+        """Forget a subscription; if many matches are left of it, the next sweeps erase them."""
+        gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=MATCHES_PER_SWEEP)
+        group.totals.update(gone)
+        forget(group, live)
+        if more:
+            self._next = group.now
+
+    def due_at(self) -> float:
+        """When to sweep next."""
+        return max(min(self._next, self._until, self._first), self._not_before)
+
+    @property
+    def _first(self) -> float:
+        return self._ends[0][0] if self._ends else math.inf
+
+    def postpone(self) -> None:
+        """Not now: the store cannot be reached."""
+        self._not_before = time.time() + PATIENCE_SECONDS
+
+    def sweep(self, group: Group) -> None:
+        """Do what is due, a bounded piece of it. A sweep that fails is tried again; commands go on meanwhile."""
+        if group.now < self._not_before:
+            return
+        try:
+            if min(self._until, self._first) <= group.now:
+                group.run(self._expire)
+            if group.now >= self._next:
+                more = group.run(self._clean)
+                self._next = group.now if more else group.now + self._interval
+        except GroupBroken:
+            raise
+        except Exception:
+            _log.exception("the sweep failed, and is tried again")
+            self.postpone()
+
+    def _expire(self, group: Group) -> None:
+        roll, ended = group.state.roll, list[Live]()
+        while len(ended) < SUBSCRIPTIONS_PER_SWEEP:
+            if self._first > group.now and self._until <= group.now:
+                self._look_ahead(roll)
+            if self._first > group.now:
+                break
+            entry = heapq.heappop(self._ends)
+            group.on_undo(partial(self._put_back, entry))
+            if entry[1] not in roll or (live := roll[entry[1]]).status == "expired":
+                continue
+            if live.expires_at > group.now:
+                self.watch(live)  # it was renewed meanwhile
+            else:
+                ended.append(live)
+                set_status(group, live, "expired")
+        subscriptions.expire(group.connection, [live.number for live in ended])
+
+    def _clean(self, group: Group) -> bool:
+        """Purge and delete; whether there may be more."""
+        connection = group.connection
+        over = group.now - self._grace
+        aside = group.state.roll.aside.values()
+        purged = [live for live in aside if live.status == "expired" and live.expires_at <= over]
+        for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
+            self.erase(group, live)
+        erased, left = leftovers.erase_some(connection, at_most=MATCHES_PER_SWEEP)
+        group.totals["discarded"] += erased
+        before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
+        if before is not None:
+            group.totals.update(events.discard_before(connection, before))
+        return left or before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP
+
+    def _look_ahead(self, roll: LiveSubscriptions) -> None:
+        """Those that end next."""
+        self._ends, self._until = roll.soonest(LOOK_AHEAD)
+        heapq.heapify(self._ends)
+
+    def _put_back(self, entry: tuple[float, str]) -> None:
+        heapq.heappush(self._ends, entry)

@@ -1,0 +1,87 @@
+"""Operators as commands: remote ones registered, changed, deleted; data of our own ones kept and forgotten. The row,
+the registry and the matcher in one group."""
+
+import msgspec
+
+from server.broker.group import Group
+from server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
+from server.operators.registry import CALLED, Key, Piece, Registration, Registry
+from server.store import operators
+
+__all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
+
+LISTED = 20
+"""Ids of subscriptions that an error names; the count is complete."""
+
+
+def register(group: Group, name: str, registration: Registration, *, limit: int) -> bool:
+    """Subscriptions may call it from now on; one of that name gives way. Returns whether it is new.
+
+    Raises `OperatorFixed`, `TooManyOperators`, `InvalidDeclaration`.
+    """
+    registry = group.state.operators
+    entry = registry.entries.get(name)
+    if entry is not None and entry.kind in ("builtin", "plugin"):
+        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: choose another name")
+    if entry is None and sum(each.kind == "remote" for each in registry.entries.values()) >= limit:
+        raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
+    changed = registry.with_remote(name, registration)
+    new = operators.put_operator(group.connection, name, msgspec.to_builtins(registration), group.now)
+    _use(group, changed)
+    return new
+
+
+def unregister(group: Group, name: str) -> None:
+    """Forget it. Raises `UnknownOperator`, `OperatorFixed`, `OperatorInUse`."""
+    registry = group.state.operators
+    entry = registry.entries.get(name)
+    if entry is None or entry.kind == "missing":
+        raise UnknownOperator(name)
+    if entry.kind != "remote":
+        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: it cannot be deleted")
+    uses = operators.count_uses(group.connection).get(name, 0)
+    if uses:
+        raise OperatorInUse(name, uses, operators.uses_of(group.connection, name, limit=LISTED))
+    operators.delete_operator(group.connection, name)
+    _use(group, registry.without(name))
+
+
+def keep_data(group: Group, key: Key, piece: Piece, document: bytes) -> bool:
+    """The built-in operators know `piece` from now on, read from `document`; returns whether it is new.
+
+    Raises `InvalidDeclaration`.
+    """
+    registry = group.state.operators
+    changed = registry.with_data(registry.data.with_upload(key, piece))
+    new = operators.put_data(group.connection, *key, document, group.now)
+    _use(group, changed)
+    return new
+
+
+def forget_data(group: Group, key: Key) -> bool:
+    """Forget an upload; returns whether there was one. Raises `OperatorInUse` while subscriptions call an operator that
+    reads such data: one of them may name it."""
+    registry = group.state.operators
+    if key not in registry.data.uploaded:
+        return False
+    uses = operators.count_uses(group.connection)
+    for name in CALLED[key[0]]:
+        if uses.get(name):
+            raise OperatorInUse(name, uses[name], operators.uses_of(group.connection, name, limit=LISTED))
+    operators.delete_data(group.connection, *key)
+    _use(group, registry.with_data(registry.data.without_upload(key)))
+    return True
+
+
+def _use(group: Group, registry: Registry) -> None:
+    state, before = group.state, group.state.operators
+    state.operators = registry
+    for operator in registry.known.values():
+        state.matcher.declare(operator)
+
+    def undo() -> None:
+        state.operators = before
+        for operator in before.known.values():
+            state.matcher.declare(operator)
+
+    group.on_undo(undo)

@@ -1,0 +1,56 @@
+"""The first start of a server with other rules of matching over a data folder: a dry run of what they change.
+
+It tells, in the log and at `GET /v1/rules`, which subscriptions mean something else since; nothing is asked and nothing
+is refused. The report is kept, so that it can still be read when the log is gone.
+"""
+
+import logging
+import time
+from typing import Any
+
+from sqlalchemy import Connection
+
+from semantic.changes.former_meaning import impact_of_rules
+from semantic.changes.impact import impact_report
+from server.broker.state import State
+from server.store import meanings, subscriptions
+
+__all__ = ["tell_new_rules"]
+
+_log = logging.getLogger("kindcast.broker")
+
+LOGGED = 20
+"""Subscriptions that the log names; the report names more."""
+KEPT = 1_000
+"""Entries of each list in the report; counts are complete."""
+
+
+def tell_new_rules(connection: Connection, state: State) -> None:
+    """Note by which rules this database is served; where it was served by others, what that does to its subscriptions.
+    Costs a second vocabulary and a walk over the stored trees, once."""
+    meaning = state.vocabulary.meaning
+    known = meanings.latest(connection)
+    if known is not None and known.meaning >= meaning:
+        return
+    impact = _impact(connection, state) if meanings.has_subscriptions(connection) else None
+    meanings.begin(connection, meaning, since=time.time(), impact=impact)
+
+
+def _impact(connection: Connection, state: State) -> dict[str, Any] | None:
+    rows = subscriptions.trees(connection, live_only=True)
+    try:
+        found = impact_of_rules(state.vocabulary, state.declarations.arguments(), ((row.id, row.tree) for row in rows))
+        report = impact_report(found, limit=KEPT)
+    except Exception:  # what only tells must not keep a server from starting
+        _log.exception("what the rules of matching of this version change could not be told")
+        return None
+    changed = report["subscriptions"]
+    _log.warning(
+        "the rules of matching are others since this data was last served: %d of %d subscriptions may match otherwise; "
+        "`kindcast ontology rules` tells them all",
+        changed["changed"],
+        changed["live"],
+    )
+    for each in changed["listed"][:LOGGED]:
+        _log.warning("subscription %s: %s", each["id"], "; ".join(each["changes"]))
+    return report

@@ -1,0 +1,113 @@
+"""From the store to the state: what a start does, and nothing else may be needed.
+
+active records ──decode──▶ ontologies, declarations ──▶ vocabulary ──▶ roll ◀── rows and trees of all subscriptions
+                                                                        ▲
+                                    the snapshot, if it may be used ────┘ then only of those that were noted since
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from functools import partial
+from threading import Thread
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from index.fused.warm_up import warm_up
+from semantic import Matcher, Vocabulary
+from semantic.events.canonicalise import EventLimits
+from server.broker import garbage_collection as heap
+from server.broker.documents import active_ontologies
+from server.broker.group import SILENT
+from server.broker.rule_changes import tell_new_rules
+from server.broker.snapshots import Snapshots
+from server.broker.state import Live, LiveSubscriptions, State
+from server.broker.vocabulary_commands import active_declarations, fill, keep_notes
+from server.operators.startup import restore_registry
+from server.settings import Settings
+from server.store import ledger, subscriptions
+from server.store import subscriptions as unsaved
+
+__all__ = ["restore"]
+
+_log = logging.getLogger("kindcast.broker")
+
+
+def restore(connection: Connection, settings: Settings, snapshots: Snapshots) -> State:
+    """Everything that the last server had. Raises `StoreUnreadable` rather than serve less.
+
+    Costs the building of the vocabulary, some µs a subscription, and the compilation of those that the snapshot does
+    not have.
+    """
+    started = time.perf_counter()
+    ledger.open_ledger(connection)
+    declared = active_declarations(connection)
+    vocabulary = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
+    new_matcher = partial(
+        Matcher,
+        engine=settings.engine,
+        planner="naive",
+        limits=EventLimits(depth=settings.max_json_depth),
+        budget=settings.index_bytes,
+    )
+    operators = restore_registry(connection, settings)
+    state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
+    state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
+    state.matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on a publisher's time
+    if settings.engine == "fused":
+        warm_up()  # and so are the kernels of the index
+    Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
+    with heap.building():
+        token, noted = unsaved.token(connection), unsaved.changed(connection)
+        opened = snapshots.open(vocabulary, operators.known.values(), token)
+        saved = 0 if opened is None else len(opened.matcher)
+        if opened is not None and not _catch_up(connection, opened, noted):
+            snapshots.refuse("the database has other subscriptions than those that were noted")
+            opened = None
+        if opened is None:
+            state.roll = LiveSubscriptions(state.empty_matcher(vocabulary))
+            _read_all(connection, state.roll)
+            unsaved.begin(connection, None)
+        else:
+            state.roll, state.snapshot, state.unsaved = opened, token, len(noted)
+        tell_new_rules(connection, state)
+    _log.info(
+        "restored %d ontologies, %d subscriptions%s, %d events in %.1f s",
+        len(vocabulary.ontologies),
+        len(state.roll),
+        "" if opened is None else f" (with a snapshot of {saved})",
+        state.sequence,
+        time.perf_counter() - started,
+    )
+    return state
+
+
+def _read_all(connection: Connection, roll: LiveSubscriptions) -> None:
+    """Every subscription of the store into the roll, and the notes in the store to what the matcher says."""
+    for row in subscriptions.renewable(connection):
+        roll.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
+    keep_notes(connection, list(fill(roll.matcher, subscriptions.trees(connection, live_only=True))))
+    roll.enter_found(list(roll.aside))
+
+
+def _catch_up(connection: Connection, roll: LiveSubscriptions, noted: Iterable[Row[Any]]) -> bool:
+    """Bring a roll that was opened to what the store says: what was `noted` since, and those whose expression had no
+    meaning. Whether the store has just these subscriptions then."""
+    roll.matcher.defers = True
+    for row in noted:
+        if row.id in roll.matcher and row.status is not None and row.status not in SILENT:
+            roll.set_end(row.id, row.expires_at)
+            continue
+        if row.id in roll.matcher:
+            roll.leave(row.id)
+            roll.matcher.remove(row.id)
+        roll.aside.pop(row.id, None)
+        if row.status is not None:
+            roll.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
+    late = [each.number for each in roll.aside.values() if each.status not in SILENT]
+    if late:
+        rows = subscriptions.trees(connection, live_only=True, numbers=late)
+        keep_notes(connection, list(fill(roll.matcher, rows)))
+        roll.enter_found(list(roll.aside))
+    return unsaved.numbers_of_all(connection) == (len(roll), roll.numbers_sum())

@@ -1,0 +1,343 @@
+"""Commands on subscriptions. Each checks first and writes after, the row and the matcher in one group.
+
+    create ──▶ active ◀──▶ paused          pause, resume
+                 │ ▲
+                 ▼ │ renew, within the grace period
+               expired ──▶ purged
+
+`failing` and `disabled_by_failures` are set by the delivery; both go on matching, so that nothing is lost meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from semantic import Compiled, InvalidSubscription, Vocabulary
+from semantic.model import Note
+from semantic.operators.declaration import Operator
+from semantic.subscriptions.bulk import Described, compile_many
+from semantic.subscriptions.compilation import compile_expression, restore_expression
+from server.broker.expiry import Sweeper
+from server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
+from server.broker.state import Live
+from server.errors import ServerError, SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from server.operators.registry import Registry, operators_of
+from server.security.tickets import check_ticket
+from server.store import subscriptions
+from server.store.deliveries import DISABLED
+from server.store.operators import note_uses
+
+__all__ = ["NOT_COMPILABLE", "NewSubscription", "Refusal", "as_records", "is_flagged", "notes_of"]
+
+
+NOT_COMPILABLE = "not-compilable"
+FLAGS = frozenset(
+    {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
+    | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain"}
+)
+"""Notes that say that a part of a subscription can never hold under the vocabulary in force, for what it needs is gone
+or was declared otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSubscription:
+    """A checked request. `asked` is the expression as it was written, by its member's name; `parts` are the expressions
+    to compile, all of which must hold: what was asked, and what `types` and `source` add."""
+
+    id: str
+    asked: Mapping[str, Any]
+    parts: tuple[str | Mapping[str, Any], ...]
+    ticket_hash: str
+    expires_at: float
+    sink: str | None = None
+    protocol: str | None = None
+    protocolsettings: Mapping[str, Any] | None = None
+    sinkcredential: Mapping[str, Any] | None = None
+    secret: str | None = None
+    types: tuple[str, ...] | None = None
+    source: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
+    """Compile each part by itself, so that errors point into what was written, then all together.
+
+    Raises `InvalidSubscription`.
+    """
+    compiled = [compile_expression(part, vocabulary, operators) for part in new.parts]
+    if len(compiled) == 1:
+        return compiled[0]
+    whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary, operators)
+    notes = tuple(dict.fromkeys(note for each in (*compiled, whole) for note in each.notes))
+    return whole.with_notes(notes)
+
+
+def create(
+    group: Group,
+    new: NewSubscription,
+    compiled: Compiled,
+    vocabulary: Vocabulary,
+    operators: Registry,
+    sweeper: Sweeper,
+    *,
+    limit: int,
+) -> Row[Any]:
+    """Store it and make it match; the next event may be for it. Returns its row.
+
+    `compiled` was made outside the thread; if the vocabulary or the operators have changed since, it is made again.
+    Raises `InvalidSubscription`, `TooManySubscriptions`.
+    """
+    state = group.state
+    if len(state.roll) >= limit:
+        raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
+    if vocabulary is not state.vocabulary or operators is not state.operators:
+        compiled = compile_new(new, state.vocabulary, state.operators.available)
+    number = subscriptions.insert_subscription(group.connection, new_row(group, new, Described.of(compiled)))
+    note_uses(group.connection, number, operators_of(compiled.tree))
+    live = Live(number, new.id, "active", new.expires_at, matching=False)
+    sweeper.watch(admit(group, introduce(group, live), compiled))
+    return _row(group, new.id)
+
+
+def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, Any]:
+    """What is stored of a new subscription."""
+    notes = as_records(became.notes)
+    return {
+        "id": new.id,
+        "expression": dict(new.asked),
+        "tree": became.tree,
+        "canonical": became.canonical,
+        "clauses": became.clause_count,
+        "cost": became.cost,
+        "notes": notes,
+        "flagged": is_flagged(notes),
+        "status": "active",
+        "ticket_hash": new.ticket_hash,
+        "sink": new.sink,
+        "protocol": new.protocol,
+        "protocolsettings": new.protocolsettings,
+        "sinkcredential": new.sinkcredential,
+        "secret": new.secret,
+        "types": new.types,
+        "source": new.source,
+        "metadata": new.metadata,
+        "created_at": group.now,
+        "expires_at": new.expires_at,
+        "acked": group.state.sequence,
+        "created_sequence": group.state.sequence,
+    }
+
+
+def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float) -> Row[Any]:
+    """Set when it ends; one that has expired is active again.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`.
+    """
+    row, live = _owned(group, id, ticket)
+    if live.expires_at <= group.now - grace:
+        raise SubscriptionGone
+    values: dict[str, Any] = {"expires_at": expires_at}
+    over = live.status == "expired" or live.expires_at <= group.now
+    live = _move_end(group, live, expires_at, sweeper, watch=over)
+    if over:
+        values |= {"status": "active", "status_reason": None, **_revive(group, live, row)}
+    subscriptions.change(group.connection, live.number, **values)
+    group.touched.add(live.number)
+    return _row(group, id)
+
+
+def pause(group: Group, id: str, ticket: str | None) -> Row[Any]:
+    """Stop matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
+    _, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    set_status(group, live, "paused")
+    subscriptions.change(group.connection, live.number, status="paused", status_reason="paused by its owner")
+    return _row(group, id)
+
+
+def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
+    """Go on after `pause`, or after the delivery gave up; what waits is tried at once.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    """
+    row, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    noted = _revive(group, live, row)
+    again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
+    subscriptions.change(group.connection, live.number, **again, **noted)
+    return _row(group, id)
+
+
+def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
+    """`resume`, if its webhook was disabled by failures; its row, and how many messages are tried again.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    """
+    row, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    if row.status != DISABLED:
+        return row, 0
+    return resume(group, id, ticket), subscriptions.count_pending(group.connection, live.number)
+
+
+def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper) -> Row[Any]:
+    """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
+    `secret` among the values is for a sink that is its first; the one that it has stays.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionGone` when
+    expired.
+    """
+    row, live = _owned(group, id, ticket)
+    _refuse_expired(group, live)
+    values = dict(values)
+    if values.get("sink", row.sink) is None and (values.get("protocolsettings") or values.get("sinkcredential")):
+        raise SinkMissing
+    if row.secret is not None or values.get("sink") is None:
+        values.pop("secret", None)  # it has one, or needs none
+    if values.get("sink", row.sink) != row.sink:
+        values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were another's
+    if "expires_at" in values:
+        _move_end(group, live, values["expires_at"], sweeper)
+    if values:
+        subscriptions.change(group.connection, live.number, **values)
+        group.touched.add(live.number)
+    return _row(group, id)
+
+
+def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper) -> Row[Any]:
+    """Forget it with all that waits for it; returns the row that was. Many matches are erased by the next sweeps.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
+    """
+    row, live = _owned(group, id, ticket)
+    sweeper.erase(group, live)
+    return row
+
+
+def notes_of(compiled: Compiled) -> list[dict[str, str]]:
+    """The notes of a compiled expression, JSON-able."""
+    return as_records(compiled.notes)
+
+
+def as_records(notes: Iterable[Note]) -> list[dict[str, str]]:
+    """Notes, JSON-able."""
+    return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in notes]
+
+
+def is_flagged(notes: list[dict[str, str]]) -> bool:
+    """Whether notes say that something is gone that the subscription needs."""
+    return any(note["code"] in FLAGS for note in notes)
+
+
+def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
+    row = _row(group, id)
+    check_ticket(ticket, row.ticket_hash)
+    return row, group.state.roll[id]
+
+
+def _row(group: Group, id: str) -> Row[Any]:
+    row = subscriptions.find_subscription(group.connection, id)
+    if row is None:
+        raise UnknownSubscription(id)
+    return row
+
+
+def _refuse_expired(group: Group, live: Live) -> None:
+    if live.expires_at <= group.now:
+        raise SubscriptionGone("the subscription has expired: renew it first")
+
+
+def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, watch: bool = False) -> Live:
+    """Set when it ends; the sweeper finds out by itself that one ends later than it thought."""
+    watch = watch or expires_at < live.expires_at
+    live = set_expiry(group, live, expires_at)
+    if watch:
+        sweeper.watch(live)
+    return live
+
+
+def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
+    """Active, and in the matcher, unless it has no meaning under the vocabulary in force; returns what its row must
+    say of that."""
+    live = set_status(group, live, "active")
+    if live.matching:
+        return {}
+    try:
+        compiled = restore_expression(row.tree, group.state.vocabulary, group.state.operators.known)
+    except InvalidSubscription as error:
+        return {"notes": [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}], "flagged": True}
+    admit(group, live, compiled)
+    notes = notes_of(compiled)
+    return {"notes": notes, "flagged": is_flagged(notes)}
+
+
+# ── importing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Many new subscriptions in one command: compiled together beside the thread, stored by one statement, added in bulk.
+#
+#     checked requests ──describe, any thread──▶ what to store ──create_many, one group──▶ rows, roll, matcher
+#
+# Each comes out as if it had been made alone, and one that is refused stops no other.
+
+Refusal = InvalidSubscription | ServerError
+"""Why one of many was not made."""
+
+
+def describe(
+    new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: Registry
+) -> list[Described | InvalidSubscription]:
+    """What each becomes under the vocabulary, or what is wrong with it. Any thread."""
+    together = [number for number, each in enumerate(new) if len(each.parts) == 1]
+    compiled = compile_many([new[number].parts[0] for number in together], vocabulary, operators.available)
+    found = dict(zip(together, compiled, strict=True))
+    return [
+        found[number] if number in found else _alone(each, vocabulary, operators) for number, each in enumerate(new)
+    ]
+
+
+def create_many(
+    group: Group,
+    new: Sequence[NewSubscription],
+    described: Sequence[Described | InvalidSubscription],
+    vocabulary: Vocabulary,
+    operators: Registry,
+    sweeper: Sweeper,
+    *,
+    limit: int,
+) -> list[Refusal | None]:
+    """Store those that are valid, and make them match; None for each that was made, in the order of `new`.
+
+    If the vocabulary or the operators have changed since they were `described`, that is done again. Raises
+    `index.errors.IndexFull`, and makes none of them then. Costs some 50 µs each.
+    """
+    state = group.state
+    if vocabulary is not state.vocabulary or operators is not state.operators:
+        described = describe(new, state.vocabulary, state.operators)
+    results: list[Refusal | None] = []
+    made: list[tuple[NewSubscription, Described]] = []
+    for each, became in zip(new, described, strict=True):
+        if isinstance(became, InvalidSubscription):
+            results.append(became)
+        elif len(state.roll) + len(made) >= limit:
+            results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
+        else:
+            results.append(None)
+            made.append((each, became))
+    rows = [new_row(group, each, became) for each, became in made]
+    numbers = subscriptions.insert_subscriptions(group.connection, rows)
+    lives = []
+    for number, (each, became) in zip(numbers, made, strict=True):
+        note_uses(group.connection, number, operators_of(became.tree))
+        lives.append(introduce(group, Live(number, each.id, "active", each.expires_at, matching=False)))
+    admit_many(group, lives, [became.tree for _, became in made])
+    for live in lives:
+        sweeper.watch(live)
+    return results
+
+
+def _alone(new: NewSubscription, vocabulary: Vocabulary, operators: Registry) -> Described | InvalidSubscription:
+    try:
+        return Described.of(compile_new(new, vocabulary, operators.available))
+    except InvalidSubscription as error:
+        return error

@@ -1,0 +1,633 @@
+"""Changes of what words mean, from request to swap: ontologies here, declarations in `declaring`.
+
+    document ──child process──▶ records ──┐
+    stored version ──decode──▶ records ───┴─worker threads─▶ vocabulary ──▶ subscriptions compiled again, impact
+                                                                └──▶ broker's thread: swapped in one step
+
+Reading a document holds nobody up. What follows, building and swapping, is done one change at a time, in the order in
+which the changes arrive at it, each upon the one before; publishers go on meanwhile. A change that fails anywhere
+leaves the vocabulary in force as it was.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection, Row
+
+from semantic import InvalidSubscription, Matcher, Vocabulary
+from semantic.changes.difference import difference
+from semantic.changes.impact import Impact, impact_report
+from semantic.ontology import Ontology, Reason
+from semantic.ontology.progress import Progress, silent
+from semantic.subscriptions.compilation import restore_expression
+from semantic.vocabulary.declarations import DeclarationKind, Declarations
+from server.broker import garbage_collection as heap
+from server.broker.documents import DocumentReader, Read, decoded
+from server.broker.group import SILENT, Group, swap_matcher
+from server.broker.state import State
+from server.broker.subscription_commands import NOT_COMPILABLE, as_records, is_flagged, notes_of
+from server.errors import NothingBefore, OntologyInUse, UnknownDeclaration, UnknownOntology, VersionChanged
+from server.store import declarations, ontologies, subscriptions
+from server.store.declarations import StoredDeclaration
+from server.store.pending import ontology_is_needed
+
+__all__ = ["Declaring", "Meaning", "Upload", "active_declarations", "fill", "keep_notes"]
+
+
+# Commands that change what words mean: every live subscription is compiled again, and all is swapped in one step.
+#
+#     worker thread    trees in the store ──compile──▶ a matcher under the new vocabulary, while events go on
+#     broker's thread  what came or went meanwhile ──▶ that matcher ──▶ swapped with the row that says "active"
+#
+# The trees in the store are what is compiled (they hold IRIs, no labels), the same as after a restart; so a server
+# that
+# was restarted and one that was not mean the same. An event is matched either before the step or after it.
+#
+# A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until
+# it
+# is back.
+
+LISTED = 20
+"""Ids of subscriptions that an error or an answer names; the count is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A subscription whose notes are not what they were."""
+
+    number: int
+    id: str
+    notes: list[dict[str, str]]
+    flagged: bool
+    was_flagged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A matcher that was filled under another vocabulary, which `declarations` are a part of; the status that each
+    subscription had when it was looked at; whose notes changed; what the change does to all of them; and, where asked
+    for, who names a concept that is gone."""
+
+    matcher: Matcher
+    declarations: Declarations
+    seen: dict[str, str]
+    noted: list[Noted]
+    impact: Impact
+    dependents: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompiled:
+    """What a change did to the subscriptions: how many match under it, whose notes changed, and the trees of those that
+    came while it was prepared."""
+
+    version: int
+    subscriptions: int
+    noted: list[Noted]
+    late: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def prepare(
+    before: Vocabulary,
+    vocabulary: Vocabulary,
+    declarations: Declarations,
+    new_matcher: Callable[[Vocabulary], Matcher],
+    rows: Sequence[Row[Any]],
+    *,
+    with_dependents: bool = False,
+) -> Prepared:
+    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and tell them apart from what
+    they mean `before`. Any thread."""
+    impact = Impact(before, vocabulary)
+    with heap.building():
+        matcher = new_matcher(vocabulary)
+        noted = list(fill(matcher, rows))
+        vocabulary.index_labels()  # not on the time of the first subscriber who mistypes
+        impact.add((row.id, row.tree) for row in rows)
+    return Prepared(
+        matcher=matcher,
+        declarations=declarations,
+        seen={row.id: row.status for row in rows},
+        noted=noted,
+        impact=impact,
+        dependents=_dependents(before, vocabulary, rows) if with_dependents else [],
+    )
+
+
+def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
+    """Put the vocabulary of `prepared` in force, together with the row that says so (`mark_active` writes it)."""
+    mark_active(group.connection)
+    matcher, roll, seen = prepared.matcher, group.state.roll, prepared.seen
+    for operator in group.state.operators.known.values():  # some may have come meanwhile
+        matcher.declare(operator)
+    for id in seen:
+        if id in matcher and id not in roll.matcher and (id not in roll.aside or roll.aside[id].status in SILENT):
+            matcher.remove(id)  # deleted, paused or expired while it was compiled
+    late = [roll.number(id) for id in roll.matcher if seen.get(id, "expired") in SILENT]
+    late += [
+        each.number
+        for each in roll.aside.values()
+        if each.status != "expired" and (each.id not in seen or (seen[each.id] in SILENT and each.status not in SILENT))
+    ]
+    rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
+    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in roll]
+    keep_notes(group.connection, noted)
+    swap_matcher(group, matcher, prepared.declarations)
+    new = [(row.id, row.tree) for row in rows if row.id not in seen]
+    return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
+
+
+def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
+    """Forget every version of a name; the vocabulary of `prepared` is what is left.
+
+    Raises `OntologyInUse` while a subscription names a concept that only this one has, `UnknownOntology`.
+    """
+    if not ontologies.list_versions(group.connection, name):
+        raise UnknownOntology(f"there is no ontology {name!r}")
+    waiting = ontology_is_needed(group.connection, name)
+    if waiting:
+        detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
+        raise OntologyInUse(name, waiting, [], detail)
+    roll = group.state.roll
+    late = [roll.number(id) for id in roll if id not in prepared.seen]
+    rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
+    came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
+    lost = [id for id in (*prepared.dependents, *came) if id in roll]
+    if lost:
+        raise OntologyInUse(name, len(lost), lost[:LISTED])
+    return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
+
+
+def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[Noted]:
+    """Restore each row's tree into `matcher`, those of paused subscriptions only for their notes; yields those whose
+    notes are not what the row says. A tree that has no meaning under the vocabulary (its unit no longer fits, say) is
+    left out, so it matches nothing, and its note says so."""
+    numbers: dict[str, int] = {}
+    told: dict[str, tuple[list[dict[str, str]], bool]] = {}  # what the rows say, where they say something
+    silent: list[Noted] = []
+
+    def matching() -> Iterator[tuple[str, Any]]:
+        for row in rows:
+            if row.status in SILENT:
+                silent.extend(_noted_alone(matcher, row))
+                continue
+            numbers[row.id] = row.number
+            if row.notes or row.flagged:
+                told[row.id] = row.notes, row.flagged
+            yield row.id, row.tree
+
+    restored = matcher.restore_many(matching())
+    yield from silent
+    for id in {**told, **restored.notes, **restored.refused}:
+        if id in restored.refused:
+            notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(restored.refused[id])}]
+        else:
+            notes = as_records(restored.notes.get(id, ()))
+        flagged = is_flagged(notes)
+        before, was_flagged = told.get(id, ([], False))
+        if notes != before or flagged != was_flagged:
+            yield Noted(numbers[id], id, notes, flagged, was_flagged)
+
+
+def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[Noted]:
+    """The same for one that is not to match."""
+    try:
+        notes = notes_of(restore_expression(row.tree, matcher.vocabulary, matcher.operators))
+    except InvalidSubscription as error:
+        notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
+    flagged = is_flagged(notes)
+    if notes != row.notes or flagged != row.flagged:
+        yield Noted(row.number, row.id, notes, flagged, row.flagged)
+
+
+def keep_notes(connection: Connection, noted: Iterable[Noted]) -> None:
+    """Write the notes down."""
+    subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
+
+
+def _dependents(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]]) -> list[str]:
+    """Subscriptions, paused and expired ones too, that name a concept or a relation which is known before and is not
+    after."""
+    known: dict[str, bool] = {}
+
+    def lost(iri: str) -> bool:
+        if iri not in known:
+            concept = before.concept(iri) is not None and after.concept(iri) is None
+            known[iri] = concept or (iri in before.relations and iri not in after.relations)
+        return known[iri]
+
+    return [row.id for row in rows if any(map(lost, _iris(row.tree)))]
+
+
+def _iris(tree: Any) -> Iterator[str]:
+    """Every IRI in a stored tree: {"iri": …}, wherever it stands, and the relations."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("iri"), str):
+                yield node["iri"]
+            if isinstance(node.get("relation"), list):
+                yield node["relation"][1]
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+# ── meaning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_log = logging.getLogger("kindcast.broker")
+
+LOGGED = 5
+"""Ids of flagged subscriptions in one line of the log."""
+
+T = TypeVar("T")
+
+
+class Door(Protocol):
+    """The doors of the broker that a change goes through."""
+
+    async def read(self, work: Callable[[Connection], T]) -> T: ...
+
+    async def submit(self, work: Callable[[Group], T]) -> T: ...
+
+    @property
+    def state(self) -> State: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A document, and how it is to be read."""
+
+    name: str
+    document: bytes
+    format: str | None = None
+    reason: Reason = "none"
+    relations: tuple[str, ...] = ()
+    replaces: str | None = None
+    """The number of the version in force that it is meant to follow, `*` for any, "" where there must be none."""
+
+
+class Meaning:
+    """One a broker; its coroutines run on the broker's event loop."""
+
+    def __init__(self, door: Door, documents: DocumentReader) -> None:
+        self.door = door
+        self.one_at_a_time = asyncio.Lock()
+        """Held from building to swapping. Fair: first come, first served."""
+        self._documents = documents
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.door.state.vocabulary
+
+    # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put_ontology(
+        self, upload: Upload, *, activate: bool, progress: Progress = silent
+    ) -> tuple[dict[str, Any], bool]:
+        """The load report with the impact, and whether this made another version: the same bytes, read in the same way,
+        are the same version. `progress` may be called in any thread.
+
+        Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `StoreUnavailable`, `VersionChanged`.
+        """
+        upload = replace(upload, relations=tuple(sorted(set(upload.relations))))
+        await self._check_follows(upload)
+        sha256 = await asyncio.to_thread(lambda: hashlib.sha256(upload.document).hexdigest())
+        known = await self._known(upload, sha256, activate)
+        if known is not None:
+            return known, False
+        read = await self._documents.read(
+            upload.document,
+            name=upload.name,
+            format=upload.format,
+            reason=upload.reason,
+            relations=upload.relations,
+            progress=progress,
+        )
+        progress("build", 0, None)
+        async with self.one_at_a_time:
+            await self._check_follows(upload)
+            known = await self._known(upload, sha256, activate, alone=True)
+            if known is not None:  # it came twice, and the other was faster
+                return known, False
+            whole = await asyncio.to_thread(self._with, read.ontology)
+            stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
+            if not activate:
+                version = await self.door.submit(
+                    lambda group: ontologies.add_version(group.connection, stored, now=group.now)
+                )
+                return self._described(stored.report, upload.name, version, False), True
+            progress("compile", 0, None)
+            prepared = await self.prepared(whole)
+
+            def work(group: Group) -> Recompiled:
+                version = ontologies.add_version(group.connection, stored, now=group.now)
+                return swap(group, version, prepared, partial(_mark, group, upload.name, version))
+
+            done = await self.door.submit(work)
+            told = await self.tell(prepared, done, f"{upload.name}, version {done.version}")
+            return self._described(stored.report, upload.name, done.version, True) | told, True
+
+    async def activate_ontology(self, name: str, version: int | None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Put a stored version in force, None for the one before the active one, and tell what it does to the
+        subscriptions; `dry_run` only tells. Raises `UnknownOntology`, `NothingBefore`."""
+        if dry_run:
+            number = await self._number(name, version)
+            prepared = await self.prepared(await self._whole(name, number))
+            return {"version": number, **await self.tell(prepared)}
+        async with self.one_at_a_time:
+            number = await self._number(name, version)
+            return {"version": number, **await self._activate(name, number)}
+
+    async def delete_ontology(self, name: str) -> dict[str, Any]:
+        """Forget every version of a name. Raises `UnknownOntology`, `OntologyInUse`."""
+        async with self.one_at_a_time:
+            others = [each for each in self.vocabulary.ontologies if each.name != name]
+            rest = await asyncio.to_thread(self.build, others)
+            prepared = await self.prepared(rest, live_only=False)
+            done = await self.door.submit(lambda group: remove_ontology(group, name, prepared))
+            return await self.tell(prepared, done, f"{name} deleted")
+
+    async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
+        """What changed from one stored version to another. Raises `UnknownOntology`."""
+        old, new = [await self.stored_ontology(name, version) for version in (before, after)]
+
+        def compare() -> dict[str, Any]:
+            found = difference(Vocabulary.from_ontologies([old]), Vocabulary.from_ontologies([new]))
+            return found.as_json(limit=limit)
+
+        return await asyncio.to_thread(compare)
+
+    # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def tell(self, prepared: Prepared, done: Recompiled | None = None, what: str = "") -> dict[str, Any]:
+        """What a change does, or did, to the subscriptions; logged when it is done."""
+        noted = prepared.noted if done is None else done.noted
+        late = [] if done is None else done.late
+
+        def report() -> dict[str, Any]:
+            prepared.impact.add(late)
+            return impact_report(prepared.impact)
+
+        impact = await asyncio.to_thread(report)
+        flagged = [each.id for each in noted if each.flagged and not each.was_flagged]
+        back = [each.id for each in noted if each.was_flagged and not each.flagged]
+        if done is not None:
+            heap.settle(len(prepared.matcher.vocabulary) + done.subscriptions)
+            _log.info("%s is in force: %d subscriptions mean something else", what, impact["subscriptions"]["changed"])
+            if flagged:
+                shown = ", ".join(flagged[:LOGGED])
+                _log.warning("%d subscriptions use something that %s removed: %s", len(flagged), what, shown)
+        return {
+            "subscriptions": {
+                "recompiled": len(prepared.matcher) if done is None else done.subscriptions,
+                "changed": impact["subscriptions"]["changed"],
+                "flagged": _counted(flagged),
+                "unflagged": _counted(back),
+            },
+            "impact": impact,
+        }
+
+    def build(self, read: Iterable[Ontology], declarations: Declarations | None = None) -> Vocabulary:
+        """The vocabulary of these ontologies and declarations; None stands for those in force. Any thread."""
+        declared = (self.door.state.declarations if declarations is None else declarations).arguments()
+        with heap.building():
+            return Vocabulary.from_ontologies(sorted(read, key=lambda each: each.name), **declared)
+
+    async def prepared(
+        self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True
+    ) -> Prepared:
+        """The subscriptions compiled under another vocabulary, beside the running ones."""
+        state = self.door.state
+        rows = await self.door.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
+        return await asyncio.to_thread(
+            prepare,
+            state.vocabulary,
+            vocabulary,
+            state.declarations if declarations is None else declarations,
+            state.empty_matcher,
+            rows,
+            with_dependents=not live_only,
+        )
+
+    async def _activate(self, name: str, version: int) -> dict[str, Any]:
+        prepared = await self.prepared(await self._whole(name, version))
+        done = await self.door.submit(
+            lambda group: swap(group, version, prepared, partial(_mark, group, name, version))
+        )
+        return await self.tell(prepared, done, f"{name}, version {version}")
+
+    async def _check_follows(self, upload: Upload) -> None:
+        """Raises `VersionChanged` when another version is in force than the one that the upload is to follow."""
+        if upload.replaces is None:
+            return
+        rows = await self.door.read(lambda connection: ontologies.list_versions(connection, upload.name))
+        now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
+        if upload.replaces != now and not (upload.replaces == "*" and now):
+            there = f"version {now} of {upload.name!r} is in force" if now else f"there is no ontology {upload.name!r}"
+            raise VersionChanged(f"{there}: look at it again before you replace it")
+
+    async def _known(
+        self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False
+    ) -> dict[str, Any] | None:
+        """The answer for what is stored already, activated if that is wanted."""
+        same = await self.door.read(
+            lambda connection: ontologies.find_same(connection, upload.name, sha256, upload.reason, upload.relations)
+        )
+        if same is None:
+            return None
+        told: dict[str, Any] = {}
+        if activate and not same.active:
+            if alone:
+                told = await self._activate(upload.name, same.version)
+            else:
+                told = await self.activate_ontology(upload.name, same.version)
+        return self._described(same.report, upload.name, same.version, activate or same.active) | told
+
+    async def _number(self, name: str, version: int | None) -> int:
+        if version is not None:
+            return version
+        found = await self.door.read(lambda connection: ontologies.find_previous(connection, name))
+        if found is None:
+            raise NothingBefore(f"no other version of {name!r} was in force before")
+        return found
+
+    async def _whole(self, name: str, version: int) -> Vocabulary:
+        """The vocabulary in force with a stored version in place of the one of its name."""
+        return await asyncio.to_thread(self._with, await self.stored_ontology(name, version))
+
+    async def stored_ontology(self, name: str, version: int) -> Ontology:
+        """A stored version: its records, or, where they are of an older time, its document read again."""
+        row = await self.door.read(lambda connection: ontologies.find_version(connection, name, version))
+        if row is None:
+            raise UnknownOntology(f"there is no ontology {name!r} with a version {version}")
+        found = await asyncio.to_thread(decoded, row.records)
+        return found if found is not None else await self._read_again(row)
+
+    async def _read_again(self, row: Row[Any]) -> Ontology:
+        document = await self.door.read(lambda connection: ontologies.find_document(connection, row.name, row.version))
+        read = await self._documents.read(
+            document, name=row.name, format=row.format, reason=row.reason, relations=row.relations
+        )
+        await self.door.submit(
+            lambda group: ontologies.keep_records(group.connection, row.name, row.version, read.records)
+        )
+        return read.ontology
+
+    async def with_versions(self, versions: Mapping[str, int]) -> list[Ontology]:
+        """The ontologies in force, those that `versions` names in the version that it says. Raises
+        `UnknownOntology`."""
+        others = [each for each in self.vocabulary.ontologies if each.name not in versions]
+        chosen = [await self.stored_ontology(name, version) for name, version in versions.items()]
+        return sorted([*others, *chosen], key=lambda each: each.name)
+
+    def _with(self, ontology: Ontology) -> Vocabulary:
+        return self.build([*(each for each in self.vocabulary.ontologies if each.name != ontology.name), ontology])
+
+    def _described(self, report: dict[str, Any], name: str, version: int, active: bool) -> dict[str, Any]:
+        said = {"name": name, "version": version, "active": active, "vocabulary_version": self.vocabulary.version}
+        return said | {key: value for key, value in report.items() if key not in said}
+
+
+def _mark(group: Group, name: str, version: int, connection: Connection) -> None:
+    ontologies.activate(connection, name, version, now=group.now)
+
+
+def _stored(upload: Upload, sha256: str, read: Read, whole: Vocabulary) -> ontologies.StoredOntology:
+    return ontologies.StoredOntology(
+        name=upload.name,
+        sha256=sha256,
+        format=read.ontology.format,
+        document=upload.document,
+        report=_report(read.ontology, whole),
+        records=read.records,
+        reason=upload.reason,
+        relations=upload.relations,
+    )
+
+
+def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
+    """The load report of one document; what it shares with the others, and which of its imports are there, is seen from
+    the whole."""
+    report = (whole if len(whole.ontologies) == 1 else Vocabulary.from_ontologies([ontology])).report
+    together = whole.report
+    unresolved = set(together["unresolved_imports"])
+    return report | {
+        "format": ontology.format,
+        "merged_across": together["merged_across"],
+        "unmerged": together["unmerged"],
+        "unresolved_imports": [each for each in report["unresolved_imports"] if each in unresolved],
+    }
+
+
+def _counted(ids: Sequence[str]) -> dict[str, Any]:
+    return {"count": len(ids), "listed": list(ids[:LISTED])}
+
+
+# ── declaring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Declarations as commands: attributes, synonyms, rates and event types, versioned and swapped like ontologies.
+#
+#     body ──checked against all others──▶ declarations ──▶ vocabulary ──▶ subscriptions compiled again ──▶ swapped
+#
+# A declaration is one version of one name of one kind; the same body again is the same version. The checks are those
+# of
+# `semantic.vocabulary.declarations`: event types in use may only be extended.
+
+
+class Declaring:
+    """One a broker; its coroutines run on the broker's event loop."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
+
+    async def put(
+        self, kind: DeclarationKind, name: str, body: Any, *, dry_run: bool = False, replace: bool = False
+    ) -> tuple[dict[str, Any], bool]:
+        """What it does to the subscriptions, and whether this made another version. `replace` lets an event type
+        change in ways that are no extension; `dry_run` only tells.
+
+        Raises `InvalidDeclaration` with every problem.
+        """
+        declared = StoredDeclaration(kind=kind, name=name, body=body)
+        if dry_run:
+            prepared = await self._prepared(kind, name, body, replace)
+            return self._described(kind, name, None) | await self._meaning.tell(prepared), False
+        door = self._meaning.door
+        async with self._meaning.one_at_a_time:
+            same = await door.read(lambda connection: declarations.find_same(connection, declared))
+            if same is not None and same.active:
+                return self._described(kind, name, same.version), False
+            prepared = await self._prepared(kind, name, body, replace)
+
+            def work(group: Group) -> Recompiled:
+                version = (
+                    same.version
+                    if same is not None
+                    else declarations.add_version(group.connection, declared, now=group.now)
+                )
+                mark = partial(declarations.activate, kind=kind, name=name, version=version)
+                return swap(group, version, prepared, mark)
+
+            done = await door.submit(work)
+            told = await self._meaning.tell(prepared, done, f"{kind} {name}, version {done.version}")
+            return self._described(kind, name, done.version) | told, same is None
+
+    async def delete(self, kind: DeclarationKind, name: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Forget every version of it; `dry_run` only tells. Raises `UnknownDeclaration`, and `InvalidDeclaration` where
+        another one rests on it."""
+        door = self._meaning.door
+        if dry_run:
+            prepared = await self._left(kind, name)
+            return self._described(kind, name, None) | await self._meaning.tell(prepared)
+        async with self._meaning.one_at_a_time:
+            prepared = await self._left(kind, name)
+            forget = partial(declarations.delete_declaration, kind=kind, name=name)
+            done = await door.submit(lambda group: swap(group, 0, prepared, forget))
+            told = await self._meaning.tell(prepared, done, f"{kind} {name} deleted")
+            return self._described(kind, name, None) | told
+
+    async def versions(self, kind: DeclarationKind, name: str) -> list[Row[Any]]:
+        """Every version, newest first. Raises `UnknownDeclaration`."""
+        rows = await self._meaning.door.read(lambda connection: declarations.list_versions(connection, kind, name))
+        if not rows:
+            raise UnknownDeclaration(kind, name)
+        return list(rows)
+
+    async def _left(self, kind: DeclarationKind, name: str) -> Prepared:
+        """Prepared without one."""
+        await self.versions(kind, name)
+        left = await asyncio.to_thread(self._meaning.door.state.declarations.without, kind, name)
+        return await self._with(left)
+
+    async def _prepared(self, kind: DeclarationKind, name: str, body: Any, replace: bool) -> Prepared:
+        """Prepared with one more."""
+        in_force = self._meaning.door.state.declarations
+        extended = await asyncio.to_thread(in_force.extended, kind, name, body, replace_schema=replace)
+        return await self._with(extended)
+
+    async def _with(self, declared: Declarations) -> Prepared:
+        ontologies = self._meaning.vocabulary.ontologies
+        vocabulary = await asyncio.to_thread(self._meaning.build, ontologies, declared)
+        return await self._meaning.prepared(vocabulary, declared)
+
+    def _described(self, kind: str, name: str, version: int | None) -> dict[str, Any]:
+        said: dict[str, Any] = {"kind": kind, "name": name}
+        if version is not None:
+            said |= {"version": version, "active": True}
+        return said | {"vocabulary_version": self._meaning.vocabulary.version}
+
+
+def active_declarations(connection: Connection) -> Declarations:
+    """All that is in force."""
+    found: dict[str, dict[str, Any]] = {"attribute": {}, "synonyms": {}, "rates": {}, "schema": {}}
+    for row in declarations.active(connection):
+        found[row.kind][row.name] = row.body
+    rates: dict[str, Any] = next(iter(found["rates"].values()), {})
+    stored = {"attributes": found["attribute"], "synonyms": found["synonyms"], "rates": rates}
+    return Declarations.from_json(stored | {"schemas": found["schema"]})

@@ -1,0 +1,300 @@
+"""The broker's thread: takes what waits, runs it as one group, commits once, answers.
+
+    queue ──▶ commands ──▶ Group ──commit──▶ listeners, then answers to the event loop
+                              └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened
+
+After a commit that failed the connection is never used again: the ledger is read on a new one, and says whether the
+group is on disk. If not, its changes of the state are undone; if it is, they stand (though nobody was told, as nobody
+may rely on what was not acknowledged). Until that is known, every command is refused.
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from server.broker.expiry import Sweeper
+from server.broker.group import Group, GroupBroken
+from server.broker.snapshots import Snapshots
+from server.broker.state import State
+from server.errors import ServerError, StoreUnavailable
+from server.store import ledger
+from server.store import subscriptions as unsaved
+from server.store.database import Database
+
+__all__ = ["BrokerThread", "Command"]
+
+_log = logging.getLogger("kindcast.broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Work for the thread, and who waits for its result. `weight` is its size in events; `reads_only` work must not
+    touch `Group.connection`."""
+
+    work: Callable[[Group], Any]
+    answer: "asyncio.Future[Any]"
+    weight: int = 1
+    reads_only: bool = False
+
+
+class BrokerThread:
+    """The owner of the matcher and of the connection that writes."""
+
+    def __init__(
+        self,
+        database: Database,
+        connection: Connection,
+        state: State,
+        *,
+        listeners: Sequence[Callable[[Collection[int]], None]],
+        parking_listeners: Sequence[Callable[[], None]] = (),
+        snapshots: Snapshots | None = None,
+        sweeper: Sweeper,
+        max_group_events: int,
+        observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
+    ) -> None:
+        """Called on the event loop that its answers go to. `listeners` may grow later."""
+        self._database = database
+        self._connection = connection
+        self._state = state
+        self._listeners = listeners
+        self._parking_listeners = parking_listeners
+        self._snapshots = snapshots
+        self._sweeper = sweeper
+        self._max_group_events = max_group_events
+        self._observe_commit = observe_commit
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._closed = False
+        self._doubtful: Group | None = None
+        self._thread = threading.Thread(target=self._run, name="kindcast-broker", daemon=True)
+        self.trouble: str | None = None
+        """Why the last group was lost, until one is committed again."""
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, command: Command) -> None:
+        """Put a command at the end of the queue. Any thread. Raises `StoreUnavailable` when the thread has ended."""
+        with self._door:
+            if self._closed:
+                raise StoreUnavailable("the server is stopping")
+            self._queue.put(command)
+
+    async def stop(self) -> None:
+        """Finish what is queued, then end."""
+        if self.alive:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            stopping = False
+            while not stopping:
+                commands, stopping = self._take()
+                try:
+                    self._serve(commands)
+                except BaseException:
+                    self._refuse(commands)
+                    raise
+                if not commands or stopping:
+                    self._keep(stopping)
+        except BaseException:
+            _log.exception("the broker's thread ends: the server must be restarted")
+            self.trouble = "the broker's thread ended unexpectedly"
+        finally:
+            self._refuse_rest()
+            with contextlib.suppress(SQLAlchemyError):
+                self._connection.close()
+
+    def _take(self) -> tuple[list[Command], bool]:
+        """What waits, up to the size of a group; waits for the first command or the next sweep."""
+        commands: list[Command] = []
+        weight = 0
+        patience = max(0.0, self._sweeper.due_at() - time.time())
+        try:
+            command = self._queue.get(timeout=patience)
+            while command is not None:
+                commands.append(command)
+                weight += command.weight
+                if weight >= self._max_group_events:
+                    return commands, False
+                command = self._queue.get_nowait()
+        except queue.Empty:
+            return commands, False
+        return commands, True
+
+    def _keep(self, stopping: bool) -> None:
+        """Nobody waits, or will: a moment for a snapshot of what is on disk."""
+        if self._snapshots is None or self._doubtful is not None:
+            return
+        if stopping:
+            self._refuse_rest()  # nothing may change any more
+            token = self._snapshots.write(self._state)
+        else:
+            token = self._snapshots.write_if_due(self._state)
+        if token is not None and self._name(token):
+            self._snapshots.keep_newest()
+
+    def _name(self, token: str) -> bool:
+        """The store names the snapshot that was just written. Whether it does for certain; else the one before is good
+        still."""
+        named = False
+
+        def work(group: Group) -> None:
+            nonlocal named
+            with contextlib.suppress(StoreUnavailable):  # the log has it
+                group.run(partial(_name_snapshot, token=token))
+                named = True
+
+        return self._carry_out(work) and named
+
+    def _serve(self, commands: list[Command]) -> None:
+        if self._doubtful is not None and not self._settle():
+            self._sweeper.postpone()
+            self._refuse(commands)
+            return
+        answers: list[tuple[Command, Any, BaseException | None]] = []
+
+        def work(group: Group) -> None:
+            self._sweeper.sweep(group)
+            for command in commands:
+                answers.append(_run_one(group, command))
+
+        if self._carry_out(work, len(commands)):
+            self._answer(answers)
+        else:
+            self._refuse(commands)
+
+    def _carry_out(self, work: Callable[[Group], None], commands: int = 0) -> bool:
+        """One group, and its commit where it wrote anything. Whether it is on disk, or had nothing to write."""
+        group = Group(self._connection, self._state)
+        try:
+            work(group)
+            if group.writes:
+                started = time.perf_counter()
+                group.commit()
+                self._observe_commit(time.perf_counter() - started, group.totals["accepted"])
+                self.trouble = None
+        except (SQLAlchemyError, GroupBroken) as error:
+            cause = getattr(error, "orig", None) or error.__cause__ or error
+            _log.error("a group was not committed, its %d commands are refused: %s", commands, cause)
+            self.trouble = "the store refused the last change"
+            self._doubtful = group
+            self._settle()
+            return False
+        self._announce(group)
+        return True
+
+    def _settle(self) -> bool:
+        """Find out, on a new connection, whether the doubtful group is on disk, and make the state say the same."""
+        group = self._doubtful
+        assert group is not None
+        try:
+            if not self._connection.closed:
+                self._connection.invalidate()
+                self._connection.close()
+            self._connection = self._database.connect()
+            with self._connection.begin():
+                commits, _, _ = ledger.position(self._connection)
+        except (SQLAlchemyError, ServerError) as error:
+            _log.error("the store cannot be reached: %s", error)
+            return False
+        if commits == self._state.commits:
+            group.undo()
+        elif commits == self._state.commits + 1:
+            self._state.commits = commits
+            self._announce(group)
+        else:
+            raise RuntimeError(f"the ledger says {commits} commits, we made {self._state.commits}: another writer?")
+        self._doubtful = None
+        return True
+
+    def _announce(self, group: Group) -> None:
+        """Tell whoever waits for messages. What a listener raises is its own fault, and stops nobody here."""
+        calls: list[Callable[[], None]] = []
+        if group.touched:
+            calls += [partial(each, group.touched) for each in self._listeners]
+        if group.parked:
+            calls += self._parking_listeners
+        for call in calls:
+            try:
+                call()
+            except Exception:
+                _log.exception("a listener failed")
+
+    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+        if answers and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_settle_futures, answers)
+
+    def _refuse(self, commands: list[Command]) -> None:
+        """Nothing of them has happened."""
+        self._answer([(command, None, StoreUnavailable()) for command in commands])
+
+    def _refuse_rest(self) -> None:
+        """Nobody may wait forever for a thread that ended."""
+        with self._door:
+            self._closed = True
+        refused: list[tuple[Command, Any, BaseException | None]] = []
+        try:
+            while True:
+                command = self._queue.get_nowait()
+                if command is not None:
+                    refused.append((command, None, StoreUnavailable("the server is stopping")))
+        except queue.Empty:
+            self._answer(refused)
+
+
+def _name_snapshot(group: Group, *, token: str) -> None:
+    """The store names the snapshot that was just written, and notes from now on what changes."""
+    state = group.state
+    before = state.snapshot, state.unsaved
+
+    def undo() -> None:
+        state.snapshot, state.unsaved = before
+
+    group.on_undo(undo)
+    unsaved.begin(group.connection, token)
+    state.snapshot, state.unsaved = token, 0
+
+
+def _run_one(group: Group, command: Command) -> tuple[Command, Any, BaseException | None]:
+    if command.answer.cancelled():
+        return command, None, None  # its caller is gone, and was promised nothing
+    try:
+        if command.reads_only:
+            return command, command.work(group), None
+        return command, group.run(command.work), None
+    except GroupBroken:
+        raise
+    except Exception as error:
+        return command, None, error
+
+
+def _settle_futures(answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+    for command, result, error in answers:
+        if command.answer.done():
+            continue
+        if error is None:
+            command.answer.set_result(result)
+        else:
+            command.answer.set_exception(error)

@@ -1,5 +1,0 @@
-"""Candidates that hang on operators: decided beside the broker, whatever the operators do."""
-
-from server.parking.service import ParkingService, running_parking
-
-__all__ = ["ParkingService", "running_parking"]

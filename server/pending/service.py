@@ -1,0 +1,178 @@
+"""The parking of one server process, from start to stop: what is due is decided, a bounded number of events at a time.
+
+    broker parks ──▶ woken ──▶ due rows, each read once ──▶ a task an event ──▶ settled
+    start ─────────▶            ▲
+    timer, the next try ────────┘
+
+A row is read in the order of its next try and belongs to its task until it is settled or has another time. After a kill
+nothing is lost: the rows are there, and are read again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from semantic.planner.learning import Experience
+from server.broker import Broker
+from server.cloudevents import EventReader
+from server.operators.startup import first_expectations
+from server.pending.decision import Parked, Schedule, SettlingLog, decide_event
+from server.pending.late_matchers import LateMatchers
+from server.settings import Settings
+from server.store import operators
+from server.store import pending as parking
+
+__all__ = ["ParkingService", "running_parking"]
+
+log = logging.getLogger("kindcast.parking")
+
+EVENTS_AT_ONCE = 1_000
+"""Under way at one time: each holds its body."""
+ROWS_PER_READ = 2_000
+LONGEST_SLEEP_SECONDS = 30.0
+"""Then it looks from the beginning: clocks are set, machines sleep."""
+FAULT_PAUSE_SECONDS = 5.0
+"""After an error of our own (the store cannot be read, say)."""
+KEEP_SECONDS = 30.0
+"""How often what was learned is written down, if something was."""
+
+
+class ParkingService:
+    """One a process. On one event loop."""
+
+    def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
+        self.broker = broker
+        self.desks = LateMatchers(broker, settings, experience)
+        self._settling = SettlingLog(broker)
+        self._schedule = Schedule(settings.operator_delays_seconds)
+        self._reader = EventReader(max_events=1)
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._woken.set()
+        self._stopping = False
+        self._busy: set[tuple[int, int]] = set()  # (event, subscription) of rows that belong to a task
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kept_evaluations = -1
+
+    def announce(self) -> None:
+        """Something was parked. Any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    def stop(self) -> None:
+        """Makes `run` end."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Decides until `stop`; then what was decided is written, and the rest stays parked."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._settling.run())
+            keeper = group.create_task(self._keep_learned())
+            while not self._stopping:
+                self._woken.clear()
+                sleep = await self._begin_due()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), sleep)
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            keeper.cancel()
+            self._settling.close()
+        with contextlib.suppress(Exception):  # what is not kept is learned again
+            await self.keep_learned()
+        await self.desks.close()
+
+    async def keep_learned(self) -> None:
+        """Write down what was learned, if there is more than before."""
+        evaluations, records = await self.desks.run(self._records)
+        if evaluations != self._kept_evaluations:
+            now = time.time()
+            await self.broker.execute(lambda connection: operators.keep_learned(connection, records, now))
+            self._kept_evaluations = evaluations
+
+    def _records(self) -> tuple[int, list[dict[str, Any]]]:
+        known = self.desks.experience
+        return sum(each.evaluations + each.failures for each in known.operators.values()), known.as_records()
+
+    # ── what is due ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin_due(self) -> float:
+        """Begin what is due; returns for how long nothing will be."""
+        try:
+            if len(self._tasks) >= EVENTS_AT_ONCE:
+                return LONGEST_SLEEP_SECONDS  # a task that ends wakes us
+            now = time.time()
+            limit = ROWS_PER_READ + len(self._busy)
+
+            def read(connection: Connection) -> tuple[list[Row[Any]], float | None]:
+                return parking.due(connection, now, limit=limit), parking.next_due(connection, after=now)
+
+            rows, upcoming = await self.broker.read(read)
+            free = [row for row in rows if (row.event, row.subscription) not in self._busy]
+            self._begin(free)
+            if len(rows) == limit and free:
+                return 0.0
+            return LONGEST_SLEEP_SECONDS if upcoming is None else min(max(0.0, upcoming - now), LONGEST_SLEEP_SECONDS)
+        except Exception:
+            log.exception("parked candidates cannot be read; again in %g s", FAULT_PAUSE_SECONDS)
+            return FAULT_PAUSE_SECONDS
+
+    def _begin(self, rows: Iterable[Row[Any]]) -> None:
+        by_event: dict[tuple[int, str, bool], list[tuple[int, str, int]]] = {}
+        for row in rows:
+            key = (row.event, row.vocabulary_version, self._schedule.is_last(row.tries))
+            by_event.setdefault(key, []).append((row.subscription, row.id, row.tries))
+        for (event, version, last), candidates in by_event.items():
+            if len(self._tasks) >= EVENTS_AT_ONCE:
+                return
+            taken = {(event, number) for number, _, _ in candidates}
+            self._busy |= taken
+            task = asyncio.create_task(self._decide(Parked(event, version, last, candidates), taken))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._woken.set()
+
+    async def _decide(self, parked: Parked, taken: set[tuple[int, int]]) -> None:
+        try:
+            await decide_event(parked, self.desks, self._settling, self._schedule, self._reader)
+        except Exception:
+            log.exception("event %d stumbled; again in %g s", parked.event, FAULT_PAUSE_SECONDS)
+            await asyncio.sleep(FAULT_PAUSE_SECONDS)
+        finally:
+            self._busy -= taken
+
+    async def _keep_learned(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            try:
+                await self.keep_learned()
+            except Exception as error:
+                log.error("what was learned of operators could not be written yet: %s", error)
+
+
+@asynccontextmanager
+async def running_parking(broker: Broker, settings: Settings) -> AsyncIterator[ParkingService]:
+    """Decides for as long as the block runs; the broker must run before and after."""
+    records = await broker.read(operators.find_learned)
+    experience = Experience.from_records(records)
+    experience.begin_with(first_expectations(settings.operator_priors))
+    service = ParkingService(broker, settings, experience)
+    broker.parking_listeners.append(service.announce)
+    running = asyncio.create_task(service.run(), name="parking")
+    try:
+        yield service
+    finally:
+        service.stop()
+        await running
+        broker.parking_listeners.remove(service.announce)

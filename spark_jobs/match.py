@@ -1,0 +1,398 @@
+"""The command `match`: splits × groups of shards as units, and the summary of what came of them.
+
+one group       read ─▶ match ─▶ files by day
+several groups  read ─▶ match ─▶ a part for each group ─▶ joined by place ─▶ files by day
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from semantic.matching.results import MatchTable
+from spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
+from spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
+from spark_jobs.output import Done, Output, UnitWriter
+from spark_jobs.progress import Progress, silent
+from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from spark_jobs.repeated import NONE_REPEATED, Repeated, find_repeated, without_repeated
+from spark_jobs.schemas import EXPLODED, MATCHES, spark_schema
+from spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
+from spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
+from spark_jobs.workers import Matched, ShardMatcher, opened, settle
+
+__all__ = [
+    "A_ROW_AN_EVENT",
+    "PLACE",
+    "Chosen",
+    "decoded",
+    "in_pieces",
+    "match",
+    "match_archive",
+    "match_unit",
+    "matched_rows",
+    "side_by_side",
+]
+
+
+# An archive against all subscriptions: two ways to the same rows.
+#
+#     match(events, snapshot)      DataFrame → DataFrame, for pipelines of one's own; Spark reads and writes
+#     match_units(session, …)      splits × shards as tasks that read and write by themselves: the command, and the
+# fast
+#     way
+#
+# A unit of work is a split of the archive against a group of shards of the subscriptions, as many as fit into a
+# worker's
+# memory. Nothing is shuffled, so no value is too frequent; a task has a bounded number of events. With several groups
+# the
+# tasks go group by group, and the parts of an event are joined at the end by their place, split by split.
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """How matches are written: a row an event (all events, or only those with matches), or a row a match."""
+
+    explode: bool = False
+    matched_only: bool = False
+
+
+A_ROW_AN_EVENT = Chosen()
+
+
+def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> DataFrame:
+    """Who gets each event. `events` has the columns of `schemas.EVENTS`; the result those of `MATCHES`, or with
+    `explode` of `EXPLODED`. Rows that cannot be read are left out: `quarantined` has them."""
+    schema = EXPLODED if explode else MATCHES
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in matched_rows((decoded(batch)[0] for batch in batches), snapshot, Chosen(explode=explode)):
+            yield from table.select(schema.names).cast(schema).to_batches()  # Spark takes no dictionaries
+
+    return events.mapInArrow(rows, spark_schema(schema))
+
+
+def matched_rows(
+    batches: Iterable[EventBatch], snapshot: Snapshot, chosen: Chosen, rejected: list[Rejected] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of each batch. With several groups of shards all batches are held while one after the other is asked:
+    it would be opened again for every batch. `rejected` gets what cannot be read."""
+    rows = exploded_rows if chosen.explode else listed_rows
+    version = snapshot.vocabulary_version
+    groups = snapshot.groups()
+    if len(groups) > 1:
+        batches = list(batches)
+    parts: list[list[pa.Table]] = []
+    for number, group in enumerate(groups):
+        matcher = opened(snapshot, group)
+        found: list[pa.Table] = []
+        for batch in batches:
+            matched = matcher.match(batch)
+            if rejected is not None and number == 0:
+                rejected += matched.rejected
+            table = rows(matcher, matched, version)
+            if len(groups) == 1 or chosen.explode:
+                yield table
+            else:
+                found.append(table)
+        parts.append(found)
+    settle()
+    if len(groups) > 1 and not chosen.explode:
+        yield from (side_by_side(tables) for tables in zip(*parts, strict=True))
+
+
+def listed_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.Table:
+    """`MATCHES`, the ids as a dictionary."""
+    keys = matched.batch.keys
+    subscriptions = matcher.subscriptions(matched.table)
+    return keys.append_column("subscriptions", subscriptions).append_column(
+        "vocabulary_version", pa.repeat(version, len(keys))
+    )
+
+
+def exploded_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.Table:
+    """`EXPLODED`: the keys of an event once for each of its matches."""
+    table: MatchTable = matched.table
+    events = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
+    keys = matched.batch.keys.take(pa.array(events))
+    ids = matcher.ids(table)
+    return (
+        keys.append_column("subscription", ids)
+        .append_column("bindings", _bindings(table))
+        .append_column("vocabulary_version", pa.repeat(version, len(keys)))
+    )
+
+
+def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Table:
+    """The same events matched against several groups of shards, as one row each. The column `named` tells that they
+    are the same; the other columns are those of the first table. Raises ValueError."""
+    first = tables[0]
+    assert first is not None
+    offsets = np.zeros(len(first) + 1, dtype=np.int64)
+    lists = []
+    for table in tables:
+        if table is None or not table[named].equals(first[named]):
+            raise ValueError("these are not the same events: remove the output and run again")
+        column = table["subscriptions"].combine_chunks()
+        bounds = column.offsets.to_numpy().astype(np.int64)
+        values = column.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+        lists.append((bounds - bounds[0], values))
+        offsets += bounds - bounds[0]
+    slots = np.zeros(int(offsets[-1]), dtype=np.int32)
+    start = offsets[:-1].copy()
+    names: list[pa.Array] = []
+    shift = 0
+    for bounds, values in lists:
+        lengths = np.diff(bounds)
+        within = np.arange(int(bounds[-1])) - np.repeat(bounds[:-1], lengths)
+        slots[np.repeat(start, lengths) + within] = values.indices.to_numpy() + shift
+        start += lengths
+        names.append(values.dictionary)
+        shift += len(values.dictionary)
+    ids = pa.DictionaryArray.from_arrays(pa.array(slots), pa.concat_arrays(names))
+    joined = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), ids)
+    return first.set_column(first.column_names.index("subscriptions"), "subscriptions", joined)
+
+
+def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
+    """Rows of `schemas.EVENTS` as events again; they keep their names and times."""
+    found, lines, bodies = [], [], []
+    rejected: list[Rejected] = []
+    times = batch.column("time").cast(pa.int64()).to_pylist()
+    columns = [batch.column(name).to_pylist() for name in ("id", "body", "file", "line")]
+    files = columns[2]
+    for id, body, file, line, time in zip(*columns, times, strict=True):
+        try:
+            event = event_of(json_of((body or "").encode()), id)
+        except Unreadable as error:
+            rejected.append(Rejected(file or "", line, str(error), body))
+            continue
+        event.time = time if event.time is None else event.time
+        found.append(event)
+        lines.append(line or 0)
+        bodies.append(body)
+    return from_events(found, (files[0] if files else None) or "", lines, bodies), rejected
+
+
+def _bindings(table: MatchTable) -> pa.Array:
+    if table.bindings is None:
+        return pa.nulls(len(table.slots), pa.string())
+    texts = [None if not each else msgspec.json.encode(each).decode() for each in table.bindings]
+    return pa.array(texts, pa.string())
+
+
+# ── matching units ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PARTS = "_parts"
+QUARANTINED = "_quarantine"
+PLACE = "line"
+"""The column of parts that says which event this is."""
+JOINED_MATCHES = 8 << 20
+"""Of the events whose parts are joined at one time: 32 MB for each of a few arrays."""
+
+
+def match_archive(
+    session: SparkSession,
+    archive: str,
+    output: Path,
+    snapshot: Snapshot,
+    *,
+    chosen: Chosen = A_ROW_AN_EVENT,
+    read: ReadOptions = AS_IT_STANDS,
+    split_bytes: int = SPLIT_BYTES,
+    split_rows: int = SPLIT_ROWS,
+    distinct: bool = False,
+    together: int = SHARD_SUBSCRIPTIONS,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Match an archive into `output`, by day; returns the summary. May be interrupted and run again at any time: what
+    is done is not done again, and readers see whole days only. `distinct`: of events with the same source and id only
+    the first is taken. `together`: subscriptions that a worker holds at one time. Raises `JobFailed`."""
+    target = Output(output)
+    with target.locked():
+        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        repeated = [NONE_REPEATED] * len(splits)
+        if distinct:
+            progress("names", 0, None)
+            repeated = find_repeated(session, splits, read, target.own("repeated"))
+        options = (asdict(chosen), asdict(read))
+        groups = snapshot.groups(together)
+        single = len(groups) == 1 or chosen.explode
+        units: list[tuple[str, Work]] = [
+            (
+                unit_name("match" if single else "part", split, _digests(snapshot, group), number == 0, left, options),
+                partial(match_unit, split, snapshot, group, chosen, read, left, first=number == 0, parts=not single),
+            )
+            for number, group in enumerate(groups)
+            for split, left in zip(splits, repeated, strict=True)
+        ]
+        if single:
+            done = run_units(session, target, units, "match", progress)
+        else:
+            done = _joined(session, target, splits, units, snapshot, chosen, options, progress)
+        target.commit(done)
+    told = _summary(snapshot, splits, done)
+    return told | {"repeated": sum(each.count for each in repeated)} if distinct else told
+
+
+def _joined(
+    session: SparkSession,
+    target: Output,
+    splits: Sequence[Split],
+    units: Sequence[tuple[str, Work]],
+    snapshot: Snapshot,
+    chosen: Chosen,
+    options: Any,
+    progress: Progress,
+) -> list[Done]:
+    names = [name for name, _ in units]
+    joining: list[tuple[str, Work]] = []
+    needed: set[str] = set()
+    known = target.done()
+    for number, split in enumerate(splits):
+        parts = names[number :: len(splits)]
+        name = unit_name("joined", split, parts, options)
+        joining.append((name, partial(_join_unit, target.folder, parts, chosen)))
+        if name not in known:
+            needed.update(parts)
+    run_units(session, target, [unit for unit in units if unit[0] in needed], "match", progress)
+    return run_units(session, target, joining, "join", progress)
+
+
+def match_unit(
+    split: Split,
+    snapshot: Snapshot,
+    group: Sequence[int],
+    chosen: Chosen,
+    read: ReadOptions,
+    repeated: Repeated,
+    writer: UnitWriter,
+    *,
+    first: bool,
+    parts: bool,
+) -> Mapping[str, float]:
+    """In a worker: one split against one group of shards, which may be the `first`, or make `parts` of rows."""
+    matcher = opened(snapshot, group)
+    before = matcher.spent()
+    events = matches = 0
+    rejected: list[Rejected] = []
+    for batch in without_repeated(read_split(split, read), repeated):
+        if isinstance(batch, Rejected):
+            rejected.append(batch)
+            continue
+        matched = matcher.match(batch)
+        rejected += matched.rejected
+        events += len(matched.batch)
+        matches += len(matched.table.slots)
+        if parts:
+            writer.write(PARTS, _part(matcher, matched, snapshot, first=first))
+        else:
+            rows = (exploded_rows if chosen.explode else listed_rows)(matcher, matched, snapshot.vocabulary_version)
+            _write_days(writer, rows, chosen)
+    if rejected and first:
+        writer.write(QUARANTINED, rejected_rows(rejected))
+    counts = {"matches": matches, **matcher.spent_since(before)}
+    return counts | ({"events": events, "quarantined": len(rejected)} if first else {})
+
+
+def _digests(snapshot: Snapshot, group: Sequence[int]) -> tuple[str, ...]:
+    return tuple(snapshot.shards[shard].digest for shard in group)
+
+
+def _part(matcher: ShardMatcher, matched: Matched, snapshot: Snapshot, *, first: bool) -> pa.Table:
+    """What a group found: the events themselves are in the part of the first one only."""
+    place = pa.array(matched.batch.lines)
+    if first:
+        return listed_rows(matcher, matched, snapshot.vocabulary_version).append_column(PLACE, place)
+    return pa.table({PLACE: place, "subscriptions": matcher.subscriptions(matched.table)})
+
+
+def _write_days(writer: UnitWriter, rows: pa.Table, chosen: Chosen) -> None:
+    if chosen.matched_only and not chosen.explode:
+        rows = rows.filter(pc.greater(pc.list_value_length(rows["subscriptions"]), 0))
+    for folder, part in by_day(rows) if len(rows) else ():
+        writer.write(folder, part)
+
+
+def _join_unit(folder: Path, parts: Sequence[str], chosen: Chosen, writer: UnitWriter) -> Mapping[str, float]:
+    """In a worker: the parts of one split, event by event."""
+    staged = Output(folder)
+    counts = {"events": 0.0, "matches": 0.0, "quarantined": 0.0}
+    files = [[_opened(path) for path in staged.staged(part, PARTS)] for part in parts]
+    together = _rows_together([file for each in files for file in each])
+    for tables in zip_longest(*(in_pieces(each, together) for each in files)):
+        rows = side_by_side(tables, PLACE).drop_columns([PLACE])
+        counts["events"] += len(rows)
+        counts["matches"] += pc.sum(pc.list_value_length(rows["subscriptions"])).as_py() or 0
+        _write_days(writer, rows, chosen)
+    for path in staged.staged(parts[0], QUARANTINED):
+        table = pq.read_table(path)
+        counts["quarantined"] += len(table)
+        writer.write(QUARANTINED, table)
+    return counts
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, read_dictionary=["subscriptions.list.element"])
+
+
+def _rows_together(files: Sequence[pq.ParquetFile]) -> int:
+    """How many events are joined at one time. Not few: what joining costs for each id of a subscription is paid each
+    time."""
+    events = matches = 1
+    for footer in (file.metadata for file in files):
+        events = max(events, footer.num_rows)
+        for group in range(footer.num_row_groups):
+            row_group = footer.row_group(group)
+            columns = (row_group.column(number) for number in range(row_group.num_columns))
+            matches += sum(each.num_values for each in columns if each.path_in_schema.startswith("subscriptions."))
+    return max(1, min(events, events * JOINED_MATCHES // matches))
+
+
+def in_pieces(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Table]:
+    """Rows of one part, `together` at a time wherever its row groups end, since those of another end elsewhere. Read
+    by row groups: each has a dictionary of its own."""
+    held: list[pa.Table] = []
+    rows = 0
+    for file in files:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, use_threads=False)
+            held.append(table)
+            rows += len(table)
+            while rows >= together:
+                table = pa.concat_tables(held)
+                yield table.slice(0, together)
+                held, rows = [table.slice(together)], rows - together
+    if rows:
+        yield pa.concat_tables(held)
+
+
+def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) -> dict[str, Any]:
+    def total(name: str) -> int:
+        return int(sum(each.counts.get(name, 0) for each in done))
+
+    told: dict[str, Any] = {
+        "files": len({split.path for split in splits}),
+        "events": total("events"),
+        "matches": total("matches"),
+        "quarantined": total("quarantined"),
+        "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),
+        "subscriptions": sum(shard.subscriptions for shard in snapshot.shards),
+        "refused": [asdict(each) for each in snapshot.refused],
+        "shards": len(snapshot.shards),
+        "vocabulary_version": snapshot.vocabulary_version,
+        "cpu_seconds": round(sum(each.counts.get("cpu_seconds", 0.0) for each in done), 2),
+        "worker_peak_mb": round(max((each.counts.get("peak_mb", 0.0) for each in done), default=0.0)),
+    }
+    if total("evaluations"):
+        told["operators"] = {"evaluations": total("evaluations"), "undecided": total("undecided")}
+    return told

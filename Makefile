@@ -38,6 +38,7 @@ $(READY): requirements.lock pyproject.toml Makefile
 	fi; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	find index semantic -name '*.nb[ic]' -delete; \
 	touch $(READY)
 
 # Spark is large and only the tests and checks of spark_jobs need it: it comes second, and not before make demo.

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from index.errors import DamagedIndex, OtherLayout
+from kindcast.index.errors import DamagedIndex, OtherLayout
 
 __all__ = ["read_arrays", "write_arrays"]
 

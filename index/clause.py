@@ -1,8 +1,8 @@
 """What an engine is fed: lowered clauses and lowered events, in integers, floats and keys.
 
-`semantic.conditions.lowering` makes these from subscriptions and events; engines know nothing above them. A *column* is one
-attribute read in one way (as concept, text, number, instant, …), so values of different kinds never meet in one
-comparison.
+`kindcast.semantic.conditions.lowering` makes these from subscriptions and events; engines know nothing above them. A
+*column* is one attribute read in one way (as concept, text, number, instant, …), so values of different kinds never
+meet in one comparison.
 
     subscription ──compile──▶ Clause(required, forbidden, predicates)     event ──lower──▶ LoweredEvent(present, values)
                                           │                                                          column → values

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ColumnId,
@@ -30,7 +30,7 @@ from index.clause import (
     LoweredEvent,
     Predicate,
 )
-from index.clause import Test as ClauseTest
+from kindcast.index.clause import Test as ClauseTest
 
 __all__ = [
     "ClauseColumns",

@@ -1,8 +1,8 @@
 """The concept DAG as flat integer arrays: who is directly above whom.
 
-Concepts are numbered; merging of equivalent names and removal of cycles happened in `semantic.vocabulary.hierarchy`. Two
-relations: *parents* (subclass of, broader, is-a) are walked upwards any number of times; *entries* (the classes of an
-individual) are taken at most once, as the first step.
+Concepts are numbered; merging of equivalent names and removal of cycles happened in
+`kindcast.semantic.vocabulary.hierarchy`. Two relations: *parents* (subclass of, broader, is-a) are walked upwards any
+number of times; *entries* (the classes of an individual) are taken at most once, as the first step.
 
     concept c        parents[parent_offsets[c] : parent_offsets[c+1]]     entries[entry_offsets[c] : entry_offsets[c+1]]
 """
@@ -13,8 +13,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import ConceptId
-from index.compiling import compiled
+from kindcast.index.clause import ConceptId
+from kindcast.index.compiling import compiled
 
 __all__ = ["ConceptGraph"]
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
-from index.columns import ClauseColumns, ColumnBatch, in_order
-from index.concept_graph import ConceptGraph
+from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ColumnBatch, in_order
+from kindcast.index.concept_graph import ConceptGraph
 
 __all__ = [
     "BulkEngine",
@@ -96,7 +96,7 @@ class TellingEngine(Engine, Protocol):
 
 @runtime_checkable
 class SavedEngine(Engine, Protocol):
-    """An engine that is kept in files; `index.registry.open_engine` opens it again."""
+    """An engine that is kept in files; `kindcast.index.registry.open_engine` opens it again."""
 
     def save(self, folder: Path) -> None:
         """Write everything into files in `folder` that are named `*.index`. Raises `OSError`."""

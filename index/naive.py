@@ -1,9 +1,9 @@
-"""The `naive` engine: every clause is asked in turn, straight from the definitions in `index.clause`.
+"""The `naive` engine: every clause is asked in turn, straight from the definitions in `kindcast.index.clause`.
 
 It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin
 that they are tested against, and a sound choice for a handful of subscriptions.
 
->>> from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
+>>> from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 >>> engine = NaiveEngine(ConceptGraph(0))
 >>> price, price_as_number = AttributeId(0), ColumnId(0)
 >>> cheap = Predicate(price, ((price_as_number, IntervalTest(0.0, 400.0)),))
@@ -19,17 +19,17 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, ConceptId, ConceptTest, Key, KeyTest, LoweredEvent, Predicate, Test
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable, row_table
-from index.errors import UnknownRow
+from kindcast.index.clause import Clause, ClauseRow, ConceptId, ConceptTest, Key, KeyTest, LoweredEvent, Predicate, Test
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable, row_table
+from kindcast.index.errors import UnknownRow
 
 __all__ = ["NaiveEngine", "clause_matches"]
 
 
 # What a clause means, asked of one event: for what an engine's structure cannot decide by itself.
 #
-# Straight from the definitions in `index.clause`; some microseconds a clause.
+# Straight from the definitions in `kindcast.index.clause`; some microseconds a clause.
 
 
 def clause_matches(graph: ConceptGraph, clause: Clause, event: LoweredEvent) -> bool:

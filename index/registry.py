@@ -1,18 +1,19 @@
-"""The engines by name. Each is exact and follows `index.engine.Engine`; they differ in speed and memory only."""
+"""The engines by name. Each is exact and follows `kindcast.index.engine.Engine`; they differ in speed and memory
+only."""
 
 from pathlib import Path
 
-from index.concept_graph import ConceptGraph
-from index.ctps.engine import CtpsEngine
-from index.engine import Engine, EngineFactory
-from index.errors import UnknownEngine
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
-from index.published.counting import CountingEngine
-from index.published.dexin.engine import DexinEngine
-from index.published.equality import EqualityEngine
-from index.published.matching_tree.engine import MatchingTreeEngine
-from index.published.quarantine import QuarantineEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.engine import CtpsEngine
+from kindcast.index.engine import Engine, EngineFactory
+from kindcast.index.errors import UnknownEngine
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
+from kindcast.index.published.counting import CountingEngine
+from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.published.equality import EqualityEngine
+from kindcast.index.published.matching_tree.engine import MatchingTreeEngine
+from kindcast.index.published.quarantine import QuarantineEngine
 
 __all__ = ["ENGINES", "new_engine", "open_engine"]
 

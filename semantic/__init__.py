@@ -1,6 +1,6 @@
 """Meaning: ontologies, subscriptions, events, and what matches what.
 
->>> from semantic import Matcher, Vocabulary
+>>> from kindcast.semantic import Matcher, Vocabulary
 >>> prefixes = b"@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
 >>> classes = b':Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en , "Notebook"@de .'
 >>> matcher = Matcher(Vocabulary.from_bytes(prefixes + classes, format="turtle"))
@@ -17,14 +17,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
-    from semantic.explanations.explanation import explain
-    from semantic.matching.matcher import Matcher, MatchTable
-    from semantic.matching.results import Decided, Undecided
-    from semantic.model import CanonicalEvent, Event, Match, Note, Position
-    from semantic.operators import Operator, operator
-    from semantic.subscriptions.compilation import Compiled
-    from semantic.vocabulary.vocabulary import Vocabulary
+    from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
+    from kindcast.semantic.explanations.explanation import explain
+    from kindcast.semantic.matching.matcher import Matcher, MatchTable
+    from kindcast.semantic.matching.results import Decided, Undecided
+    from kindcast.semantic.model import CanonicalEvent, Event, Match, Note, Position
+    from kindcast.semantic.operators import Operator, operator
+    from kindcast.semantic.subscriptions.compilation import Compiled
+    from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "CanonicalEvent",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from semantic.model import Position
+from kindcast.semantic.model import Position
 
 __all__ = [
     "DuplicateSubscription",

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from semantic.errors import InvalidEvent, Problem
-from semantic.model import Position
+from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.model import Position
 
 __all__ = [
     "EventLimits",

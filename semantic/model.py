@@ -1,8 +1,8 @@
 """The nouns of meaning: expressions, canonical values and events, matches. All frozen, none knows how it is matched.
 
-An *expression* is what a subscription says, as a tree; `semantic.language` reads and prints it as text and as JSON.
-Before it is matched, `semantic.subscriptions.resolution` replaces each `Term` by the IRI it means. Every node carries `at`, where it
-stood in the source, for error messages; positions never count in comparisons.
+An *expression* is what a subscription says, as a tree; `kindcast.semantic.language` reads and prints it as text and as
+JSON. Before it is matched, `kindcast.semantic.subscriptions.resolution` replaces each `Term` by the IRI it means. Every
+node carries `at`, where it stood in the source, for error messages; positions never count in comparisons.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, Literal, NewType
 
 import msgspec
 
-from index.clause import ConceptId
+from kindcast.index.clause import ConceptId
 
 __all__ = [
     "All",

@@ -1,15 +1,14 @@
 """Where the vocabularies lie that come with kindcast.
 
-In a checkout they are the folder `ontologies` beside the packages; in an installed wheel the build put them inside this
-package, as `semantic/shipped`. Everybody asks here, so nobody else needs to know.
+They are the folder `ontologies` of a checkout, reached by the link `semantic/shipped`, which a wheel has as a
+folder. Everybody asks here, so nobody else needs to know.
 """
 
 from pathlib import Path
 
 __all__ = ["shipped", "shipped_names"]
 
-PACKAGE = Path(__file__).resolve().parent
-FOLDERS = (PACKAGE / "shipped", PACKAGE.parent / "ontologies")  # the wheel's place first: a wheel has no second one
+FOLDER = Path(__file__).parent / "shipped"
 
 
 def shipped(name: str) -> Path:
@@ -24,7 +23,7 @@ def shipped(name: str) -> Path:
     names = shipped_names()
     if wanted not in names:
         raise FileNotFoundError(f"no vocabulary {name!r} is shipped with kindcast; there are {', '.join(names)}")
-    return _folder() / wanted
+    return FOLDER / wanted
 
 
 def shipped_names() -> tuple[str, ...]:
@@ -33,8 +32,4 @@ def shipped_names() -> tuple[str, ...]:
     >>> shipped_names()
     ('building.ttl', 'shop.ttl')
     """
-    return tuple(sorted(path.name for path in _folder().glob("*.ttl")))
-
-
-def _folder() -> Path:
-    return next((folder for folder in FOLDERS if folder.is_dir()), FOLDERS[0])
+    return tuple(sorted(path.name for path in FOLDER.glob("*.ttl")))

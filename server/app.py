@@ -10,8 +10,8 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
-from server.api import backtests as backtest_routes
-from server.api import (
+from kindcast.server.api import backtests as backtest_routes
+from kindcast.server.api import (
     concepts,
     dead_letters,
     declarations,
@@ -25,15 +25,15 @@ from server.api import (
     operators,
     subscriptions,
 )
-from server.api import jobs as job_routes
-from server.api.jobs import Jobs
-from server.api.request_guards import BodyLimit, HostGuard
-from server.backtests import Backtests
-from server.broker import Broker
-from server.cloudevents import EventReader
-from server.delivery import running_delivery
-from server.pending import running_parking
-from server.settings import Settings
+from kindcast.server.api import jobs as job_routes
+from kindcast.server.api.jobs import Jobs
+from kindcast.server.api.request_guards import BodyLimit, HostGuard
+from kindcast.server.backtests import Backtests
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.delivery import running_delivery
+from kindcast.server.pending import running_parking
+from kindcast.server.settings import Settings
 
 __all__ = ["create_app"]
 
@@ -65,7 +65,7 @@ PROBLEM = {
 def create_app(settings: Settings) -> FastAPI:
     """The application; its lifespan starts and stops broker and delivery.
 
-    Starting raises `StoreInUse`, `StoreUnreadable`, `index.errors.UnknownEngine`.
+    Starting raises `StoreInUse`, `StoreUnreadable`, `kindcast.index.errors.UnknownEngine`.
     """
     app = FastAPIOffline(  # /docs without a content delivery network: the page works where the server does
         title="kindcast",

@@ -1,6 +1,6 @@
 """Backtests: what an expression would have matched among the events that are stored, under a chosen vocabulary.
 
-    few events    read in pages, matched in a worker thread       semantic.backtest
+    few events    read in pages, matched in a worker thread       kindcast.semantic.backtest
     many events   written as Parquet, matched by a Spark job      a process of its own, whose progress is passed on
 
 Spark is an extra: without it a server says what to install, and when.
@@ -23,20 +23,20 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from semantic import Vocabulary
-from semantic.backtest import Backtest, PastEvent
-from semantic.ontology import Ontology
-from semantic.ontology.encoding import encode
-from semantic.ontology.progress import Progress
-from semantic.operators.declaration import Operator, operators_by_name
-from semantic.subscriptions.compilation import compile_expression
-from semantic.units.instants import parse_instant
-from server.broker import Broker
-from server.cloudevents import EventReader
-from server.errors import BacktestFailed, BrokerBusy, SparkMissing
-from server.settings import Settings
-from server.store.events import count_between, list_events
-from server.strict_json import decode
+from kindcast.semantic import Vocabulary
+from kindcast.semantic.backtest import Backtest, PastEvent
+from kindcast.semantic.ontology import Ontology
+from kindcast.semantic.ontology.encoding import encode
+from kindcast.semantic.ontology.progress import Progress
+from kindcast.semantic.operators.declaration import Operator, operators_by_name
+from kindcast.semantic.subscriptions.compilation import compile_expression
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
+from kindcast.server.settings import Settings
+from kindcast.server.store.events import count_between, list_events
+from kindcast.server.strict_json import decode
 
 __all__ = ["Asked", "Backtests"]
 
@@ -79,7 +79,7 @@ class Backtests:
         await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators_by_name(self._operators()))
 
     async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
-        """The report of `semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+        """The report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
         self._waiting += 1
         try:
             async with self._turn:
@@ -165,7 +165,7 @@ class Backtests:
         places = ["--inputs", str(folder / "inputs"), "--archive", str(folder / "events")]
         asking = ["--expression", expression, "--language", asked.language]
         self._running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "spark_jobs", "backtest", *places, *asking),
+            *(sys.executable, "-m", "kindcast.spark_jobs", "backtest", *places, *asking),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -23,9 +23,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from semantic import Event, InvalidEvent, Note, Position, Problem
-from semantic.units.instants import parse_instant
-from server.strict_json import MalformedJson, decode
+from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.server.strict_json import MalformedJson, decode
 
 __all__ = ["DEFAULTS", "BadRequestMode", "Decoded", "DecodedEvent", "EventReader", "TooManyEvents", "UnknownContent"]
 

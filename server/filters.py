@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from semantic import InvalidSubscription, Position, Problem
-from semantic.language import parse, to_tree
+from kindcast.semantic import InvalidSubscription, Position, Problem
+from kindcast.semantic.language import parse, to_tree
 
 __all__ = ["SEMANTIC_DIALECT", "filters_to_tree"]
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from server.store.ledger import Totals
+from kindcast.server.store.ledger import Totals
 
 __all__ = ["Metrics"]
 

@@ -1,8 +1,8 @@
-"""`python -m spark_jobs`, and the file that spark-submit is given."""
+"""`python -m kindcast.spark_jobs`, and the file that spark-submit is given."""
 
 import sys
 
-from spark_jobs.commands import main
+from kindcast.spark_jobs.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,16 +6,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from semantic.backtest import Backtest, Counts, PastEvent
-from semantic.errors import InvalidEvent
-from spark_jobs.archive import Split, splits_of
-from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.operators import operators_for_jobs
-from spark_jobs.progress import Progress, silent
-from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from spark_jobs.snapshot import Snapshot
-from spark_jobs.units import number_lines, run_tasks
-from spark_jobs.workers import vocabulary_of
+from kindcast.semantic.backtest import Backtest, Counts, PastEvent
+from kindcast.semantic.errors import InvalidEvent
+from kindcast.spark_jobs.archive import Split, splits_of
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.operators import operators_for_jobs
+from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.units import number_lines, run_tasks
+from kindcast.spark_jobs.workers import vocabulary_of
 
 __all__ = ["backtest_archive"]
 
@@ -30,7 +30,7 @@ def backtest_archive(
     progress: Progress = silent,
     language: str = "en",
 ) -> dict[str, Any]:
-    """The report of `semantic.backtest` over an archive. `expression` is text or a tree. Raises `JobFailed`,
+    """The report of `kindcast.semantic.backtest` over an archive. `expression` is text or a tree. Raises `JobFailed`,
     `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
     splits = number_lines(session, splits_of(archive), progress)

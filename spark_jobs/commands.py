@@ -1,7 +1,7 @@
-"""The jobs as commands: `python -m spark_jobs match …`, and what `kindcast spark` and spark-submit start.
+"""The jobs as commands: `python -m kindcast.spark_jobs match …`, and what `kindcast spark` and spark-submit start.
 
-Tells its progress and its summary as lines of JSON on standard output (`spark_jobs.progress`). Exit status 2 for wrong
-use, 1 for failure.
+Tells its progress and its summary as lines of JSON on standard output (`kindcast.spark_jobs.progress`). Exit status 2
+for wrong use, 1 for failure.
 """
 
 import argparse
@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from index.errors import IndexingError
-from semantic.errors import SemanticError
-from spark_jobs.errors import JobFailed
-from spark_jobs.inputs import Inputs
-from spark_jobs.progress import as_lines, tell_problem, tell_result
+from kindcast.index.errors import IndexingError
+from kindcast.semantic.errors import SemanticError
+from kindcast.spark_jobs.errors import JobFailed
+from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.progress import as_lines, tell_problem, tell_result
 
 __all__ = ["main"]
 
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _match(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.match import Chosen, match_archive
+    from kindcast.spark_jobs.match import Chosen, match_archive
 
     chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
     snapshot = _snapshot(given)
@@ -101,7 +101,7 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _normalise(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.normalise import normalise_archive
+    from kindcast.spark_jobs.normalise import normalise_archive
 
     snapshot = _snapshot(given)
     archive = _needed(given.archive, "--archive")
@@ -109,7 +109,7 @@ def _normalise(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.learn import learn_archive
+    from kindcast.spark_jobs.learn import learn_archive
 
     snapshot = _snapshot(given)
     archive = _needed(given.archive, "--archive")
@@ -117,7 +117,7 @@ def _learn(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _backtest(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.backtesting import backtest_archive
+    from kindcast.spark_jobs.backtesting import backtest_archive
 
     archive = _needed(given.archive, "--archive")
     expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
@@ -130,9 +130,9 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
-    from spark_jobs.events import FILES, stream_events
-    from spark_jobs.match import Chosen
-    from spark_jobs.stream import start_stream
+    from kindcast.spark_jobs.events import FILES, stream_events
+    from kindcast.spark_jobs.match import Chosen
+    from kindcast.spark_jobs.stream import start_stream
 
     options = dict(each.partition("=")[::2] for each in given.option)
     if given.source == FILES:
@@ -174,7 +174,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _session(given: argparse.Namespace) -> Any:
-    from spark_jobs.session import spark_session
+    from kindcast.spark_jobs.session import spark_session
 
     as_lines("start", 0, None)
     return spark_session(master=given.master)
@@ -197,7 +197,7 @@ def _inputs(given: argparse.Namespace) -> Inputs:
 
 
 def _read(given: argparse.Namespace) -> Any:
-    from spark_jobs.reading import ReadOptions
+    from kindcast.spark_jobs.reading import ReadOptions
 
     return ReadOptions(time_from=given.time, numbers=_names(given.numbers))
 

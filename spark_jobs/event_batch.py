@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semantic import Event
-from semantic.units.instants import parse_instant
-from spark_jobs.schemas import NO_DAY
+from kindcast.semantic import Event
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.spark_jobs.schemas import NO_DAY
 
 __all__ = [
     "ANONYMOUS",

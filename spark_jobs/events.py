@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from spark_jobs.archive import splits_of
-from spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
-from spark_jobs.progress import silent
-from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from spark_jobs.schemas import EVENTS, QUARANTINE, spark_schema
-from spark_jobs.units import number_lines
+from kindcast.spark_jobs.archive import splits_of
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
+from kindcast.spark_jobs.progress import silent
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.schemas import EVENTS, QUARANTINE, spark_schema
+from kindcast.spark_jobs.units import number_lines
 
 __all__ = ["FILES", "RAW", "quarantined", "read_events", "readable", "stream_events"]
 

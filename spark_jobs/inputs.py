@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semantic.errors import SemanticError
-from semantic.ontology import Ontology
-from semantic.ontology.encoding import decode, encode
-from semantic.ontology.loader import read_several
-from semantic.vocabulary.vocabulary import MEANING
-from spark_jobs.errors import JobFailed
-from spark_jobs.snapshot import Refused, Snapshot, write_snapshot
+from kindcast.semantic.errors import SemanticError
+from kindcast.semantic.ontology import Ontology
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.spark_jobs.errors import JobFailed
+from kindcast.spark_jobs.snapshot import Refused, Snapshot, write_snapshot
 
 __all__ = ["Inputs"]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from semantic.flatten import UNIT_KEYS
+from kindcast.semantic.flatten import UNIT_KEYS
 
 __all__ = ["JsonColumns", "Lines", "lines_of"]
 

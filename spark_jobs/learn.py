@@ -24,18 +24,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from semantic import Event, Matcher, Vocabulary
-from semantic.conditions.operator_clauses import is_expensive
-from semantic.language import to_text, to_tree
-from semantic.model import CanonicalEvent, Not, Value
-from spark_jobs.archive import Split, splits_of
-from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.operators import added_up, records_of
-from spark_jobs.progress import Progress, silent
-from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from spark_jobs.snapshot import Snapshot
-from spark_jobs.units import number_lines, run_tasks
-from spark_jobs.workers import ShardMatcher, opened, vocabulary_of
+from kindcast.semantic import Event, Matcher, Vocabulary
+from kindcast.semantic.conditions.operator_clauses import is_expensive
+from kindcast.semantic.language import to_text, to_tree
+from kindcast.semantic.model import CanonicalEvent, Not, Value
+from kindcast.spark_jobs.archive import Split, splits_of
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.operators import added_up, records_of
+from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.units import number_lines, run_tasks
+from kindcast.spark_jobs.workers import ShardMatcher, opened, vocabulary_of
 
 __all__ = ["learn_archive"]
 

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from semantic.matching.results import MatchTable
-from spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
-from spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
-from spark_jobs.output import Done, Output, UnitWriter
-from spark_jobs.progress import Progress, silent
-from spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from spark_jobs.repeated import NONE_REPEATED, Repeated, find_repeated, without_repeated
-from spark_jobs.schemas import EXPLODED, MATCHES, spark_schema
-from spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
-from spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
-from spark_jobs.workers import Matched, ShardMatcher, opened, settle
+from kindcast.semantic.matching.results import MatchTable
+from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
+from kindcast.spark_jobs.output import Done, Output, UnitWriter
+from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.repeated import NONE_REPEATED, Repeated, find_repeated, without_repeated
+from kindcast.spark_jobs.schemas import EXPLODED, MATCHES, spark_schema
+from kindcast.spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
+from kindcast.spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
+from kindcast.spark_jobs.workers import Matched, ShardMatcher, opened, settle
 
 __all__ = [
     "A_ROW_AN_EVENT",

@@ -4,9 +4,9 @@ and what asking them taught."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from semantic import Matcher, Operator
-from semantic.operators.builtin import builtin_operators
-from semantic.operators.plugins import load_operators
+from kindcast.semantic import Matcher, Operator
+from kindcast.semantic.operators.builtin import builtin_operators
+from kindcast.semantic.operators.plugins import load_operators
 
 __all__ = ["added_up", "operators_for_jobs", "records_of"]
 

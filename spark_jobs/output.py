@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.errors import UnusableOutput
+from kindcast.spark_jobs.errors import UnusableOutput
 
 __all__ = ["Done", "Output", "UnitWriter", "parquet_writer", "sync"]
 

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from semantic import Event
-from semantic.units.instants import parse_instant
-from spark_jobs.archive import Split, file_system
-from spark_jobs.event_batch import (
+from kindcast.semantic import Event
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.spark_jobs.archive import Split, file_system
+from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
     EventBatch,
@@ -38,7 +38,7 @@ from spark_jobs.event_batch import (
     keyed,
     without_nothing,
 )
-from spark_jobs.json_columns import JsonColumns, Lines, lines_of
+from kindcast.spark_jobs.json_columns import JsonColumns, Lines, lines_of
 
 __all__ = ["AS_IT_STANDS", "ReadOptions", "read_split"]
 

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as sql
 
-from spark_jobs.archive import Split, file_system
-from spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected
-from spark_jobs.reading import ReadOptions, read_split
-from spark_jobs.schemas import spark_schema
+from kindcast.spark_jobs.archive import Split, file_system
+from kindcast.spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected
+from kindcast.spark_jobs.reading import ReadOptions, read_split
+from kindcast.spark_jobs.schemas import spark_schema
 
 __all__ = ["NONE_REPEATED", "Repeated", "find_repeated", "without_repeated"]
 

@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from semantic import InvalidSubscription, Matcher, SemanticError, Vocabulary
-from semantic.errors import UnusableMatcher
-from semantic.events.canonicalise import Canonicaliser
-from semantic.matching.saved_matcher import saved_trees
-from semantic.ontology import Ontology
-from semantic.ontology.encoding import decode, encode
-from semantic.vocabulary.vocabulary import MEANING
-from spark_jobs.errors import UnusableSnapshot
-from spark_jobs.operators import operators_for_jobs
+from kindcast.semantic import InvalidSubscription, Matcher, SemanticError, Vocabulary
+from kindcast.semantic.errors import UnusableMatcher
+from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.matching.saved_matcher import saved_trees
+from kindcast.semantic.ontology import Ontology
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.spark_jobs.errors import UnusableSnapshot
+from kindcast.spark_jobs.operators import operators_for_jobs
 
 __all__ = ["SHARD_SUBSCRIPTIONS", "Refused", "Shard", "Snapshot", "shard_of", "write_snapshot"]
 
@@ -68,8 +68,9 @@ class Snapshot:
     """Whether some subscription, or a declared event type, looks at context attributes."""
     layout: int = LAYOUT
     meaning: int = 1
-    """`semantic.vocabulary.vocabulary.MEANING` when it was written; those of the first meaning do not say it. One of another
-    meaning is compiled again from its trees whenever it is opened: write it again to have that done once."""
+    """`kindcast.semantic.vocabulary.vocabulary.MEANING` when it was written; those of the first meaning do not say it.
+    One of another meaning is compiled again from its trees whenever it is opened: write it again to have that done
+    once."""
     carried: bool = False
     refused: tuple[Refused, ...] = field(default=(), compare=False)
 

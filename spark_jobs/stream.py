@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.errors import UnusableOutput
-from spark_jobs.event_batch import Rejected
-from spark_jobs.events import quarantined, readable
-from spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
-from spark_jobs.output import parquet_writer, sync
-from spark_jobs.schemas import QUARANTINE, spark_schema
-from spark_jobs.snapshot import Snapshot
-from spark_jobs.units import by_day, rejected_rows
+from kindcast.spark_jobs.errors import UnusableOutput
+from kindcast.spark_jobs.event_batch import Rejected
+from kindcast.spark_jobs.events import quarantined, readable
+from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
+from kindcast.spark_jobs.output import parquet_writer, sync
+from kindcast.spark_jobs.schemas import QUARANTINE, spark_schema
+from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.units import by_day, rejected_rows
 
 __all__ = ["Told", "start_stream"]
 

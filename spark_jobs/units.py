@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.archive import Split, lines_in, numbered
-from spark_jobs.errors import JobFailed
-from spark_jobs.event_batch import Rejected
-from spark_jobs.output import Done, Output, UnitWriter
-from spark_jobs.progress import Progress
-from spark_jobs.schemas import QUARANTINE
-from spark_jobs.workers import settle
+from kindcast.spark_jobs.archive import Split, lines_in, numbered
+from kindcast.spark_jobs.errors import JobFailed
+from kindcast.spark_jobs.event_batch import Rejected
+from kindcast.spark_jobs.output import Done, Output, UnitWriter
+from kindcast.spark_jobs.progress import Progress
+from kindcast.spark_jobs.schemas import QUARANTINE
+from kindcast.spark_jobs.workers import settle
 
 __all__ = ["Work", "by_day", "number_lines", "rejected_rows", "run_tasks", "run_units", "unit_name"]
 

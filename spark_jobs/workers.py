@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semantic import InvalidEvent, Matcher, Vocabulary
-from semantic.matching.results import MatchTable
-from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.snapshot import Snapshot
+from kindcast.semantic import InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.matching.results import MatchTable
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.snapshot import Snapshot
 
 __all__ = ["Matched", "ShardMatcher", "opened", "settle", "vocabulary_of"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ColumnId,
@@ -24,8 +24,8 @@ from index.clause import (
     Predicate,
     Test,
 )
-from index.concept_graph import ConceptGraph
-from semantic.model import (
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.semantic.model import (
     All,
     AnyOf,
     AttributeRef,

@@ -19,12 +19,12 @@ from typing import cast
 import numpy as np
 from bitarray import bitarray
 
-from index.clause import ColumnId, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate, Test
-from index.concept_graph import ConceptGraph
-from index.ctps.concept_tree import ConceptTree
-from index.ctps.gem import GemIndex
-from index.ctps.row_bits import RowSet, clear_rows, empty_bits, rows_of
-from index.ctps.string_map import StringMap
+from kindcast.index.clause import ColumnId, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate, Test
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.concept_tree import ConceptTree
+from kindcast.index.ctps.gem import GemIndex
+from kindcast.index.ctps.row_bits import RowSet, clear_rows, empty_bits, rows_of
+from kindcast.index.ctps.string_map import StringMap
 
 __all__ = ["AttributeCopy", "Doubt"]
 

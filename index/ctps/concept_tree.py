@@ -15,9 +15,9 @@ from collections.abc import Iterable
 
 from bitarray import bitarray
 
-from index.clause import ConceptId, ConceptTest
-from index.concept_graph import ConceptGraph
-from index.ctps.row_bits import RowSet
+from kindcast.index.clause import ConceptId, ConceptTest
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.row_bits import RowSet
 
 __all__ = ["ConceptTree"]
 

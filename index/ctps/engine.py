@@ -39,13 +39,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause, ClauseRow, LoweredEvent, Predicate
-from index.concept_graph import ConceptGraph
-from index.ctps.attribute_copy import AttributeCopy, Doubt
-from index.ctps.presence import Presence
-from index.ctps.row_bits import FIRST_CAPACITY, rows_of
-from index.engine import RowTable, row_table
-from index.errors import UnknownRow
+from kindcast.index.clause import AttributeId, Clause, ClauseRow, LoweredEvent, Predicate
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.attribute_copy import AttributeCopy, Doubt
+from kindcast.index.ctps.presence import Presence
+from kindcast.index.ctps.row_bits import FIRST_CAPACITY, rows_of
+from kindcast.index.engine import RowTable, row_table
+from kindcast.index.errors import UnknownRow
 
 __all__ = ["CtpsEngine"]
 

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from bitarray import bitarray
 
-from index.ctps.row_bits import RowArray, RowSet
+from kindcast.index.ctps.row_bits import RowArray, RowSet
 
 __all__ = ["Bounds", "GemIndex"]
 

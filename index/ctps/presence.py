@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 
 from bitarray import bitarray
 
-from index.clause import AttributeId
-from index.ctps.row_bits import RowSet, empty_bits
+from kindcast.index.clause import AttributeId
+from kindcast.index.ctps.row_bits import RowSet, empty_bits
 
 __all__ = ["Presence"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from bitarray import bitarray
 
-from index.clause import Key
-from index.ctps.row_bits import RowSet
+from kindcast.index.clause import Key
+from kindcast.index.ctps.row_bits import RowSet
 
 __all__ = ["StringMap"]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = ["BLOCK_ROWS", "Bytes", "Codes", "Floats", "Ints", "Packed", "SegmentArrays", "Words", "pack", "unpack"]
 
@@ -49,7 +49,7 @@ class SegmentArrays(NamedTuple):
     cluster; the most rows behind one set of masks; how many positions are dead.
 
     The bounds of ordered column k are `bounds[bound_from[k] : bound_from[k + 1]]`, sorted and distinct (see
-    `index.fused.kernels`).
+    `kindcast.index.fused.kernels`).
     """
 
     emit: Codes  # [n]

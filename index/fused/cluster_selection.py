@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from index.clause import AttributeId
-from index.compiling import compiled
-from index.fused.arrays import Ints
-from index.fused.layout import ClusterKey
+from kindcast.index.clause import AttributeId
+from kindcast.index.compiling import compiled
+from kindcast.index.fused.arrays import Ints
+from kindcast.index.fused.layout import ClusterKey
 
 __all__ = ["Visiting"]
 

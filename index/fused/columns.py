@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from index.clause import AttributeId, ColumnId, Key, LoweredEvent
-from index.columns import ColumnBatch, KeyTable
-from index.fused.arrays import Codes, Floats, Ints
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED
+from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch, KeyTable
+from kindcast.index.fused.arrays import Codes, Floats, Ints
+from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED
 
 __all__ = ["ColumnLayout", "Columns", "EventBatch"]
 

@@ -14,19 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.clause import Clause
-from index.errors import IndexFull
-from index.fused.arrays import Bytes
-from index.fused.columns import Columns
-from index.fused.conjuncts import CONCEPT, Parts
-from index.fused.gil_pauses import Breath, hold
-from index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
-from index.fused.layout import Groups, groups_of_places, merged
-from index.fused.memtable import Memtable
-from index.fused.residuals import Rest, joined_rests
-from index.fused.row_locations import FROZEN, IN_MEMTABLE, RowLocations
-from index.fused.search import ResultMemory, Scratch
-from index.fused.segment import Segment
+from kindcast.index.clause import Clause
+from kindcast.index.errors import IndexFull
+from kindcast.index.fused.arrays import Bytes
+from kindcast.index.fused.columns import Columns
+from kindcast.index.fused.conjuncts import CONCEPT, Parts
+from kindcast.index.fused.gil_pauses import Breath, hold
+from kindcast.index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
+from kindcast.index.fused.layout import Groups, groups_of_places, merged
+from kindcast.index.fused.memtable import Memtable
+from kindcast.index.fused.residuals import Rest, joined_rests
+from kindcast.index.fused.row_locations import FROZEN, IN_MEMTABLE, RowLocations
+from kindcast.index.fused.search import ResultMemory, Scratch
+from kindcast.index.fused.segment import Segment
 
 __all__ = ["Builder", "Upkeep", "at_once", "in_thread"]
 

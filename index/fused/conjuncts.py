@@ -19,7 +19,7 @@ is left, and every negated predicate, is the rest.
 from dataclasses import dataclass
 from typing import cast
 
-from index.clause import AttributeId, Clause, ColumnId, IntervalTest, Key, KeyTest, Predicate, Test
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, Key, KeyTest, Predicate, Test
 
 __all__ = ["CONCEPT", "KEY", "ORDERED", "Conjunct", "Parts", "can_hold", "decompose"]
 

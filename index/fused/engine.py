@@ -9,8 +9,8 @@ What it takes from the literature: clusters by attribute set and one access path
 schemas, equality-preferred), columns cut into cells with one AND a column (GEM, DEXIN), visits through the concepts
 above a value (CTPS), and exact bounds last, for what bits cannot decide.
 
-Exact for the whole clause language; `index.fused.conjuncts` says which predicates stand in records and masks, and
-which are asked by programs of the rows that got so far. No clause is kept, only what was made of it.
+Exact for the whole clause language; `kindcast.index.fused.conjuncts` says which predicates stand in records and masks,
+and which are asked by programs of the rows that got so far. No clause is kept, only what was made of it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
-from index.columns import (
+from kindcast.index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import (
     ClauseColumns,
     ColumnBatch,
     ConceptOperands,
@@ -30,25 +30,25 @@ from index.columns import (
     OperandColumn,
     in_order,
 )
-from index.compiling import announce_compilation, compiled
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable
-from index.errors import IndexFull, UnknownRow
-from index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, Words
-from index.fused.columns import ColumnLayout, Columns, EventBatch
-from index.fused.compaction import Builder, Upkeep, in_thread
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED, decompose
-from index.fused.explain import explained
-from index.fused.graph_arrays import GraphArrays, graph_arrays
-from index.fused.kernels import match_segment
-from index.fused.layout import ClusterKey, Groups, Place, RowGroup, groups_of_places, merged, places_of
-from index.fused.memtable import match_memtable
-from index.fused.residuals import GrowingRest, Rest
-from index.fused.row_locations import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, RowLocations
-from index.fused.runs import distinct_rows
-from index.fused.search import Scratch, search
-from index.fused.segment import Segment
-from index.fused.snapshot import Saved, open_saved, save
+from kindcast.index.compiling import announce_compilation, compiled
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable
+from kindcast.index.errors import IndexFull, UnknownRow
+from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, Words
+from kindcast.index.fused.columns import ColumnLayout, Columns, EventBatch
+from kindcast.index.fused.compaction import Builder, Upkeep, in_thread
+from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, decompose
+from kindcast.index.fused.explain import explained
+from kindcast.index.fused.graph_arrays import GraphArrays, graph_arrays
+from kindcast.index.fused.kernels import match_segment
+from kindcast.index.fused.layout import ClusterKey, Groups, Place, RowGroup, groups_of_places, merged, places_of
+from kindcast.index.fused.memtable import match_memtable
+from kindcast.index.fused.residuals import GrowingRest, Rest
+from kindcast.index.fused.row_locations import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, RowLocations
+from kindcast.index.fused.runs import distinct_rows
+from kindcast.index.fused.search import Scratch, search
+from kindcast.index.fused.segment import Segment
+from kindcast.index.fused.snapshot import Saved, open_saved, save
 
 __all__ = ["FusedEngine"]
 
@@ -93,7 +93,7 @@ def groups_of_columns(
 
 
 def _slot(test: OperandColumn, columns: Columns) -> tuple[int, int]:
-    """How and where the engine reads it, as `index.fused.conjuncts` says of single tests."""
+    """How and where the engine reads it, as `kindcast.index.fused.conjuncts` says of single tests."""
     if isinstance(test, IntervalOperands):
         how = ORDERED
     elif isinstance(test, KeyOperands) or test.exactly:
@@ -397,7 +397,7 @@ class FusedEngine:
 
     def explain(self, event: LoweredEvent) -> dict[str, Any]:
         """What is done with `event`: clusters visited, columns in their order, rows left, checked and found; see
-        `index.fused.explain.explained`. Some ms."""
+        `kindcast.index.fused.explain.explained`. Some ms."""
         self._upkeep.advance()
         batch = self._columns.encode([event])
         return explained(*self._upkeep.parts, batch, self._graph, self._builder.cells, self._columns.columns())

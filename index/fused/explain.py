@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from index.clause import AttributeId, ColumnId
-from index.fused.arrays import Bytes, Codes, Ints, Words
-from index.fused.columns import EventBatch
-from index.fused.conjuncts import CONCEPT, ORDERED
-from index.fused.graph_arrays import CELLS, GraphArrays, walk_up
-from index.fused.kernels import number_code
-from index.fused.memtable import Memtable
-from index.fused.runs import settle
-from index.fused.search import ResultMemory, Scratch, search
-from index.fused.segment import Segment
-from index.fused.small_clusters import Scattered
+from kindcast.index.clause import AttributeId, ColumnId
+from kindcast.index.fused.arrays import Bytes, Codes, Ints, Words
+from kindcast.index.fused.columns import EventBatch
+from kindcast.index.fused.conjuncts import CONCEPT, ORDERED
+from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, walk_up
+from kindcast.index.fused.kernels import number_code
+from kindcast.index.fused.memtable import Memtable
+from kindcast.index.fused.runs import settle
+from kindcast.index.fused.search import ResultMemory, Scratch, search
+from kindcast.index.fused.segment import Segment
+from kindcast.index.fused.small_clusters import Scattered
 
 __all__ = ["explained"]
 

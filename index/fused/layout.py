@@ -15,14 +15,14 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId
-from index.compiling import compiled
-from index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
-from index.fused.columns import Columns
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from index.fused.gil_pauses import hold
-from index.fused.graph_arrays import CELLS, GraphShape
-from index.fused.kernels import Bounds, bounds_of
+from kindcast.index.clause import AttributeId
+from kindcast.index.compiling import compiled
+from kindcast.index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
+from kindcast.index.fused.columns import Columns
+from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
+from kindcast.index.fused.gil_pauses import hold
+from kindcast.index.fused.graph_arrays import CELLS, GraphShape
+from kindcast.index.fused.kernels import Bounds, bounds_of
 
 __all__ = ["ClusterKey", "Groups", "Place", "RowGroup", "groups_of_places", "lay_out", "merged", "places_of"]
 
@@ -44,7 +44,8 @@ NO_INDEX = np.zeros(0, dtype=np.int32)
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
-    whole numbers, their ends equal). A negative row `~g` is group g of rows that share (`index.fused.sharing`)."""
+    whole numbers, their ends equal). A negative row `~g` is group g of rows that share
+    (`kindcast.index.fused.sharing`)."""
 
     rows: Codes
     ends: Floats

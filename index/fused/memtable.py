@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.clause import AttributeId, Clause
-from index.compiling import compiled, lowest_bit
-from index.fused.arrays import Bytes, Codes, Floats, Ints, Words
-from index.fused.columns import Columns
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from index.fused.graph_arrays import GraphArrays
-from index.fused.layout import Place, places_of
-from index.fused.residuals import (
+from kindcast.index.clause import AttributeId, Clause
+from kindcast.index.compiling import compiled, lowest_bit
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints, Words
+from kindcast.index.fused.columns import Columns
+from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
+from kindcast.index.fused.graph_arrays import GraphArrays
+from kindcast.index.fused.layout import Place, places_of
+from kindcast.index.fused.residuals import (
     INTERVAL,
     KEYS,
     BatchArrays,

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import IntervalTest, KeyTest, Predicate
-from index.compiling import compiled
-from index.fused.arrays import Bytes, Codes, Floats, Ints
-from index.fused.columns import Columns
-from index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
-from index.fused.graph_arrays import GraphArrays, walk_up
+from kindcast.index.clause import IntervalTest, KeyTest, Predicate
+from kindcast.index.compiling import compiled
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints
+from kindcast.index.fused.columns import Columns
+from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
+from kindcast.index.fused.graph_arrays import GraphArrays, walk_up
 
 __all__ = [
     "INTERVAL",
@@ -40,7 +40,7 @@ __all__ = [
 #     program ─▶ predicates (negated or not) ─▶ tests ─▶ column, and an interval or a sorted set of codes
 #
 # A program is asked of one event at a time and costs some nanoseconds a predicate; it may look at several values of an
-# event. The meaning is that of `index.clause`, presence apart, which whoever asks has checked.
+# event. The meaning is that of `kindcast.index.clause`, presence apart, which whoever asks has checked.
 
 INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
 """What a test asks."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from index.fused.arrays import Bytes, Codes
+from kindcast.index.fused.arrays import Bytes, Codes
 
 __all__ = ["FROZEN", "IN_MEMTABLE", "NEVER", "NOWHERE", "RowLocations"]
 

@@ -6,10 +6,10 @@ A *find* is a buffer of rows and the places where each pass and event begins in 
 
 import numpy as np
 
-from index.compiling import compiled, lowest_bit
-from index.fused.arrays import Bytes, Codes, Ints
-from index.fused.graph_arrays import GraphArrays
-from index.fused.residuals import BatchArrays, ProgramArrays, ask_programs
+from kindcast.index.compiling import compiled, lowest_bit
+from kindcast.index.fused.arrays import Bytes, Codes, Ints
+from kindcast.index.fused.graph_arrays import GraphArrays
+from kindcast.index.fused.residuals import BatchArrays, ProgramArrays, ask_programs
 
 __all__ = ["count_rows", "distinct_rows", "gather_rows", "settle"]
 

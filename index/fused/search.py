@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from index.clause import AttributeId
-from index.engine import RowTable
-from index.fused.arrays import Bytes, Codes, Ints
-from index.fused.columns import EventBatch
-from index.fused.graph_arrays import GraphArrays
-from index.fused.kernels import match_segment
-from index.fused.memtable import Memtable, match_memtable
-from index.fused.residuals import BatchArrays
-from index.fused.runs import count_rows, gather_rows, settle
-from index.fused.segment import Segment
-from index.fused.small_clusters import Scattered, match_scattered
+from kindcast.index.clause import AttributeId
+from kindcast.index.engine import RowTable
+from kindcast.index.fused.arrays import Bytes, Codes, Ints
+from kindcast.index.fused.columns import EventBatch
+from kindcast.index.fused.graph_arrays import GraphArrays
+from kindcast.index.fused.kernels import match_segment
+from kindcast.index.fused.memtable import Memtable, match_memtable
+from kindcast.index.fused.residuals import BatchArrays
+from kindcast.index.fused.runs import count_rows, gather_rows, settle
+from kindcast.index.fused.segment import Segment
+from kindcast.index.fused.small_clusters import Scattered, match_scattered
 
 __all__ = ["ResultMemory", "Scratch", "search"]
 

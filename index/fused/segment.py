@@ -10,16 +10,22 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId
-from index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Ints, Packed, SegmentArrays, pack, unpack
-from index.fused.cluster_selection import Visiting
-from index.fused.conjuncts import ORDERED
-from index.fused.gil_pauses import hold
-from index.fused.graph_arrays import GraphShape
-from index.fused.layout import ClusterKey, Groups, RowGroup, lay_out
-from index.fused.residuals import ProgramArrays, Rest, rest_of_rows
-from index.fused.sharing import Shared, SharedArrays, share
-from index.fused.small_clusters import FEWEST_SCATTERED, SCATTERED_ROWS, Scattered, ScatteredArrays, scattered_arrays
+from kindcast.index.clause import AttributeId
+from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Ints, Packed, SegmentArrays, pack, unpack
+from kindcast.index.fused.cluster_selection import Visiting
+from kindcast.index.fused.conjuncts import ORDERED
+from kindcast.index.fused.gil_pauses import hold
+from kindcast.index.fused.graph_arrays import GraphShape
+from kindcast.index.fused.layout import ClusterKey, Groups, RowGroup, lay_out
+from kindcast.index.fused.residuals import ProgramArrays, Rest, rest_of_rows
+from kindcast.index.fused.sharing import Shared, SharedArrays, share
+from kindcast.index.fused.small_clusters import (
+    FEWEST_SCATTERED,
+    SCATTERED_ROWS,
+    Scattered,
+    ScatteredArrays,
+    scattered_arrays,
+)
 
 __all__ = ["Living", "Segment"]
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled, nth
-from index.fused.arrays import Bytes, Codes, Floats, Ints
-from index.fused.layout import Groups, RowGroup
+from kindcast.index.compiling import compiled, nth
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints
+from kindcast.index.fused.layout import Groups, RowGroup
 
 __all__ = ["Shared", "SharedArrays", "share"]
 

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from index.array_file import read_arrays, write_arrays
-from index.errors import OtherGraph
-from index.fused.arrays import Bytes, Codes, Packed, SegmentArrays
-from index.fused.columns import Columns
-from index.fused.graph_arrays import CELLS, GraphArrays, GraphShape
-from index.fused.layout import ClusterKey
-from index.fused.residuals import ProgramArrays, Rest
-from index.fused.segment import Segment
-from index.fused.sharing import SharedArrays
-from index.fused.small_clusters import ScatteredArrays
+from kindcast.index.array_file import read_arrays, write_arrays
+from kindcast.index.errors import OtherGraph
+from kindcast.index.fused.arrays import Bytes, Codes, Packed, SegmentArrays
+from kindcast.index.fused.columns import Columns
+from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, GraphShape
+from kindcast.index.fused.layout import ClusterKey
+from kindcast.index.fused.residuals import ProgramArrays, Rest
+from kindcast.index.fused.segment import Segment
+from kindcast.index.fused.sharing import SharedArrays
+from kindcast.index.fused.small_clusters import ScatteredArrays
 
 __all__ = ["FILE", "Saved", "kind_of", "open_saved", "save"]
 

@@ -1,6 +1,6 @@
 """Compiles, or loads from the cache, every kernel of the engine: before the first event, not during it."""
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ColumnId,
@@ -11,8 +11,8 @@ from index.clause import (
     LoweredEvent,
     Predicate,
 )
-from index.concept_graph import ConceptGraph
-from index.fused.engine import FusedEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused.engine import FusedEngine
 
 __all__ = ["warm_up"]
 

@@ -12,11 +12,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from index.columns import ColumnBatch
-from index.concept_graph import ConceptGraph
-from index.published.elementary import AtLeast, AtMost, Equal, Present, Within
-from index.published.matching_tree.search import Codes
+from kindcast.index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.published.elementary import AtLeast, AtMost, Equal, Present, Within
+from kindcast.index.published.matching_tree.search import Codes
 
 __all__ = ["Axis", "AxisReadings", "Reader"]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = ["BLOCK", "Blocks", "BoundBlocks"]
 

@@ -8,10 +8,10 @@ matched (lines 13 to 17). The counts of all clauses are made for every event: er
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import announce_compilation
-from index.concept_graph import ConceptGraph
-from index.published.le_subscribe import Satisfied, fair
-from index.published.predicate_engine import PredicateEngine, StoredPredicates, with_rows
+from kindcast.index.compiling import announce_compilation
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.published.le_subscribe import Satisfied, fair
+from kindcast.index.published.predicate_engine import PredicateEngine, StoredPredicates, with_rows
 
 __all__ = ["CountingEngine"]
 

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import cast
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ColumnId,

@@ -8,11 +8,11 @@ clauses that were found, and for those without any equality (`neqsub`, lines 12 
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import announce_compilation
-from index.concept_graph import ConceptGraph
-from index.published.equality_clusters import EqualityClusters
-from index.published.le_subscribe import EQUALITY, Satisfied, equality_preferred
-from index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates, with_rows
+from kindcast.index.compiling import announce_compilation
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.published.equality_clusters import EqualityClusters
+from kindcast.index.published.le_subscribe import EQUALITY, Satisfied, equality_preferred
+from kindcast.index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates, with_rows
 
 __all__ = ["EqualityEngine"]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
-from index.published.growing_runs import GrowingRuns
+from kindcast.index.compiling import compiled
+from kindcast.index.published.growing_runs import GrowingRuns
 
 __all__ = ["Clusters", "EqualityClusters", "entry_of", "hashed", "seed_of"]
 

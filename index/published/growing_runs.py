@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = ["LOWER", "GrowingRuns"]
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
-from index.published.bound_blocks import Blocks
-from index.published.equality_clusters import Clusters, hashed, seed_of
-from index.published.row_predicates import Predicates
+from kindcast.index.compiling import compiled
+from kindcast.index.published.bound_blocks import Blocks
+from kindcast.index.published.equality_clusters import Clusters, hashed, seed_of
+from kindcast.index.published.row_predicates import Predicates
 
 __all__ = [
     "AT_LEAST",

@@ -16,19 +16,19 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
-from index.columns import ColumnBatch
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable
-from index.errors import UnknownRow
-from index.fused.runs import distinct_rows
-from index.naive import clause_matches
-from index.published.axis_readings import Axis, Reader
-from index.published.bound_blocks import BoundBlocks
-from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
-from index.published.growing_runs import GrowingRuns
-from index.published.le_subscribe import AT_LEAST, AT_MOST, EQUALITY, PRESENT, Satisfied, Stored
-from index.published.row_predicates import RowPredicates
+from kindcast.index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
+from kindcast.index.columns import ColumnBatch
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable
+from kindcast.index.errors import UnknownRow
+from kindcast.index.fused.runs import distinct_rows
+from kindcast.index.naive import clause_matches
+from kindcast.index.published.axis_readings import Axis, Reader
+from kindcast.index.published.bound_blocks import BoundBlocks
+from kindcast.index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
+from kindcast.index.published.growing_runs import GrowingRuns
+from kindcast.index.published.le_subscribe import AT_LEAST, AT_MOST, EQUALITY, PRESENT, Satisfied, Stored
+from kindcast.index.published.row_predicates import RowPredicates
 
 __all__ = ["PredicateEngine", "RowPlaces", "StoredPredicates", "with_rows"]
 

@@ -7,11 +7,11 @@ with them (lines 3 to 8). Only those without any equality are counted (lines 9 t
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import announce_compilation
-from index.concept_graph import ConceptGraph
-from index.published.equality_clusters import EqualityClusters
-from index.published.le_subscribe import EQUALITY, Satisfied, quarantining
-from index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates
+from kindcast.index.compiling import announce_compilation
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.published.equality_clusters import EqualityClusters
+from kindcast.index.published.le_subscribe import EQUALITY, Satisfied, quarantining
+from kindcast.index.published.predicate_engine import PredicateEngine, RowPlaces, StoredPredicates
 
 __all__ = ["QuarantineEngine"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from semantic.ontology import ConceptRecord
-from semantic.ontology.records import Label
-from semantic.vocabulary.labels import best_label
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.ontology import ConceptRecord
+from kindcast.semantic.ontology.records import Label
+from kindcast.semantic.vocabulary.labels import best_label
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Difference", "difference"]
 

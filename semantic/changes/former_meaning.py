@@ -1,7 +1,8 @@
 """What the rules of meaning 2 change for subscriptions that were made by those of meaning 1: a dry run of new rules.
 
 The documents and declarations in force are read by the former rules too, as far as they differ, and the two
-vocabularies are compared as those of two versions of an ontology are (`semantic.changes.impact`). docs/matching-semantics.md:
+vocabularies are compared as those of two versions of an ontology are (`kindcast.semantic.changes.impact`).
+docs/matching-semantics.md:
 
     rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
               attributes with quantities or date-times as texts were compared as texts
@@ -13,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from index.clause import ConceptId
-from semantic.changes.impact import Impact
-from semantic.vocabulary.terms import Resolution
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.changes.impact import Impact
+from kindcast.semantic.vocabulary.terms import Resolution
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["FORMER_MEANING", "FormerVocabulary", "impact_of_rules"]
 

@@ -17,17 +17,17 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from index.clause import ConceptId
-from semantic.conditions.evaluation import text_test
-from semantic.conditions.reading import checks_of
-from semantic.errors import SemanticError
-from semantic.language import parse_tree, to_text
-from semantic.model import AttributeRef, Comparison
-from semantic.ontology import ConceptRecord, Ontology
-from semantic.ontology.namespaces import local_name
-from semantic.vocabulary.attributes import AttributeDeclaration
-from semantic.vocabulary.enumerations import Enumeration
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.conditions.evaluation import text_test
+from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.errors import SemanticError
+from kindcast.semantic.language import parse_tree, to_text
+from kindcast.semantic.model import AttributeRef, Comparison
+from kindcast.semantic.ontology import ConceptRecord, Ontology
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
+from kindcast.semantic.vocabulary.enumerations import Enumeration
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Impact", "TermPart", "differing_values", "footprint", "impact_report"]
 

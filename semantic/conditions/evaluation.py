@@ -1,18 +1,18 @@
 """One atom, one canonical event: does it hold? For what no column of the index can decide, and for explanations.
 
-docs/matching-semantics.md, rules 3 and 6 to 9. The index answers the checks of `semantic.conditions.reading` for millions of
-clauses at once; here the same checks are asked one by one, beside the tests that only a look at the value can answer:
-text, comparisons of two attributes, one element of an array.
+docs/matching-semantics.md, rules 3 and 6 to 9. The index answers the checks of `kindcast.semantic.conditions.reading`
+for millions of clauses at once; here the same checks are asked one by one, beside the tests that only a look at the
+value can answer: text, comparisons of two attributes, one element of an array.
 """
 
 import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-from index.clause import ConceptId, ConceptTest, IntervalTest, KeyTest, Test
-from semantic.conditions.normal_form import Atom, normal_form
-from semantic.conditions.reading import Check, checks_of, enumeration_of, readings_of
-from semantic.model import (
+from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, KeyTest, Test
+from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.conditions.reading import Check, checks_of, enumeration_of, readings_of
+from kindcast.semantic.model import (
     AttributeRef,
     Between,
     CanonicalEvent,
@@ -23,8 +23,8 @@ from semantic.model import (
     TextTest,
     Value,
 )
-from semantic.units.patterns import compile_pattern, fold
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.units.patterns import compile_pattern, fold
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["AtomEvaluator", "text_test"]
 

@@ -8,13 +8,13 @@ care for.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
-from semantic.conditions.evaluation import AtomEvaluator
-from semantic.conditions.normal_form import Atom, elements_of
-from semantic.conditions.operator_clauses import is_expensive
-from semantic.conditions.reading import checks_of, readings_of
-from semantic.model import CanonicalEvent, Presence, Value
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
+from kindcast.semantic.conditions.evaluation import AtomEvaluator
+from kindcast.semantic.conditions.normal_form import Atom, elements_of
+from kindcast.semantic.conditions.operator_clauses import is_expensive
+from kindcast.semantic.conditions.reading import checks_of, readings_of
+from kindcast.semantic.model import CanonicalEvent, Presence, Value
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["LoweredClause", "Lowering", "ValueColumns"]
 

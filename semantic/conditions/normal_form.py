@@ -7,8 +7,8 @@ value is below 5", so a predicate and its negation are both false where the attr
 
 from dataclasses import dataclass, replace
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.model import (
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.model import (
     All,
     AnyOf,
     AttributeRef,

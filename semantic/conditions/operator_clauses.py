@@ -9,14 +9,14 @@ atoms of a clause ─▶ literals      calls that must hold, or must not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from semantic.conditions.evaluation import AtomEvaluator
-from semantic.conditions.normal_form import Atom, normal_form
-from semantic.errors import Problem
-from semantic.model import Group, OperatorCall, ValueConstraint, Variable
-from semantic.operators.calls import Call, unified
-from semantic.operators.declaration import Operator
-from semantic.operators.joining import variables_of
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.conditions.evaluation import AtomEvaluator
+from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.errors import Problem
+from kindcast.semantic.model import Group, OperatorCall, ValueConstraint, Variable
+from kindcast.semantic.operators.calls import Call, unified
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.joining import variables_of
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["ExpensiveClause", "expensive_clause", "is_expensive", "unbound"]
 

@@ -1,8 +1,8 @@
 """How a predicate reads a value: which of the value's readings it looks at, and the test it puts to that reading.
 
 docs/matching-semantics.md, rule 9: the predicate decides how a value is read, so no subscription changes what another
-means. One table of checks serves both roads: `semantic.conditions.lowering` turns them into columns of the index, and
-`semantic.conditions.evaluation` asks them of one event at a time.
+means. One table of checks serves both roads: `kindcast.semantic.conditions.lowering` turns them into columns of the
+index, and `kindcast.semantic.conditions.evaluation` asks them of one event at a time.
 
     price <= 400            → ("number", IntervalTest(-inf, 400))
     grade >= "B"            → ("text", KeyTest({"A", "B"}))       where grade is an enumeration with this order
@@ -16,8 +16,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
-from semantic.model import (
+from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
+from kindcast.semantic.model import (
     Between,
     Comparison,
     Constant,
@@ -31,9 +31,9 @@ from semantic.model import (
     Term,
     Value,
 )
-from semantic.units.instants import parse_instant
-from semantic.vocabulary.enumerations import Enumeration
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.vocabulary.enumerations import Enumeration
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Check", "Reading", "checks_of", "enumeration_of", "readings_of"]
 

@@ -11,16 +11,16 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from index.clause import ConceptId
-from semantic.errors import InvalidEvent, SemanticError
-from semantic.events.typed_events import JSON_NUMBER, TypedEvents
-from semantic.flatten import EventLimits, Found, QuantityObject, as_json, flatten, problem_at
-from semantic.model import CanonicalEvent, Event, Note, Value
-from semantic.units import Units
-from semantic.units.instants import parse_instant
-from semantic.vocabulary.attributes import AttributeDeclaration
-from semantic.vocabulary.term_notes import notes_on_event_term
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.errors import InvalidEvent, SemanticError
+from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
+from kindcast.semantic.flatten import EventLimits, Found, QuantityObject, as_json, flatten, problem_at
+from kindcast.semantic.model import CanonicalEvent, Event, Note, Value
+from kindcast.semantic.units import Units
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
+from kindcast.semantic.vocabulary.term_notes import notes_on_event_term
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 

@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from index.clause import AttributeId, ColumnId, Key, LoweredEvent
-from semantic.conditions.lowering import Lowering
-from semantic.conditions.normal_form import elements_of
-from semantic.errors import InvalidEvent, SemanticError
-from semantic.events.canonicalise import Canonicaliser
-from semantic.events.table import EXACT, TableReader, read_plain
-from semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
-from semantic.model import CanonicalEvent, Event, Note
+from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from kindcast.semantic.conditions.lowering import Lowering
+from kindcast.semantic.conditions.normal_form import elements_of
+from kindcast.semantic.errors import InvalidEvent, SemanticError
+from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.events.table import EXACT, TableReader, read_plain
+from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
+from kindcast.semantic.model import CanonicalEvent, Event, Note
 
 __all__ = ["EventPlans", "ReadEvent"]
 

@@ -22,9 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from semantic.errors import InvalidEvent
-from semantic.events.coded_cells import CodedCells, coded, coded_texts
-from semantic.flatten import JSON_SCALARS, UNIT_KEYS, EventLimits, as_json, as_quantity, flatten
+from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.events.coded_cells import CodedCells, coded, coded_texts
+from kindcast.semantic.flatten import JSON_SCALARS, UNIT_KEYS, EventLimits, as_json, as_quantity, flatten
 
 __all__ = ["Cells", "Elements", "Leaf", "Refused", "Shredder", "part_of_cells", "plain"]
 

@@ -1,8 +1,8 @@
 """Events in columns → columns of the index, reading each distinct value once.
 
-Columns are shredded to leaves (`semantic.events.leaf_columns`); those under names that nobody asks about are only checked. A
-table holds few distinct values many times over: a value is read and lowered the first time it is seen, and what became
-of it stays with the matcher, for later tables.
+Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those under names that nobody asks about are
+only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is seen,
+and what became of it stays with the matcher, for later tables.
 
     leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, a unit at a time
     leaf of date-times ─────────────▶ microseconds, where nobody asks about them as texts
@@ -21,18 +21,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, ColumnId, Key, LoweredEvent
-from index.columns import ColumnBatch, ColumnValues, KeyTable
-from semantic.conditions.lowering import Lowering
-from semantic.conditions.normal_form import elements_of
-from semantic.events.canonicalise import Canonicaliser
-from semantic.events.coded_cells import CodedCells
-from semantic.events.leaf_columns import Cells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
-from semantic.events.typed_events import TYPES
-from semantic.flatten import QuantityObject, as_json
-from semantic.model import CanonicalEvent, Event
-from semantic.units import Units
-from semantic.units.instants import parse_instant
+from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.semantic.conditions.lowering import Lowering
+from kindcast.semantic.conditions.normal_form import elements_of
+from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.events.coded_cells import CodedCells
+from kindcast.semantic.events.leaf_columns import Cells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
+from kindcast.semantic.events.typed_events import TYPES
+from kindcast.semantic.flatten import QuantityObject, as_json
+from kindcast.semantic.model import CanonicalEvent, Event
+from kindcast.semantic.units import Units
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
 

@@ -12,14 +12,14 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from semantic.errors import InvalidEvent, Problem
-from semantic.flatten import as_quantity, problem_at
-from semantic.model import Note, Value
-from semantic.units.instants import parse_instant
-from semantic.units.patterns import compile_pattern
-from semantic.vocabulary.derivation import derive
-from semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape, View
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.flatten import as_quantity, problem_at
+from kindcast.semantic.model import Note, Value
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.patterns import compile_pattern
+from kindcast.semantic.vocabulary.derivation import derive
+from kindcast.semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape, View
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["JSON_NUMBER", "TYPES", "TypedEvents"]
 

@@ -1,23 +1,34 @@
 """Why an event did, or did not, match a subscription: every clause, every predicate, every value, in words.
 
-The verdicts come from `semantic.conditions.evaluation`, predicate by predicate; tests hold them to what the matcher decides.
+The verdicts come from `kindcast.semantic.conditions.evaluation`, predicate by predicate; tests hold them to what the
+matcher decides.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from index.clause import ConceptId, ConceptTest
-from semantic.conditions.evaluation import AtomEvaluator
-from semantic.conditions.normal_form import Atom
-from semantic.conditions.operator_clauses import is_expensive
-from semantic.conditions.reading import checks_of
-from semantic.events.canonicalise import Canonicaliser
-from semantic.explanations.operator_answers import OperatorTeller
-from semantic.language import to_text
-from semantic.model import AttributeRef, CanonicalEvent, Comparison, Event, Not, Presence, RelationTest, SomeOf, Value
-from semantic.operators.declaration import Operator, operators_by_name
-from semantic.subscriptions.compilation import Compiled, compile_expression
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId, ConceptTest
+from kindcast.semantic.conditions.evaluation import AtomEvaluator
+from kindcast.semantic.conditions.normal_form import Atom
+from kindcast.semantic.conditions.operator_clauses import is_expensive
+from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.explanations.operator_answers import OperatorTeller
+from kindcast.semantic.language import to_text
+from kindcast.semantic.model import (
+    AttributeRef,
+    CanonicalEvent,
+    Comparison,
+    Event,
+    Not,
+    Presence,
+    RelationTest,
+    SomeOf,
+    Value,
+)
+from kindcast.semantic.operators.declaration import Operator, operators_by_name
+from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["explain"]
 

@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from semantic.conditions.normal_form import Atom
-from semantic.conditions.operator_clauses import expensive_clause, is_expensive
-from semantic.language import to_text
-from semantic.matching.operator_layer import OperatorLayer
-from semantic.model import CanonicalEvent, Instant, Not, OperatorCall, Quantity, ValueConstraint
-from semantic.operators.calls import Answer, Call, OperatorFailed, ask, unified
-from semantic.operators.declaration import Operator
-from semantic.operators.joining import joined, reported
-from semantic.operators.readings import EventView
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.conditions.normal_form import Atom
+from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
+from kindcast.semantic.language import to_text
+from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.model import CanonicalEvent, Instant, Not, OperatorCall, Quantity, ValueConstraint
+from kindcast.semantic.operators.calls import Answer, Call, OperatorFailed, ask, unified
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.joining import joined, reported
+from kindcast.semantic.operators.readings import EventView
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["OperatorTeller", "as_json"]
 

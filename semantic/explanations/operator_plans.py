@@ -1,16 +1,16 @@
 """Why operators were asked in this order, and what a subscription is expected to cost: plans in words and numbers.
 
-Beside `semantic.explanations.explanation`, which tells of one subscription and one event: here all subscriptions of a matcher take
-part, since what they share decides what is asked.
+Beside `kindcast.semantic.explanations.explanation`, which tells of one subscription and one event: here all
+subscriptions of a matcher take part, since what they share decides what is asked.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from semantic.matching.decision import Decision, Step
-from semantic.matching.matcher import Matcher
-from semantic.matching.operator_layer import Link
-from semantic.model import CanonicalEvent, Event, SubscriptionSlot
+from kindcast.semantic.matching.decision import Decision, Step
+from kindcast.semantic.matching.matcher import Matcher
+from kindcast.semantic.matching.operator_layer import Link
+from kindcast.semantic.model import CanonicalEvent, Event, SubscriptionSlot
 
 __all__ = ["chains", "explain_chains", "explain_plan"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from semantic.language.mistakes import nearest_keyword
-from semantic.language.text import parse_text
-from semantic.language.text_printer import to_text
-from semantic.language.tree import parse_tree
-from semantic.language.tree_printer import to_tree
-from semantic.model import Expression
+from kindcast.semantic.language.mistakes import nearest_keyword
+from kindcast.semantic.language.text import parse_text
+from kindcast.semantic.language.text_printer import to_text
+from kindcast.semantic.language.tree import parse_tree
+from kindcast.semantic.language.tree_printer import to_tree
+from kindcast.semantic.model import Expression
 
 __all__ = ["nearest_keyword", "parse", "parse_text", "parse_tree", "to_text", "to_tree"]
 

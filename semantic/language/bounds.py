@@ -5,8 +5,8 @@ Whatever `parse_text` accepts, `parse_tree` accepts of `to_tree`, resolved or no
 
 from typing import Any
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.model import (
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from lark import Token, UnexpectedCharacters, UnexpectedInput
 
-from semantic.errors import Problem
-from semantic.language.literals import KEYWORDS, is_keyword
-from semantic.model import Position
+from kindcast.semantic.errors import Problem
+from kindcast.semantic.language.literals import KEYWORDS, is_keyword
+from kindcast.semantic.model import Position
 
 __all__ = ["HABITS", "nearest_keyword", "syntax_problem"]
 

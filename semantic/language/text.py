@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
-from semantic.errors import InvalidSubscription
-from semantic.language.bounds import LONGEST_LIST, LONGEST_TEXT, check_bounds, refuse
-from semantic.language.literals import bad_number, number_of, quoted_name, string_of, unquoted_name
-from semantic.language.mistakes import syntax_problem
-from semantic.model import (
+from kindcast.semantic.errors import InvalidSubscription
+from kindcast.semantic.language.bounds import LONGEST_LIST, LONGEST_TEXT, check_bounds, refuse
+from kindcast.semantic.language.literals import bad_number, number_of, quoted_name, string_of, unquoted_name
+from kindcast.semantic.language.mistakes import syntax_problem
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,
@@ -39,7 +39,7 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
-from semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = ["parse_text"]
 
@@ -69,7 +69,7 @@ def parse_text(text: str) -> Expression:
 
 @functools.cache
 def _parser() -> Lark:
-    grammar = files("semantic.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = files("kindcast.semantic.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=_Builder(), maybe_placeholders=False)
 
 

@@ -5,8 +5,8 @@ A resolved term is printed as `<IRI>`; so what is printed from a resolved expres
 
 from typing import assert_never
 
-from semantic.language.literals import BARE_TERM, KEYWORDS, quoted_iri, quoted_name, quoted_string
-from semantic.model import (
+from kindcast.semantic.language.literals import BARE_TERM, KEYWORDS, quoted_iri, quoted_name, quoted_string
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

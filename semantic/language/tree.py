@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.language.bounds import (
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.language.bounds import (
     LONGEST_LIST,
     MOST_PROBLEMS,
     NESTING,
@@ -20,9 +20,9 @@ from semantic.language.bounds import (
     check_bounds,
     refuse,
 )
-from semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_keyword
-from semantic.language.mistakes import HABITS
-from semantic.model import (
+from kindcast.semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_keyword
+from kindcast.semantic.language.mistakes import HABITS
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,
@@ -48,7 +48,7 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
-from semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = ["parse_tree"]
 

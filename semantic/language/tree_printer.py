@@ -3,7 +3,7 @@ made."""
 
 from typing import Any, assert_never
 
-from semantic.model import (
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

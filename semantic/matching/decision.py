@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from semantic.conditions.operator_clauses import ExpensiveClause, GroupClause
-from semantic.model import CanonicalEvent
-from semantic.operators.calls import Answer, Call, OperatorFailed
-from semantic.operators.failures import Failure, NotAnswered
-from semantic.operators.readings import EventView
-from semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
+from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, GroupClause
+from kindcast.semantic.model import CanonicalEvent
+from kindcast.semantic.operators.calls import Answer, Call, OperatorFailed
+from kindcast.semantic.operators.failures import Failure, NotAnswered
+from kindcast.semantic.operators.readings import EventView
+from kindcast.semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
 
 __all__ = ["Asking", "Deciding", "Decision", "Step", "Waiting"]
 
@@ -18,7 +18,7 @@ __all__ = ["Asking", "Deciding", "Decision", "Step", "Waiting"]
 # The answers of one event: every call is made at most once; bindings and negated groups are worked out here too.
 
 if TYPE_CHECKING:
-    from semantic.matching.operator_layer import OperatorLayer
+    from kindcast.semantic.matching.operator_layer import OperatorLayer
 
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
 # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if TYPE_CHECKING:
-    from semantic.matching.operator_layer import OperatorLayer
+    from kindcast.semantic.matching.operator_layer import OperatorLayer
 
 
 NOBODY = -1

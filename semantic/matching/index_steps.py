@@ -5,9 +5,9 @@ engine.explain ─▶ numbers of attributes and columns ─▶ their names, clus
 
 from typing import Any
 
-from index.clause import LoweredEvent
-from index.engine import TellingEngine
-from semantic.conditions.lowering import Lowering
+from kindcast.index.clause import LoweredEvent
+from kindcast.index.engine import TellingEngine
+from kindcast.semantic.conditions.lowering import Lowering
 
 __all__ = ["index_steps"]
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import ClauseRow
-from index.engine import MeasuredEngine, RowTable, add_in_bulk
-from index.registry import new_engine
-from semantic.conditions.lowering import Lowering
-from semantic.errors import DuplicateSubscription
-from semantic.events.canonicalise import Canonicaliser, EventLimits
-from semantic.events.event_plans import EventPlans, ReadEvent
-from semantic.events.table import Table, TableReader
-from semantic.matching.index_steps import index_steps
-from semantic.matching.operator_layer import OperatorLayer
-from semantic.matching.results import (
+from kindcast.index.clause import ClauseRow
+from kindcast.index.engine import MeasuredEngine, RowTable, add_in_bulk
+from kindcast.index.registry import new_engine
+from kindcast.semantic.conditions.lowering import Lowering
+from kindcast.semantic.errors import DuplicateSubscription
+from kindcast.semantic.events.canonicalise import Canonicaliser, EventLimits
+from kindcast.semantic.events.event_plans import EventPlans, ReadEvent
+from kindcast.semantic.events.table import Table, TableReader
+from kindcast.semantic.matching.index_steps import index_steps
+from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.matching.results import (
     Decided,
     Found,
     Matches,
@@ -37,12 +37,12 @@ from semantic.matching.results import (
     table_of,
     undecided_of,
 )
-from semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
-from semantic.matching.screened_events import OpenDecision
-from semantic.matching.verification import Readable, Verification, parts_of
-from semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
-from semantic.operators.declaration import Operator, operators_by_name
-from semantic.subscriptions.bulk import (
+from kindcast.semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
+from kindcast.semantic.matching.screened_events import OpenDecision
+from kindcast.semantic.matching.verification import Readable, Verification, parts_of
+from kindcast.semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
+from kindcast.semantic.operators.declaration import Operator, operators_by_name
+from kindcast.semantic.subscriptions.bulk import (
     Bulk,
     ClauseParts,
     CompiledTrees,
@@ -52,10 +52,10 @@ from semantic.subscriptions.bulk import (
     lower_bulk,
     lower_one,
 )
-from semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
-from semantic.subscriptions.subscription_table import NamesView, SubscriptionTable, packed
-from semantic.subscriptions.tree_columns import Part
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
+from kindcast.semantic.subscriptions.subscription_table import NamesView, SubscriptionTable, packed
+from kindcast.semantic.subscriptions.tree_columns import Part
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
 
@@ -72,7 +72,7 @@ class Matcher:
     expression and a few steps of the engine; `match` costs reading the event, one walk of the engine and the
     verification of what it returns.
 
-    >>> from semantic import Matcher, Vocabulary
+    >>> from kindcast.semantic import Matcher, Vocabulary
     >>> matcher = Matcher(Vocabulary.from_ontologies([]))
     >>> compiled = matcher.add("cheap", "price <= 400")
     >>> matcher.match({"price": 350})
@@ -91,10 +91,11 @@ class Matcher:
         budget: int | None = None,
     ) -> None:
         """`budget`: how many bytes index and caches may have, without limit by default; of the engine `fused`. When it
-        is used, adding raises `index.errors.IndexFull`, and adds nothing.
+        is used, adding raises `kindcast.index.errors.IndexFull`, and adds nothing.
 
-        Raises `index.errors.UnknownEngine` for a name that `index.registry.ENGINES` does not have, `UnknownPlanner`
-        for one that `semantic.planner.PLANNERS` does not have, `InvalidDeclaration` for two operators of one name."""
+        Raises `kindcast.index.errors.UnknownEngine` for a name that `kindcast.index.registry.ENGINES` does not have,
+        `UnknownPlanner` for one that `kindcast.semantic.planner.PLANNERS` does not have, `InvalidDeclaration` for two
+        operators of one name."""
         self.vocabulary = vocabulary
         self.engine_name = engine
         self._limits = limits
@@ -356,8 +357,8 @@ class Matcher:
         return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
 
     def explain_index(self, event: Published) -> dict[str, Any]:
-        """What the index does with `event`, with counts: see `semantic.matching.index_steps.index_steps`. Raises
-        `InvalidEvent`."""
+        """What the index does with `event`, with counts: see `kindcast.semantic.matching.index_steps.index_steps`.
+        Raises `InvalidEvent`."""
         canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
         return index_steps(self._engine, self._lowering, self._lowering.event(canonical))
 

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semantic.conditions.operator_clauses import ExpensiveClause
-from semantic.matching.decision import Asking, Deciding, Decision, Waiting
-from semantic.model import CanonicalEvent
-from semantic.operators.calls import Answer, Call, OperatorFailed, ask_several
-from semantic.operators.declaration import Operator
-from semantic.operators.joining import joined
-from semantic.operators.readings import EventView
-from semantic.planner.learning import Experience
-from semantic.planner.problem import Estimates, Literals, Undecided
-from semantic.planner.strategies import new_strategy
-from semantic.units import Units
+from kindcast.semantic.conditions.operator_clauses import ExpensiveClause
+from kindcast.semantic.matching.decision import Asking, Deciding, Decision, Waiting
+from kindcast.semantic.model import CanonicalEvent
+from kindcast.semantic.operators.calls import Answer, Call, OperatorFailed, ask_several
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.joining import joined
+from kindcast.semantic.operators.readings import EventView
+from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
+from kindcast.semantic.planner.strategies import new_strategy
+from kindcast.semantic.units import Units
 
 __all__ = ["Link", "LiteralStore", "OperatorLayer"]
 

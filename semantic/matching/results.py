@@ -8,11 +8,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from semantic.model import Match, SubscriptionSlot
-from semantic.operators.failures import Failure
-from semantic.operators.joining import reported
-from semantic.subscriptions.subscription_table import NamesView, SlotNames
-from semantic.units import Units
+from kindcast.semantic.model import Match, SubscriptionSlot
+from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.operators.joining import reported
+from kindcast.semantic.subscriptions.subscription_table import NamesView, SlotNames
+from kindcast.semantic.units import Units
 
 __all__ = [
     "Bindings",

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.array_file import read_arrays, write_arrays
-from index.engine import Engine, SavedEngine
-from index.errors import DamagedIndex, IndexFull, UnknownEngine, UnusableIndex
-from index.registry import open_engine
-from semantic.errors import UnusableMatcher
-from semantic.model import Note, SubscriptionSlot
-from semantic.operators.declaration import Operator
-from semantic.subscriptions.subscription_table import LATER, OwnTrees, SubscriptionTable
-from semantic.subscriptions.tree_columns import ConstantColumn, NumberColumn, Part, TextColumn
-from semantic.vocabulary.vocabulary import MEANING, Vocabulary
+from kindcast.index.array_file import read_arrays, write_arrays
+from kindcast.index.engine import Engine, SavedEngine
+from kindcast.index.errors import DamagedIndex, IndexFull, UnknownEngine, UnusableIndex
+from kindcast.index.registry import open_engine
+from kindcast.semantic.errors import UnusableMatcher
+from kindcast.semantic.model import Note, SubscriptionSlot
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.subscriptions.subscription_table import LATER, OwnTrees, SubscriptionTable
+from kindcast.semantic.subscriptions.tree_columns import ConstantColumn, NumberColumn, Part, TextColumn
+from kindcast.semantic.vocabulary.vocabulary import MEANING, Vocabulary
 
 __all__ = ["FILE", "SavedMatcher", "open_saved", "save", "saved_trees", "versions"]
 
@@ -199,7 +199,7 @@ def _json(value: Any) -> Bytes:
 # ── saved matcher ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEAD = 64
-"""Bytes of a file that tell it from any other: the preamble of `index.array_file`."""
+"""Bytes of a file that tell it from any other: the preamble of `kindcast.index.array_file`."""
 
 
 @dataclass(frozen=True, slots=True)

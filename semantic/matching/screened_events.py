@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semantic.matching.decision import Deciding, Decision, Waiting
-from semantic.matching.operator_layer import OperatorLayer
-from semantic.matching.results import Found, ascending
-from semantic.model import CanonicalEvent, SubscriptionSlot
-from semantic.operators.failures import Failure
+from kindcast.semantic.matching.decision import Deciding, Decision, Waiting
+from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.matching.results import Found, ascending
+from kindcast.semantic.model import CanonicalEvent, SubscriptionSlot
+from kindcast.semantic.operators.failures import Failure
 
 __all__ = ["OpenDecision", "Screened", "decide_screened"]
 

@@ -16,18 +16,18 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from index.engine import ColumnEngine, Engine, RowTable
-from index.fused.runs import distinct_rows
-from semantic.conditions.evaluation import AtomEvaluator
-from semantic.events.table import Table
-from semantic.matching.operator_layer import OperatorLayer
-from semantic.matching.results import Found, Statistics, TablePart, part_of
-from semantic.matching.screened_events import Screened, decide_screened
-from semantic.model import CanonicalEvent, SubscriptionSlot
-from semantic.operators.failures import Failure
-from semantic.subscriptions.bulk import ClauseParts, is_asked
-from semantic.subscriptions.subscription_table import LATER, SubscriptionTable
-from semantic.units import Units
+from kindcast.index.engine import ColumnEngine, Engine, RowTable
+from kindcast.index.fused.runs import distinct_rows
+from kindcast.semantic.conditions.evaluation import AtomEvaluator
+from kindcast.semantic.events.table import Table
+from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.matching.results import Found, Statistics, TablePart, part_of
+from kindcast.semantic.matching.screened_events import Screened, decide_screened
+from kindcast.semantic.model import CanonicalEvent, SubscriptionSlot
+from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.subscriptions.bulk import ClauseParts, is_asked
+from kindcast.semantic.subscriptions.subscription_table import LATER, SubscriptionTable
+from kindcast.semantic.units import Units
 
 __all__ = ["Readable", "Verification", "parts_of"]
 

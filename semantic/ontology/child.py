@@ -155,8 +155,9 @@ def _lowest_free() -> int:
 
 # ── child ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-PACKAGES = Path(__file__).resolve().parents[2]
-SHORT = ("semantic", "semantic.ontology")
+PACKAGE = Path(__file__).absolute().parents[2]
+"""`kindcast`, as this file was found: through a link of a checkout, or in a wheel."""
+SHORT = ("kindcast", "kindcast.semantic", "kindcast.semantic.ontology")
 """Packages that are entered without running their `__init__`."""
 
 ENCODINGS = ("ascii", "cp1252", "latin_1", "utf_16", "utf_16_be", "utf_16_le", "utf_8", "utf_8_sig")
@@ -171,12 +172,12 @@ def main() -> NoReturn:
     """Ends the process, whatever happens; what happened is told in frames, or seen from how it ended."""
     faulthandler.enable()
     _enter_packages()
-    from semantic.ontology import framing
+    from kindcast.semantic.ontology import framing
 
     kind, header = framing.frame(0)
     assert kind == framing.HEADER
     told = framing.unpacked(header)
-    sys.path[:] = [*told["path"], str(PACKAGES)]
+    sys.path[:] = told["path"]
     answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no frame
     _Child(answers, told).run()
@@ -186,7 +187,7 @@ class _Child:
     """One task, done once."""
 
     def __init__(self, answers: int, told: dict[str, Any]) -> None:
-        from semantic.ontology import framing
+        from kindcast.semantic.ontology import framing
 
         self._framing = framing
         self._answers = answers
@@ -238,7 +239,7 @@ class _Child:
 def _enter_packages() -> None:
     for name in SHORT:
         package = ModuleType(name)
-        package.__path__ = [str(PACKAGES.joinpath(*name.split(".")))]
+        package.__path__ = [str(PACKAGE.joinpath(*name.split(".")[1:]))]
         sys.modules[name] = package
         parent, _, last = name.rpartition(".")
         if parent:

@@ -18,8 +18,8 @@ from typing import Final, get_args
 import msgspec
 import numpy as np
 
-from semantic.errors import OntologyError
-from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Ontology
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.records import ConceptKind, ConceptRecord, Label, Ontology
 
 __all__ = ["decode", "encode", "is_readable"]
 

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.records import ConceptKind, ConceptRecord, Label, Limits, PropertyRecord
-from semantic.ontology.statements import NO_TYPES, Statements
-from semantic.ontology.subsumption import Pairs, Subsumptions
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.records import ConceptKind, ConceptRecord, Label, Limits, PropertyRecord
+from kindcast.semantic.ontology.statements import NO_TYPES, Statements
+from kindcast.semantic.ontology.subsumption import Pairs, Subsumptions
 
 __all__ = ["Extracted", "extract", "languages_of", "serves"]
 

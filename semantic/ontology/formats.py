@@ -7,8 +7,8 @@ from typing import Final
 
 from pyoxigraph import RdfFormat
 
-from semantic.errors import OntologyError, UnsupportedFormat
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError, UnsupportedFormat
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["RDF_SYNTAXES", "inflate", "syntax_of"]
 
@@ -37,8 +37,8 @@ _TABLE = re.compile(rb"[^\n]*\b(?:subject_id[\t,][^\n]*\bobject_id|object_id[\t,
 
 
 def sniffed(data: bytes) -> str | None:
-    """The syntax that `data` seems to be in, one of `semantic.ontology.formats.SYNTAXES`; `manchester` or `html`, which
-    nobody reads here; None when it suggests nothing. Looks at 64 KiB at most."""
+    """The syntax that `data` seems to be in, one of `kindcast.semantic.ontology.formats.SYNTAXES`; `manchester` or
+    `html`, which nobody reads here; None when it suggests nothing. Looks at 64 KiB at most."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "rdf-xml"  # of our syntaxes only XML is usual in UTF-16
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()

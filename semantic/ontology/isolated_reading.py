@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from semantic.ontology import framing
-from semantic.ontology.encoding import decode, encode
-from semantic.ontology.isolation import Cost, Isolation, run_isolated
-from semantic.ontology.loader import read_with_axioms
-from semantic.ontology.progress import Progress
-from semantic.ontology.reasoning.axioms import Axioms
-from semantic.ontology.reasoning.owl import Reasoner, available, classified_encoded
-from semantic.ontology.records import Limits, Ontology, Reason
+from kindcast.semantic.ontology import framing
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
+from kindcast.semantic.ontology.loader import read_with_axioms
+from kindcast.semantic.ontology.progress import Progress
+from kindcast.semantic.ontology.reasoning.axioms import Axioms
+from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified_encoded
+from kindcast.semantic.ontology.records import Limits, Ontology, Reason
 
 __all__ = ["read_encoded", "read_isolated", "read_task"]
 

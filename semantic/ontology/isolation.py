@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from semantic import errors
-from semantic.errors import OntologyError, TooCostly
-from semantic.ontology import framing
-from semantic.ontology.progress import Progress, silent
+from kindcast.semantic import errors
+from kindcast.semantic.errors import OntologyError, TooCostly
+from kindcast.semantic.ontology import framing
+from kindcast.semantic.ontology.progress import Progress, silent
 
 __all__ = ["Cancelled", "Cost", "Isolation", "run_isolated"]
 

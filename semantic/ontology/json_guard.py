@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any, Final
 
-from semantic.errors import OntologyError
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["inspect"]
 

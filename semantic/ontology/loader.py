@@ -7,18 +7,18 @@ from urllib.parse import quote
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError, UnknownRelation
-from semantic.ontology import namespaces as ns
-from semantic.ontology.extraction import extract
-from semantic.ontology.formats import inflate, syntax_of
-from semantic.ontology.parsing import Document, RdfDocument, document_of
-from semantic.ontology.progress import Progress, counted, silent
-from semantic.ontology.reasoning.axioms import Axioms, axioms_of
-from semantic.ontology.reasoning.owl import Reasoner, available, classified
-from semantic.ontology.reasoning.rdfs import entailed
-from semantic.ontology.records import Limits, Ontology, Reason, RelationRecord
-from semantic.ontology.requested_relations import RelationSurvey, with_relations
-from semantic.ontology.statements import Statements
+from kindcast.semantic.errors import OntologyError, UnknownRelation
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.extraction import extract
+from kindcast.semantic.ontology.formats import inflate, syntax_of
+from kindcast.semantic.ontology.parsing import Document, RdfDocument, document_of
+from kindcast.semantic.ontology.progress import Progress, counted, silent
+from kindcast.semantic.ontology.reasoning.axioms import Axioms, axioms_of
+from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified
+from kindcast.semantic.ontology.reasoning.rdfs import entailed
+from kindcast.semantic.ontology.records import Limits, Ontology, Reason, RelationRecord
+from kindcast.semantic.ontology.requested_relations import RelationSurvey, with_relations
+from kindcast.semantic.ontology.statements import Statements
 
 __all__ = ["read", "read_several", "read_with_axioms"]
 

@@ -11,13 +11,13 @@ from typing import IO, Final, Protocol, cast
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import json_guard, turtle_guard, xml_guard
-from semantic.ontology.formats import RDF_SYNTAXES
-from semantic.ontology.obo import OboDocument
-from semantic.ontology.owl_syntaxes import OwlDocument
-from semantic.ontology.records import Limits
-from semantic.ontology.sssom import SssomDocument
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import json_guard, turtle_guard, xml_guard
+from kindcast.semantic.ontology.formats import RDF_SYNTAXES
+from kindcast.semantic.ontology.obo import OboDocument
+from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.sssom import SssomDocument
 
 __all__ = ["Document", "RdfDocument", "document_of"]
 
@@ -42,8 +42,8 @@ class Document(Protocol):
 
 
 def document_of(data: bytes, syntax: str, base: str, limits: Limits) -> Document:
-    """`data` (not gzip), in the syntax that `semantic.ontology.formats` told, as a document; `base` begins what it
-    calls by relative names. Raises OntologyError where a guard refuses it."""
+    """`data` (not gzip), in the syntax that `kindcast.semantic.ontology.formats` told, as a document; `base` begins
+    what it calls by relative names. Raises OntologyError where a guard refuses it."""
     if syntax == "obo":
         return OboDocument(data, base, limits)
     if syntax in ("owl-xml", "owl-functional"):

@@ -1,4 +1,5 @@
-"""What a document says, without RDF: frozen records of names, labels and pairs. The input of `semantic.vocabulary.vocabulary`."""
+"""What a document says, without RDF: frozen records of names, labels and pairs. The input of
+`kindcast.semantic.vocabulary.vocabulary`."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -10,7 +10,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.namespaces import local_name
 
 __all__ = ["RelationNames"]
 

@@ -15,14 +15,14 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError, UnknownRelation
-from semantic.ontology import namespaces as ns
-from semantic.ontology.extraction import Extracted, languages_of
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import ConceptRecord, Label, Limits, RelationRecord
-from semantic.ontology.relation_names import RelationNames
-from semantic.ontology.statements import Statements
-from semantic.ontology.subsumption import Pairs, Subsumptions
+from kindcast.semantic.errors import OntologyError, UnknownRelation
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.extraction import Extracted, languages_of
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import ConceptRecord, Label, Limits, RelationRecord
+from kindcast.semantic.ontology.relation_names import RelationNames
+from kindcast.semantic.ontology.statements import Statements
+from kindcast.semantic.ontology.subsumption import Pairs, Subsumptions
 
 __all__ = ["RelationSurvey", "with_relations"]
 

@@ -20,11 +20,11 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.obo.names import OBO
-from semantic.ontology.oddities import Oddities, shown
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.obo.names import OBO
+from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["SssomDocument"]
 

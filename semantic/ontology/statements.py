@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.records import Label, Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.records import Label, Limits
 
 __all__ = ["NO_TYPES", "Statements"]
 

@@ -18,10 +18,10 @@ individual to its class, which is taken once, at the start. Never a wrong pair; 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.records import Limits
-from semantic.ontology.statements import Statements
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.statements import Statements
 
 __all__ = ["Pairs", "Subsumptions"]
 

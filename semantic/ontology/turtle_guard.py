@@ -8,8 +8,8 @@ three searches over the bytes.
 import re
 from typing import Final
 
-from semantic.errors import OntologyError
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["inspect"]
 

@@ -14,8 +14,8 @@ import sys
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from semantic.errors import OntologyError
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["Inspected", "inspect"]
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from semantic.model import AttributeRef, Constant, OperatorCall, Variable
-from semantic.operators.declaration import KINDS, Operator, constant_given
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.isolation import Cancellation
-from semantic.operators.readings import EventView, reading
-from semantic.operators.running import run
-from semantic.units import Units
+from kindcast.semantic.model import AttributeRef, Constant, OperatorCall, Variable
+from kindcast.semantic.operators.declaration import KINDS, Operator, constant_given
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.isolation import Cancellation
+from kindcast.semantic.operators.readings import EventView, reading
+from kindcast.semantic.operators.running import run
+from kindcast.semantic.units import Units
 
 __all__ = [
     "MOST_BINDINGS",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from semantic.errors import InvalidDeclaration
-from semantic.model import AttributeRef, Constant, Instant, Quantity, Term, Variable
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.model import AttributeRef, Constant, Instant, Quantity, Term, Variable
 
 __all__ = ["KINDS", "NAME", "Operator", "constant_given", "operator", "operators_by_name", "signature_of"]
 

@@ -1,7 +1,8 @@
 """Operators in processes of their own: what hangs, crashes or floods is killed and begun anew; the matcher goes on.
 
 A thread cannot be stopped from outside, a process can. Each worker is a fresh interpreter (never a fork of a process
-with threads) at the head of a process group of its own; frames of JSON go to and fro (`semantic.operators.worker`).
+with threads) at the head of a process group of its own; frames of JSON go to and fro
+(`kindcast.semantic.operators.worker`).
 
     ask ──▶ a free worker, or a new one ──frame──▶ function ──frame──▶ values
               timeout, cancel, death, flood ──▶ the whole group is killed ──▶ the calls have failed
@@ -21,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import semantic
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.wire import HEADER, from_wire, written
+from kindcast import semantic
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.wire import HEADER, from_wire, written
 
 __all__ = ["MOST_BYTES", "START_SECONDS", "Cancellation", "Workers"]
 
@@ -31,8 +32,17 @@ START_SECONDS = 60.0
 """A worker may take so long to import its function: that is not the call's time."""
 MOST_BYTES = 10_000_000
 """Bytes of an answer: a thousand bindings of long texts fit ten times over."""
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from semantic.operators.worker import main; main()"
-"""What a worker runs: these packages are found where this process has them."""
+PROGRAM = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv[1]
+found = spec_from_file_location("kindcast", f"{folder}/__init__.py", submodule_search_locations=[folder])
+sys.modules["kindcast"] = package = module_from_spec(found)
+found.loader.exec_module(package)
+from kindcast.semantic.operators.worker import main
+main()
+"""
+"""What a worker runs: our package is found where this process has it, and nothing beside it becomes importable."""
 
 
 class Cancellation:

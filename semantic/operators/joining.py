@@ -7,10 +7,10 @@ different kinds is false.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from semantic.model import Arithmetic, Constant, ValueConstraint, Variable
-from semantic.operators.calls import OperatorFailed
-from semantic.operators.readings import Reading, reading
-from semantic.units import Units
+from kindcast.semantic.model import Arithmetic, Constant, ValueConstraint, Variable
+from kindcast.semantic.operators.calls import OperatorFailed
+from kindcast.semantic.operators.readings import Reading, reading
+from kindcast.semantic.units import Units
 
 __all__ = ["MOST_JOINED", "MOST_REPORTED", "holds", "joined", "reported", "variables_of"]
 

@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.declaration import Operator
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.declaration import Operator
 
 __all__ = ["GROUP", "BrokenPlugin", "Plugins", "load_operators", "load_plugins"]
 
 GROUP = "kindcast.operators"
+BARE_NAMES = ("index", "semantic", "server", "spark_jobs")
+"""How our packages were imported before they were `kindcast` alone."""
 
 log = logging.getLogger("kindcast.operators")
 
@@ -65,6 +67,8 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
                     raise InvalidDeclaration(reason)
         except (Exception, SystemExit) as error:  # importing a package may raise anything, and may even exit
             reason = str(error) if isinstance(error, InvalidDeclaration) else f"{type(error).__name__}: {error}"
+            if isinstance(error, ModuleNotFoundError) and error.name in BARE_NAMES:
+                reason += f": import kindcast.{error.name} instead, or its names from kindcast"
             found.broken.append(BrokenPlugin(point.name, package, reason))
             continue
         for operator in brought:

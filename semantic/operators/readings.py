@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from semantic.errors import InvalidQuantity, UnknownUnit
-from semantic.model import CanonicalEvent, Instant, Quantity, Term, Value
-from semantic.units import Units
-from semantic.units.instants import parse_instant
+from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
+from kindcast.semantic.model import CanonicalEvent, Instant, Quantity, Term, Value
+from kindcast.semantic.units import Units
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = ["EventCopy", "EventView", "Reading", "plain", "reading"]
 

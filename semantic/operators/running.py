@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from semantic.operators.declaration import Operator
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.isolation import Cancellation, Workers
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.isolation import Cancellation, Workers
 
 __all__ = ["Asked", "outcomes", "run", "stop", "time_left"]
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from semantic.model import Instant, Quantity
+from kindcast.semantic.model import Instant, Quantity
 
 __all__ = ["HEADER", "from_wire", "read", "to_wire", "written"]
 

@@ -1,6 +1,6 @@
 """The other end of an operator in a process of its own: reads calls, runs the function, writes answers.
 
-    python -m semantic.operators.worker                  frames on standard input and output
+    python -m kindcast.semantic.operators.worker                  frames on standard input and output
 
 The first frame names the function. What the function prints goes to standard error. The process ends when its input
 does, even while the function hangs: nobody would read the answer.
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from semantic.operators.calls import MOST_BINDINGS
-from semantic.operators.declaration import Operator
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.readings import EventCopy
-from semantic.operators.running import outcomes
-from semantic.operators.wire import HEADER, read, to_wire
+from kindcast.semantic.operators.calls import MOST_BINDINGS
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.readings import EventCopy
+from kindcast.semantic.operators.running import outcomes
+from kindcast.semantic.operators.wire import HEADER, read, to_wire
 
 __all__ = ["function_of", "main"]
 

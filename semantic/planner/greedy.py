@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semantic.planner.heap import build_heap, push_all, take_best
-from semantic.planner.problem import CERTAIN, WAIT, Estimates, Undecided
+from kindcast.semantic.planner.heap import build_heap, push_all, take_best
+from kindcast.semantic.planner.problem import CERTAIN, WAIT, Estimates, Undecided
 
 __all__ = ["greedy"]
 

@@ -11,7 +11,7 @@ once more.
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = ["build_heap", "push_all", "take_best"]
 

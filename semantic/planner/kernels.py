@@ -6,7 +6,7 @@ Numbers only; the modules that call these say what they mean.
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = [
     "close_candidate",

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.kernels import join_fragments, pair_weights, shared_pairs, walk_fragments
-from semantic.planner.problem import CERTAIN
+from kindcast.semantic.planner.kernels import join_fragments, pair_weights, shared_pairs, walk_fragments
+from kindcast.semantic.planner.problem import CERTAIN
 
 __all__ = ["MOST_PAIRS", "Chains", "LinkedChains", "Node", "order_chains"]
 

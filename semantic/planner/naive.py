@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semantic.planner.kernels import next_in_turn
-from semantic.planner.problem import WAIT, Undecided
+from kindcast.semantic.planner.kernels import next_in_turn
+from kindcast.semantic.planner.problem import WAIT, Undecided
 
 __all__ = ["naive"]
 

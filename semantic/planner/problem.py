@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.kernels import (
+from kindcast.semantic.planner.kernels import (
     close_candidate,
     count_work,
     hold_candidates,

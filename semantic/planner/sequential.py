@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.kernels import next_of_open
-from semantic.planner.problem import OPEN, WAIT, Undecided
+from kindcast.semantic.planner.kernels import next_of_open
+from kindcast.semantic.planner.problem import OPEN, WAIT, Undecided
 
 __all__ = ["sequential", "walk_open"]
 

@@ -11,11 +11,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from semantic.planner.greedy import greedy
-from semantic.planner.naive import naive
-from semantic.planner.problem import Estimates, Undecided
-from semantic.planner.sequential import sequential
-from semantic.planner.sub_order import SubOrder
+from kindcast.semantic.planner.greedy import greedy
+from kindcast.semantic.planner.naive import naive
+from kindcast.semantic.planner.problem import Estimates, Undecided
+from kindcast.semantic.planner.sequential import sequential
+from kindcast.semantic.planner.sub_order import SubOrder
 
 __all__ = ["PLANNERS", "Strategy", "UnknownPlanner", "new_strategy"]
 

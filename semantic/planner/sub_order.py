@@ -1,7 +1,7 @@
 """Strategy `sub_order`: the open candidates in the order of their linked chains, each chain from top to bottom.
 
-Liu et al. (2007), section 4.2: `semantic.planner.linked_chains` makes the order (section 4.2.5), each event is matched
-along it (4.2.2). The order is for all events, and made beside them:
+Liu et al. (2007), section 4.2: `kindcast.semantic.planner.linked_chains` makes the order (section 4.2.5), each event is
+matched along it (4.2.2). The order is for all events, and made beside them:
 
     add, remove ─▶ the chain is put beside a neighbour when the next event is planned, or taken out
     learned     ─▶ estimates that the order was made with, and that hold no more
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.kernels import sorted_from_top
-from semantic.planner.linked_chains import MOST_PAIRS, Chains, LinkedChains, Node
-from semantic.planner.problem import Estimates, Undecided
-from semantic.planner.sequential import walk_open
+from kindcast.semantic.planner.kernels import sorted_from_top
+from kindcast.semantic.planner.linked_chains import MOST_PAIRS, Chains, LinkedChains, Node
+from kindcast.semantic.planner.problem import Estimates, Undecided
+from kindcast.semantic.planner.sequential import walk_open
 
 __all__ = ["SubOrder", "at_once", "in_thread", "sub_order"]
 

@@ -17,19 +17,19 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause
-from index.columns import ClauseColumns
-from semantic.conditions.lowering import LoweredClause, Lowering
-from semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
-from semantic.errors import InvalidSubscription
-from semantic.language import parse_text, parse_tree, to_text, to_tree
-from semantic.model import Note
-from semantic.operators.declaration import Operator
-from semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
-from semantic.subscriptions.subscription_table import SubscriptionTable, packed
-from semantic.subscriptions.templates import TRIES, Operands, ShapeKey, Template, Templates
-from semantic.subscriptions.tree_columns import Part, filled
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import AttributeId, Clause
+from kindcast.index.columns import ClauseColumns
+from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
+from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
+from kindcast.semantic.errors import InvalidSubscription
+from kindcast.semantic.language import parse_text, parse_tree, to_text, to_tree
+from kindcast.semantic.model import Note
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
+from kindcast.semantic.subscriptions.subscription_table import SubscriptionTable, packed
+from kindcast.semantic.subscriptions.templates import TRIES, Operands, ShapeKey, Template, Templates
+from kindcast.semantic.subscriptions.tree_columns import Part, filled
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "Bulk",

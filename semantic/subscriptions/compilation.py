@@ -9,16 +9,16 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from semantic.conditions.normal_form import Atom, normal_form
-from semantic.conditions.operator_clauses import is_expensive, unbound
-from semantic.conditions.reading import checks_of
-from semantic.errors import InvalidSubscription
-from semantic.language import parse, parse_tree, to_text, to_tree
-from semantic.model import Expression, Group, Note, OperatorCall
-from semantic.operators.declaration import Operator
-from semantic.subscriptions.resolution import resolve
-from semantic.subscriptions.schema_checks import SubscriptionCheck
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.conditions.operator_clauses import is_expensive, unbound
+from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.errors import InvalidSubscription
+from kindcast.semantic.language import parse, parse_tree, to_text, to_tree
+from kindcast.semantic.model import Expression, Group, Note, OperatorCall
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.subscriptions.schema_checks import SubscriptionCheck
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Compiled", "Meaning", "compile_expression", "compiled_again", "restore_expression"]
 

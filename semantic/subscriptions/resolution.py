@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from semantic.conditions.reading import enumeration_of
-from semantic.errors import InvalidSubscription, Problem, SemanticError
-from semantic.events.canonicalise import range_of
-from semantic.language import nearest_keyword
-from semantic.model import (
+from kindcast.semantic.conditions.reading import enumeration_of
+from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
+from kindcast.semantic.events.canonicalise import range_of
+from kindcast.semantic.language import nearest_keyword
+from kindcast.semantic.model import (
     All,
     AnyOf,
     AttributeRef,
@@ -38,13 +38,13 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
-from semantic.operators.declaration import Operator
-from semantic.units.instants import parse_instant
-from semantic.units.patterns import compile_pattern
-from semantic.vocabulary.attributes import AttributeDeclaration
-from semantic.vocabulary.enumerations import Enumeration
-from semantic.vocabulary.term_notes import notes_on_term
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.patterns import compile_pattern
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
+from kindcast.semantic.vocabulary.enumerations import Enumeration
+from kindcast.semantic.vocabulary.term_notes import notes_on_term
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Resolved", "resolve"]
 

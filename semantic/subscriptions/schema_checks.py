@@ -15,9 +15,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from semantic.conditions.normal_form import Atom
-from semantic.errors import Problem
-from semantic.model import (
+from kindcast.semantic.conditions.normal_form import Atom
+from kindcast.semantic.errors import Problem
+from kindcast.semantic.model import (
     Between,
     Comparison,
     Constant,
@@ -32,9 +32,9 @@ from semantic.model import (
     Term,
     TextTest,
 )
-from semantic.vocabulary.attributes import AttributeScheme
-from semantic.vocabulary.event_schemas import EventSchemas
-from semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape
+from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape
 
 __all__ = ["SubscriptionCheck"]
 

@@ -16,9 +16,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from semantic.errors import DuplicateSubscription, UnknownSubscription
-from semantic.model import Match, Note, SubscriptionSlot
-from semantic.subscriptions.tree_columns import Part
+from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
+from kindcast.semantic.model import Match, Note, SubscriptionSlot
+from kindcast.semantic.subscriptions.tree_columns import Part
 
 __all__ = ["LATER", "NamesView", "OwnTrees", "SlotNames", "SubscriptionTable", "packed"]
 

@@ -15,15 +15,15 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate
-from index.clause import Test as ClauseTest
-from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
-from semantic.conditions.lowering import Lowering
-from semantic.conditions.normal_form import Atom
-from semantic.conditions.reading import checks_of
-from semantic.errors import InvalidSubscription
-from semantic.language import parse_tree, to_tree
-from semantic.model import (
+from kindcast.index.clause import AttributeId, Clause, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate
+from kindcast.index.clause import Test as ClauseTest
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from kindcast.semantic.conditions.lowering import Lowering
+from kindcast.semantic.conditions.normal_form import Atom
+from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.errors import InvalidSubscription
+from kindcast.semantic.language import parse_tree, to_tree
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Between,
@@ -38,11 +38,18 @@ from semantic.model import (
     Quantity,
     Term,
 )
-from semantic.operators.declaration import Operator
-from semantic.subscriptions.compilation import Compiled, compile_expression, restore_expression
-from semantic.subscriptions.resolution import resolve
-from semantic.subscriptions.tree_columns import SLOT, ConstantColumn, TextColumn, joined, narrowed, number_column
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, restore_expression
+from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.subscriptions.tree_columns import (
+    SLOT,
+    ConstantColumn,
+    TextColumn,
+    joined,
+    narrowed,
+    number_column,
+)
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["TRIES", "Operands", "ShapeKey", "Template", "Templates"]
 
@@ -60,7 +67,7 @@ NUMBER, STRING, INSTANT, IRI = "number", "string", "instant", "iri"
 MOST_PARTS = 64
 """Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
 LONGEST_TEXT = 1_000
-"""Characters of a constant or an attribute: so the bounds of `semantic.language.bounds` cannot be met."""
+"""Characters of a constant or an attribute: so the bounds of `kindcast.semantic.language.bounds` cannot be met."""
 DEEPEST = 8
 """Levels of groups."""
 
@@ -401,7 +408,7 @@ class AtomPlan:
         return Predicate(lowering.attribute(self.attribute), tests, self.negated)
 
     def _tests(self, keys: Sequence[Key]) -> Iterator[tuple[str, ClauseTest]]:
-        """As `semantic.conditions.reading.checks_of` has them."""
+        """As `kindcast.semantic.conditions.reading.checks_of` has them."""
         if self.form in ("isa", "below", "is"):
             concepts = frozenset(cast(Sequence[ConceptId], keys))
             name = {"isa": "within", "below": "below", "is": "exactly"}[self.form]
@@ -433,7 +440,7 @@ class AtomPlan:
     def _ends(
         self, first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Closed ends of intervals, as `semantic.conditions.reading` makes them."""
+        """Closed ends of intervals, as `kindcast.semantic.conditions.reading` makes them."""
         low, high = first, last
         if self.form in ("<", "<="):
             low = np.full_like(first, -np.inf)

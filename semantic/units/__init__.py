@@ -3,6 +3,6 @@
 docs/matching-semantics.md, rule 15. The whole package has two public names; README.md maps its files.
 """
 
-from semantic.units.measure import Measure, Units
+from kindcast.semantic.units.measure import Measure, Units
 
 __all__ = ["Measure", "Units"]

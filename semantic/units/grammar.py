@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from semantic.units.codes import (
+from kindcast.semantic.units.codes import (
     CODES_REC20,
     CURRENCIES,
     QUDT_ATOMS,
@@ -241,8 +241,8 @@ def _exponent(text: str, position: int) -> tuple[int | None, int]:
 # A plain name is tried as a symbol or a name of pint's, as a code of UN/CEFACT, as a name of QUDT, and last as an
 # expression of such names (`km/h`); only there prefixes come off, so that `GP` is CEFACT's mg/m³, not the giga-poise.
 # An
-# IRI says by itself which system it belongs to. Everything comes out as expressions that `semantic.units.grammar`
-# reads.
+# IRI says by itself which system it belongs to. Everything comes out as expressions that
+# `kindcast.semantic.units.grammar` reads.
 
 QUDT = re.compile(
     r"(?:https?://(?:www\.)?qudt\.org/(?:[0-9.]+/)?vocab/(?:unit|currency)[/#]|unit:|cur:)(?P<local>[\w.-]+)"

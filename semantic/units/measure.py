@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semantic.errors import InvalidQuantity, UnknownUnit
-from semantic.model import Quantity
-from semantic.units.codes import (
+from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
+from kindcast.semantic.model import Quantity
+from kindcast.semantic.units.codes import (
     AMBIGUOUS,
     CODES_REC20,
     CURRENCIES,
@@ -40,7 +40,7 @@ from semantic.units.codes import (
     QUDT_ATOMS,
     SYMBOLS,
 )
-from semantic.units.grammar import (
+from kindcast.semantic.units.grammar import (
     LARGEST_EXPONENT,
     Factor,
     UnitSyntaxError,
@@ -52,8 +52,8 @@ from semantic.units.grammar import (
     variants,
     without_prefix,
 )
-from semantic.units.rates import read_rates
-from semantic.units.scales import Atom, Scale, product, scale_of
+from kindcast.semantic.units.rates import read_rates
+from kindcast.semantic.units.scales import Atom, Scale, product, scale_of
 
 __all__ = ["Measure", "Units", "known_names"]
 
@@ -162,8 +162,8 @@ class Measure(NamedTuple):
 class Units:
     """The units that a vocabulary knows: pint's, UCUM's, UN/CEFACT's, QUDT's, OM's, and currencies.
 
-    `rates` lets currencies convert (see `semantic.units.rates`): `{"EUR": {"USD": "1.08"}}` says that one euro is 1.08
-    dollars. Raises `InvalidDeclaration` for rates that make no sense.
+    `rates` lets currencies convert (see `kindcast.semantic.units.rates`): `{"EUR": {"USD": "1.08"}}` says that one euro
+    is 1.08 dollars. Raises `InvalidDeclaration` for rates that make no sense.
 
     `measure` costs about 1 µs for a unit seen before and some 100 µs for a new one; the first quantity loads pint's
     registry, about half a second. Any number of threads may use one `Units`.

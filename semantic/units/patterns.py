@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import re2
 
-from semantic.errors import InvalidPattern
+from kindcast.semantic.errors import InvalidPattern
 
 __all__ = ["Pattern", "compile_pattern", "fold"]
 

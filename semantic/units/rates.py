@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from semantic.errors import InvalidDeclaration, Problem
-from semantic.model import Position
-from semantic.units.codes import CURRENCIES
+from kindcast.semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.model import Position
+from kindcast.semantic.units.codes import CURRENCIES
 
 __all__ = ["read_rate_table", "read_rates"]
 

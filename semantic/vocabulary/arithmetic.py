@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from semantic.errors import InvalidDeclaration
+from kindcast.semantic.errors import InvalidDeclaration
 
 __all__ = ["Attribute", "Calculation", "Expression", "Negated", "Now", "Number", "Year", "names_in", "parse_arithmetic"]
 

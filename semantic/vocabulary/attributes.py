@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any, Final, Literal, get_args
 
-from semantic.errors import InvalidDeclaration, OntologyError
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import Label, PropertyRecord
-from semantic.vocabulary.arithmetic import parse_arithmetic
-from semantic.vocabulary.enumerations import MOST_MEMBERS, Enumeration, enumeration
-from semantic.vocabulary.event_types import Domain
-from semantic.vocabulary.terms import folded
+from kindcast.semantic.errors import InvalidDeclaration, OntologyError
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import Label, PropertyRecord
+from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
+from kindcast.semantic.vocabulary.enumerations import MOST_MEMBERS, Enumeration, enumeration
+from kindcast.semantic.vocabulary.event_types import Domain
+from kindcast.semantic.vocabulary.terms import folded
 
 __all__ = ["AttributeDeclaration", "AttributeScheme"]
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from semantic.errors import InvalidDeclaration, Problem, SemanticError
-from semantic.units import Units
-from semantic.vocabulary.attributes import AttributeScheme
-from semantic.vocabulary.derivation import Derivations
-from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
-from semantic.vocabulary.synonyms import joined_tables, root_words
+from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
+from kindcast.semantic.units import Units
+from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.derivation import Derivations
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 

@@ -13,12 +13,12 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
-from semantic.errors import InvalidDeclaration, Problem, SemanticError
-from semantic.model import Note, Value
-from semantic.units import Units
-from semantic.units.instants import format_instant
-from semantic.units.scales import product_of
-from semantic.vocabulary.arithmetic import (
+from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
+from kindcast.semantic.model import Note, Value
+from kindcast.semantic.units import Units
+from kindcast.semantic.units.instants import format_instant
+from kindcast.semantic.units.scales import product_of
+from kindcast.semantic.vocabulary.arithmetic import (
     Attribute,
     Calculation,
     Expression,
@@ -29,8 +29,8 @@ from semantic.vocabulary.arithmetic import (
     names_in,
     parse_arithmetic,
 )
-from semantic.vocabulary.attributes import AttributeScheme
-from semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 
 __all__ = ["Derivations", "derive"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from semantic.errors import InvalidDeclaration
+from kindcast.semantic.errors import InvalidDeclaration
 
 __all__ = ["MOST_MEMBERS", "MOST_ORDERED", "Enumeration", "enumeration"]
 

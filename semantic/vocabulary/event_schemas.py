@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from semantic.errors import InvalidDeclaration, Problem
-from semantic.flatten import problem_at
-from semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
-from semantic.vocabulary.schema_documents import read_event_type
+from kindcast.semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.flatten import problem_at
+from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
+from kindcast.semantic.vocabulary.schema_documents import read_event_type
 
 __all__ = ["EventSchemas", "extension_problems"]
 
@@ -79,7 +79,7 @@ def _refused(path: tuple[Any, ...], detail: str) -> Problem:
 # ── event schemas ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if TYPE_CHECKING:  # attributes are built of event types
-    from semantic.vocabulary.attributes import AttributeScheme
+    from kindcast.semantic.vocabulary.attributes import AttributeScheme
 
 
 MOST_TYPES = 1_000

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.errors import InvalidDeclaration, Problem
 
 __all__ = ["EVENT_TYPES", "Domain", "EventType", "Shape", "View", "view_of"]
 

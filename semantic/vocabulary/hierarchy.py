@@ -15,9 +15,9 @@ from itertools import chain
 
 import networkx as nx
 
-from index.clause import ConceptId
-from index.concept_graph import ConceptGraph
-from semantic.ontology.namespaces import namespace
+from kindcast.index.clause import ConceptId
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.semantic.ontology.namespaces import namespace
 
 __all__ = ["Hierarchy"]
 

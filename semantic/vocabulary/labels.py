@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import ConceptRecord, Label, Ontology
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology
 
 __all__ = ["Names", "all_labels", "best_label"]
 

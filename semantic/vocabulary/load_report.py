@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from index.clause import ConceptId
-from semantic.ontology.records import Ontology
-from semantic.vocabulary.hierarchy import Hierarchy
-from semantic.vocabulary.labels import Names
-from semantic.vocabulary.relations import Relations
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology.records import Ontology
+from kindcast.semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.semantic.vocabulary.labels import Names
+from kindcast.semantic.vocabulary.relations import Relations
 
 __all__ = ["report"]
 

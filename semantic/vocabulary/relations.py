@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from index.clause import ConceptId
-from index.concept_graph import ConceptGraph
-from semantic.errors import OntologyError
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import Label, Ontology
-from semantic.ontology.relation_names import RelationNames
-from semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.index.clause import ConceptId
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import Label, Ontology
+from kindcast.semantic.ontology.relation_names import RelationNames
+from kindcast.semantic.vocabulary.hierarchy import Hierarchy
 
 __all__ = ["Relations", "Step"]
 

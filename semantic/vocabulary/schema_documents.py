@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from semantic.errors import InvalidDeclaration, Problem, SemanticError
-from semantic.flatten import problem_at
-from semantic.units.patterns import compile_pattern
-from semantic.vocabulary.arithmetic import parse_arithmetic
-from semantic.vocabulary.enumerations import MOST_MEMBERS, enumeration
-from semantic.vocabulary.event_types import Domain, EventType, Shape, View
+from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
+from kindcast.semantic.flatten import problem_at
+from kindcast.semantic.units.patterns import compile_pattern
+from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
+from kindcast.semantic.vocabulary.enumerations import MOST_MEMBERS, enumeration
+from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View
 
 __all__ = ["DEEPEST", "MOST_NODES", "document_of", "read_event_type"]
 
@@ -362,7 +362,7 @@ _BOUNDS = (
 def document_of(described: EventType | View) -> dict[str, Any]:
     """The JSON Schema of an event type, or of a view (whose title are its types). Linear in the shape.
 
-    >>> from semantic.vocabulary.schema_documents import read_event_type
+    >>> from kindcast.semantic.vocabulary.schema_documents import read_event_type
     >>> document_of(read_event_type("offer", {"properties": {"price": {"type": "number"}}}))["properties"]
     {'price': {'type': 'number'}}
     """

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semantic.ontology.records import ConceptRecord
-from semantic.vocabulary.labels import all_labels
-from semantic.vocabulary.terms import folded
+from kindcast.semantic.ontology.records import ConceptRecord
+from kindcast.semantic.vocabulary.labels import all_labels
+from kindcast.semantic.vocabulary.terms import folded
 
 __all__ = ["FoundLabel", "LabelIndex"]
 

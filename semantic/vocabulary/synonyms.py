@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from semantic.errors import InvalidDeclaration, Problem
-from semantic.model import Position
+from kindcast.semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.model import Position
 
 __all__ = ["joined_tables", "read_table", "root_words"]
 

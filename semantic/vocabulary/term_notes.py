@@ -5,9 +5,9 @@ docs/matching-semantics.md, rules 12 and 13. Notes never change what a term mean
 
 from collections.abc import Iterator
 
-from semantic.model import Note
-from semantic.vocabulary.terms import Resolution
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.model import Note
+from kindcast.semantic.vocabulary.terms import Resolution
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["notes_on_event_term", "notes_on_term"]
 

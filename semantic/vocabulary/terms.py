@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from index.clause import ConceptId
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import ConceptRecord
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import ConceptRecord
 
 __all__ = ["Level", "Resolution", "TermIndex", "folded"]
 
 Level = Literal["iri", "short", "label", "folded", "synonym"]
 
-_CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of semantic.language has it
+_CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of kindcast.semantic.language has it
 LONGEST = 4_096  # characters of a term that is looked up: no label is longer, and folding costs by the character
 
 

@@ -1,6 +1,6 @@
 """The frozen bundle of everything that words mean: hierarchies, names, attributes, units. One version of it.
 
-    documents ──semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
+    documents ──kindcast.semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
 
 Changing anything means building another vocabulary; its `version` is a digest of all that went in.
 """
@@ -13,21 +13,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from index.clause import ConceptId
-from index.concept_graph import ConceptGraph
-from semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
-from semantic.ontology.loader import read_several
-from semantic.units import Units
-from semantic.vocabulary.attributes import AttributeScheme
-from semantic.vocabulary.derivation import Derivations
-from semantic.vocabulary.event_schemas import EventSchemas
-from semantic.vocabulary.hierarchy import Hierarchy
-from semantic.vocabulary.labels import Names, best_label
-from semantic.vocabulary.load_report import report
-from semantic.vocabulary.relations import Relations
-from semantic.vocabulary.suggestions import FoundLabel, LabelIndex
-from semantic.vocabulary.synonyms import root_words
-from semantic.vocabulary.terms import Resolution, TermIndex
+from kindcast.index.clause import ConceptId
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
+from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.units import Units
+from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.derivation import Derivations
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.semantic.vocabulary.labels import Names, best_label
+from kindcast.semantic.vocabulary.load_report import report
+from kindcast.semantic.vocabulary.relations import Relations
+from kindcast.semantic.vocabulary.suggestions import FoundLabel, LabelIndex
+from kindcast.semantic.vocabulary.synonyms import root_words
+from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 
 __all__ = ["MEANING", "Vocabulary"]
 
@@ -235,10 +235,10 @@ class Vocabulary:
     # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
-        """What `term` may mean, by the levels of `semantic.vocabulary.terms`; deprecated names are replaced already. Of several
-        candidates it is the one at or beneath one of `within` (the declared range of an attribute), if that leaves
-        exactly one; else the one class or SKOS concept, if all others are individuals. A term that means nothing is
-        tried again as its root word."""
+        """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.terms`; deprecated names are replaced
+        already. Of several candidates it is the one at or beneath one of `within` (the declared range of an attribute),
+        if that leaves exactly one; else the one class or SKOS concept, if all others are individuals. A term that means
+        nothing is tried again as its root word."""
         found = self._terms.resolve(term, is_iri=is_iri)
         if not found.candidates and not is_iri and self._roots:
             found = self._terms.resolve(self.root_word(term))

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from semantic.ontology.progress import Progress
-from semantic.units.instants import parse_instant
-from server.api.error_responses import Problem
-from server.api.jobs import AppJobs
-from server.api.requests import AppSettings, Language, answer, body_schema, json_object
-from server.backtests import Asked, Backtests
+from kindcast.semantic.ontology.progress import Progress
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.jobs import AppJobs
+from kindcast.server.api.requests import AppSettings, Language, answer, body_schema, json_object
+from kindcast.server.backtests import Asked, Backtests
 
 __all__ = ["router"]
 

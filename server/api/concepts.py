@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from index.clause import ConceptId
-from semantic import Vocabulary
-from server.api.error_responses import Problem
-from server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
+from kindcast.index.clause import ConceptId
+from kindcast.semantic import Vocabulary
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
 
 __all__ = ["router"]
 

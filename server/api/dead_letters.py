@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
-from server.api.error_responses import Problem
-from server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
-from server.api.subscription_body import read_body
-from server.delivery.message import message_of
-from server.store.deliveries import DeadLetter, list_dead
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
+from kindcast.server.api.subscription_body import read_body
+from kindcast.server.delivery.message import message_of
+from kindcast.server.store.deliveries import DeadLetter, list_dead
 
 __all__ = ["router"]
 

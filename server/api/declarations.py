@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from semantic.units.rates import read_rate_table
-from semantic.vocabulary.declarations import DeclarationKind
-from semantic.vocabulary.event_types import view_of
-from semantic.vocabulary.schema_documents import document_of
-from semantic.vocabulary.synonyms import read_table
-from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
-from server.errors import UnknownDeclaration
-from server.store import declarations, meanings
+from kindcast.semantic.units.rates import read_rate_table
+from kindcast.semantic.vocabulary.declarations import DeclarationKind
+from kindcast.semantic.vocabulary.event_types import view_of
+from kindcast.semantic.vocabulary.schema_documents import document_of
+from kindcast.semantic.vocabulary.synonyms import read_table
+from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.errors import UnknownDeclaration
+from kindcast.server.store import declarations, meanings
 
 __all__ = ["router"]
 

@@ -1,4 +1,4 @@
-"""Routes of delivery: pull, acknowledge, stream. Thin: `server.delivery` does the work."""
+"""Routes of delivery: pull, acknowledge, stream. Thin: `kindcast.server.delivery` does the work."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
 
-from server.delivery.message import encode
-from server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
-from server.delivery.service import DeliveryService
-from server.delivery.stream import find_start, stream
-from server.delivery.wakeup import TooManyReaders
-from server.security.tickets import TICKET_HEADER
+from kindcast.server.delivery.message import encode
+from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
+from kindcast.server.delivery.service import DeliveryService
+from kindcast.server.delivery.stream import find_start, stream
+from kindcast.server.delivery.wakeup import TooManyReaders
+from kindcast.server.security.tickets import TICKET_HEADER
 
 __all__ = ["router"]
 

@@ -16,10 +16,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from index.errors import IndexFull
-from semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
-from semantic import Problem as Fault
-from semantic.errors import (
+from kindcast.index.errors import IndexFull
+from kindcast.semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
+from kindcast.semantic import Problem as Fault
+from kindcast.semantic.errors import (
     InconsistentOntology,
     InvalidDeclaration,
     ReasonerUnavailable,
@@ -27,11 +27,11 @@ from semantic.errors import (
     UnknownRelation,
     UnsupportedFormat,
 )
-from server import errors
-from server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
-from server.delivery.cursor import CursorGone, InvalidCursor
-from server.security.egress import SinkRefused
-from server.strict_json import MalformedJson
+from kindcast.server import errors
+from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
+from kindcast.server.delivery.cursor import CursorGone, InvalidCursor
+from kindcast.server.security.egress import SinkRefused
+from kindcast.server.strict_json import MalformedJson
 
 __all__ = ["MEDIA_TYPE", "Problem", "as_document", "faults", "install", "problem_of", "respond"]
 

@@ -7,20 +7,20 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection, Row
 
-from semantic import InvalidEvent
-from semantic.explanations.explanation import explain
-from semantic.subscriptions.compilation import restore_expression
-from server.api.error_responses import Problem, as_document, problem_of
-from server.api.operators import AppParking
-from server.api.requests import AppBroker, AppEventReader, answer, moment
-from server.broker.publishing import Outcome
-from server.cloudevents import Decoded, DecodedEvent, EventReader
-from server.errors import UnknownEvent, UnknownSubscription
-from server.operators.answers import asking_through
-from server.pending.explanation import asking_and_waiting
-from server.store import events, subscriptions
-from server.store import pending as parking
-from server.strict_json import decode
+from kindcast.semantic import InvalidEvent
+from kindcast.semantic.explanations.explanation import explain
+from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.server.api.error_responses import Problem, as_document, problem_of
+from kindcast.server.api.operators import AppParking
+from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
+from kindcast.server.broker.publishing import Outcome
+from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader
+from kindcast.server.errors import UnknownEvent, UnknownSubscription
+from kindcast.server.operators.answers import asking_through
+from kindcast.server.pending.explanation import asking_and_waiting
+from kindcast.server.store import events, subscriptions
+from kindcast.server.store import pending as parking
+from kindcast.server.strict_json import decode
 
 __all__ = ["router"]
 

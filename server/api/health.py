@@ -4,11 +4,11 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import Connection
 
-from server.api.error_responses import Problem
-from server.api.requests import AppBroker
-from server.errors import StoreUnavailable
-from server.store.ledger import Totals, read_totals
-from server.store.subscriptions import count_by_status, count_flagged
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import AppBroker
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store.ledger import Totals, read_totals
+from kindcast.server.store.subscriptions import count_by_status, count_flagged
 
 __all__ = ["router"]
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from semantic.ontology.progress import Progress
-from server.api.error_responses import as_document, problem_of
-from server.api.requests import answer
-from server.errors import UnknownJob
+from kindcast.semantic.ontology.progress import Progress
+from kindcast.server.api.error_responses import as_document, problem_of
+from kindcast.server.api.requests import answer
+from kindcast.server.errors import UnknownJob
 
 __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
 

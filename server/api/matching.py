@@ -5,20 +5,28 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from semantic import InvalidEvent, Note
-from semantic.explanations.explanation import explain
-from semantic.explanations.operator_answers import as_json
-from semantic.subscriptions.compilation import restore_expression
-from server.api.error_responses import Problem, as_document, problem_of
-from server.api.operators import AppParking
-from server.api.requests import AppBroker, AppEventReader, AppSettings, Language, answer, body_schema, json_object
-from server.broker import Broker
-from server.broker.publishing import EventMatches
-from server.cloudevents import DecodedEvent, EventReader
-from server.operators.answers import asking_through
-from server.pending import ParkingService
-from server.pending.explanation import asking_and_waiting, decide_now
-from server.store.subscriptions import find_subscription
+from kindcast.semantic import InvalidEvent, Note
+from kindcast.semantic.explanations.explanation import explain
+from kindcast.semantic.explanations.operator_answers import as_json
+from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.server.api.error_responses import Problem, as_document, problem_of
+from kindcast.server.api.operators import AppParking
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppEventReader,
+    AppSettings,
+    Language,
+    answer,
+    body_schema,
+    json_object,
+)
+from kindcast.server.broker import Broker
+from kindcast.server.broker.publishing import EventMatches
+from kindcast.server.cloudevents import DecodedEvent, EventReader
+from kindcast.server.operators.answers import asking_through
+from kindcast.server.pending import ParkingService
+from kindcast.server.pending.explanation import asking_and_waiting, decide_now
+from kindcast.server.store.subscriptions import find_subscription
 
 __all__ = ["router"]
 

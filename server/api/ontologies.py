@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from semantic.ontology.encoding import encode
-from semantic.ontology.progress import Progress, silent
-from server.api.error_responses import Problem
-from server.api.jobs import AppJobs, accepted, wants_a_job
-from server.api.requests import AppBroker, answer, moment
-from server.errors import UnknownOntology
-from server.store import ontologies
+from kindcast.semantic.ontology.encoding import encode
+from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
+from kindcast.server.api.requests import AppBroker, answer, moment
+from kindcast.server.errors import UnknownOntology
+from kindcast.server.store import ontologies
 
 __all__ = ["router"]
 

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.calls import OperatorFailed
-from server.api.error_responses import Problem
-from server.api.requests import AppBroker, answer
-from server.broker import Broker
-from server.broker.operator_commands import forget_data, keep_data
-from server.operators.registry import DataKind as Kind
-from server.operators.registry import Key, OwnData, piece_size, read_piece
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.calls import OperatorFailed
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import AppBroker, answer
+from kindcast.server.broker import Broker
+from kindcast.server.broker.operator_commands import forget_data, keep_data
+from kindcast.server.operators.registry import DataKind as Kind
+from kindcast.server.operators.registry import Key, OwnData, piece_size, read_piece
 
 __all__ = ["router"]
 

@@ -6,16 +6,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import Connection
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.declaration import NAME
-from semantic.planner.learning import Record
-from server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
-from server.broker.late_matches import try_again
-from server.broker.operator_commands import register, unregister
-from server.errors import UnknownOperator
-from server.operators.registry import Entry, read_registration
-from server.pending import ParkingService
-from server.store import operators as store
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.declaration import NAME
+from kindcast.semantic.planner.learning import Record
+from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
+from kindcast.server.broker.late_matches import try_again
+from kindcast.server.broker.operator_commands import register, unregister
+from kindcast.server.errors import UnknownOperator
+from kindcast.server.operators.registry import Entry, read_registration
+from kindcast.server.pending import ParkingService
+from kindcast.server.store import operators as store
 
 __all__ = ["AppParking", "router"]
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.api.error_responses import Problem, respond
+from kindcast.server.api.error_responses import Problem, respond
 
 __all__ = ["LOOPBACK_NAMES", "BodyLimit", "HostGuard"]
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 
-from server.api.error_responses import Problem
-from server.broker import Broker
-from server.cloudevents import EventReader
-from server.security.tickets import TICKET_HEADER
-from server.settings import Settings
-from server.strict_json import decode, depth_within
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.security.tickets import TICKET_HEADER
+from kindcast.server.settings import Settings
+from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
     "AppBroker",

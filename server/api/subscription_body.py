@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from server.api.error_responses import Problem
-from server.api.requests import not_yet
-from server.broker.subscription_commands import NewSubscription
-from server.delivery.webhook import check_protocol
-from server.filters import filters_to_tree
-from server.security.egress import SinkRefused, check_sink
-from server.security.tickets import hashed, new_ticket
-from server.settings import Settings
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import not_yet
+from kindcast.server.broker.subscription_commands import NewSubscription
+from kindcast.server.delivery.webhook import check_protocol
+from kindcast.server.filters import filters_to_tree
+from kindcast.server.security.egress import SinkRefused, check_sink
+from kindcast.server.security.tickets import hashed, new_ticket
+from kindcast.server.settings import Settings
 
 __all__ = ["RenewBody", "SubscriptionBody", "SubscriptionChange", "ending", "read_body", "read_change", "read_new"]
 

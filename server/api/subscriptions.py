@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
-from semantic import SemanticError
-from server.api.error_responses import Problem, as_document, problem_of
-from server.api.operators import AppParking
-from server.api.requests import (
+from kindcast.semantic import SemanticError
+from kindcast.server.api.error_responses import Problem, as_document, problem_of
+from kindcast.server.api.operators import AppParking
+from kindcast.server.api.requests import (
     AppBroker,
     AppSettings,
     Ticket,
@@ -26,7 +26,7 @@ from server.api.requests import (
     page_cursor,
     parse_page_cursor,
 )
-from server.api.subscription_body import (
+from kindcast.server.api.subscription_body import (
     RenewBody,
     SubscriptionBody,
     SubscriptionChange,
@@ -35,15 +35,15 @@ from server.api.subscription_body import (
     read_change,
     read_new,
 )
-from server.broker import Broker
-from server.broker.subscription_commands import NewSubscription
-from server.errors import ServerError, UnknownSubscription
-from server.pending.explanation import subscription_plan
-from server.security.egress import SinkRefused
-from server.settings import Settings
-from server.store import pending as parking
-from server.store import subscriptions
-from server.strict_json import MalformedJson, decode, depth_within
+from kindcast.server.broker import Broker
+from kindcast.server.broker.subscription_commands import NewSubscription
+from kindcast.server.errors import ServerError, UnknownSubscription
+from kindcast.server.pending.explanation import subscription_plan
+from kindcast.server.security.egress import SinkRefused
+from kindcast.server.settings import Settings
+from kindcast.server.store import pending as parking
+from kindcast.server.store import subscriptions
+from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = ["router"]
 

@@ -1,5 +1,5 @@
 """The one writer: a thread that owns the matcher and the write connection. `Broker` is its face to the event loop."""
 
-from server.broker.broker import Broker
+from kindcast.server.broker.broker import Broker
 
 __all__ = ["Broker"]

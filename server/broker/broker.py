@@ -12,28 +12,28 @@ import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
 
-from index.errors import IndexFull
-from semantic import Event, InvalidEvent, Vocabulary
-from semantic.ontology import Reason
-from semantic.ontology.progress import Progress, silent
-from server.broker import garbage_collection as heap
-from server.broker import subscription_commands as importing
-from server.broker import subscription_commands as subscribing
-from server.broker.documents import DocumentReader
-from server.broker.expiry import Sweeper
-from server.broker.group import Group
-from server.broker.publishing import EventMatches, Outcome, match_events, publish
-from server.broker.snapshots import Snapshots
-from server.broker.startup import restore
-from server.broker.state import State
-from server.broker.subscription_commands import NewSubscription, Refusal
-from server.broker.vocabulary_commands import Declaring, Meaning, Upload
-from server.broker.writer_thread import BrokerThread, Command
-from server.cloudevents import DecodedEvent
-from server.errors import BrokerBusy, StoreUnavailable
-from server.metrics import Metrics
-from server.settings import Settings
-from server.store.database import Database
+from kindcast.index.errors import IndexFull
+from kindcast.semantic import Event, InvalidEvent, Vocabulary
+from kindcast.semantic.ontology import Reason
+from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker import subscription_commands as importing
+from kindcast.server.broker import subscription_commands as subscribing
+from kindcast.server.broker.documents import DocumentReader
+from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.publishing import EventMatches, Outcome, match_events, publish
+from kindcast.server.broker.snapshots import Snapshots
+from kindcast.server.broker.startup import restore
+from kindcast.server.broker.state import State
+from kindcast.server.broker.subscription_commands import NewSubscription, Refusal
+from kindcast.server.broker.vocabulary_commands import Declaring, Meaning, Upload
+from kindcast.server.broker.writer_thread import BrokerThread, Command
+from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.errors import BrokerBusy, StoreUnavailable
+from kindcast.server.metrics import Metrics
+from kindcast.server.settings import Settings
+from kindcast.server.store.database import Database
 
 __all__ = ["Broker"]
 
@@ -71,7 +71,7 @@ class Broker:
     async def start(self) -> None:
         """Open the store, restore everything, start the thread.
 
-        Raises `StoreInUse`, `StoreUnreadable`, and `index.errors.UnknownEngine` for a wrong setting.
+        Raises `StoreInUse`, `StoreUnreadable`, and `kindcast.index.errors.UnknownEngine` for a wrong setting.
         """
         try:
             connection, state = await asyncio.to_thread(self._open)

@@ -14,16 +14,16 @@ import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
 
-from semantic import OntologyError
-from semantic.ontology import Limits, Ontology, Reason
-from semantic.ontology.encoding import decode, encode
-from semantic.ontology.isolated_reading import read_encoded, read_isolated
-from semantic.ontology.isolation import Cancelled, Cost, Isolation
-from semantic.ontology.progress import Progress, silent
-from semantic.ontology.reasoning.owl import Reasoner
-from server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
-from server.settings import Settings
-from server.store import ontologies
+from kindcast.semantic import OntologyError
+from kindcast.semantic.ontology import Limits, Ontology, Reason
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
+from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
+from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.semantic.ontology.reasoning.owl import Reasoner
+from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
+from kindcast.server.settings import Settings
+from kindcast.server.store import ontologies
 
 __all__ = ["DocumentReader", "Read", "active_ontologies", "decoded"]
 
@@ -88,8 +88,8 @@ class DocumentReader:
     ) -> Read:
         """What `document` says. `progress` is called in another thread.
 
-        Raises `StoreUnavailable` when the server stops, and what `semantic.ontology.read_isolated` raises about the
-        document.
+        Raises `StoreUnavailable` when the server stops, and what `kindcast.semantic.ontology.read_isolated` raises
+        about the document.
         """
 
         def work() -> Read:

@@ -13,10 +13,10 @@ import math
 import time
 from functools import partial
 
-from server.broker.group import Group, GroupBroken, forget, set_status
-from server.broker.state import Live, LiveSubscriptions
-from server.settings import Settings
-from server.store import events, leftovers, subscriptions
+from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
+from kindcast.server.broker.state import Live, LiveSubscriptions
+from kindcast.server.settings import Settings
+from kindcast.server.store import events, leftovers, subscriptions
 
 __all__ = ["Sweeper"]
 

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from semantic import Compiled, Matcher
-from semantic.vocabulary.declarations import Declarations
-from server.broker.state import Live, State
-from server.errors import StoreUnavailable
-from server.store import ledger
-from server.store import subscriptions as unsaved
+from kindcast.semantic import Compiled, Matcher
+from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.server.broker.state import Live, State
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store import ledger
+from kindcast.server.store import subscriptions as unsaved
 
 __all__ = [
     "SILENT",

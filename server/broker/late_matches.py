@@ -10,10 +10,10 @@ there is at most one match for an event and a subscription, whatever happens twi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from server.broker.group import Group
-from server.store import pending as parking
-from server.store.events import MatchRow, insert_matches
-from server.store.pending import Retry
+from kindcast.server.broker.group import Group
+from kindcast.server.store import pending as parking
+from kindcast.server.store.events import MatchRow, insert_matches
+from kindcast.server.store.pending import Retry
 
 __all__ = ["Settlement", "settle", "try_again"]
 

@@ -3,10 +3,10 @@ the registry and the matcher in one group."""
 
 import msgspec
 
-from server.broker.group import Group
-from server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
-from server.operators.registry import CALLED, Key, Piece, Registration, Registry
-from server.store import operators
+from kindcast.server.broker.group import Group
+from kindcast.server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
+from kindcast.server.operators.registry import CALLED, Key, Piece, Registration, Registry
+from kindcast.server.store import operators
 
 __all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
 

@@ -4,8 +4,8 @@ decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
-No operator is called here: what hangs on one is parked with the event, and decided by `server.pending`. Subscriptions
-are slots of the matcher from the index to the row of a match; nobody's name is looked up.
+No operator is called here: what hangs on one is parked with the event, and decided by `kindcast.server.pending`.
+Subscriptions are slots of the matcher from the index to the row of a match; nobody's name is looked up.
 """
 
 import time
@@ -16,17 +16,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
-from semantic.events.event_plans import ReadEvent
-from semantic.explanations.operator_answers import as_json
-from semantic.matching.results import Failures, MatchTable
-from semantic.model import SubscriptionSlot
-from server.broker.group import Group
-from server.broker.state import State
-from server.cloudevents import DecodedEvent
-from server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
-from server.store.ontologies import active_versions
-from server.store.pending import ParkedRow, insert_parked, keep_vocabulary
+from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
+from kindcast.semantic.events.event_plans import ReadEvent
+from kindcast.semantic.explanations.operator_answers import as_json
+from kindcast.semantic.matching.results import Failures, MatchTable
+from kindcast.semantic.model import SubscriptionSlot
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.state import State
+from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
+from kindcast.server.store.ontologies import active_versions
+from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
 
 __all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from semantic.changes.former_meaning import impact_of_rules
-from semantic.changes.impact import impact_report
-from server.broker.state import State
-from server.store import meanings, subscriptions
+from kindcast.semantic.changes.former_meaning import impact_of_rules
+from kindcast.semantic.changes.impact import impact_report
+from kindcast.server.broker.state import State
+from kindcast.server.store import meanings, subscriptions
 
 __all__ = ["tell_new_rules"]
 

@@ -20,14 +20,14 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from index.array_file import read_arrays, write_arrays
-from index.errors import UnusableIndex
-from semantic import Matcher, Vocabulary
-from semantic.errors import UnusableMatcher
-from semantic.events.canonicalise import EventLimits
-from semantic.operators.declaration import Operator
-from server.broker.state import LiveSubscriptions, State
-from server.settings import Settings
+from kindcast.index.array_file import read_arrays, write_arrays
+from kindcast.index.errors import UnusableIndex
+from kindcast.semantic import Matcher, Vocabulary
+from kindcast.semantic.errors import UnusableMatcher
+from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.server.broker.state import LiveSubscriptions, State
+from kindcast.server.settings import Settings
 
 __all__ = ["Snapshots"]
 

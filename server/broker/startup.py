@@ -14,20 +14,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from index.fused.warm_up import warm_up
-from semantic import Matcher, Vocabulary
-from semantic.events.canonicalise import EventLimits
-from server.broker import garbage_collection as heap
-from server.broker.documents import active_ontologies
-from server.broker.group import SILENT
-from server.broker.rule_changes import tell_new_rules
-from server.broker.snapshots import Snapshots
-from server.broker.state import Live, LiveSubscriptions, State
-from server.broker.vocabulary_commands import active_declarations, fill, keep_notes
-from server.operators.startup import restore_registry
-from server.settings import Settings
-from server.store import ledger, subscriptions
-from server.store import subscriptions as unsaved
+from kindcast.index.fused.warm_up import warm_up
+from kindcast.semantic import Matcher, Vocabulary
+from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker.documents import active_ontologies
+from kindcast.server.broker.group import SILENT
+from kindcast.server.broker.rule_changes import tell_new_rules
+from kindcast.server.broker.snapshots import Snapshots
+from kindcast.server.broker.state import Live, LiveSubscriptions, State
+from kindcast.server.broker.vocabulary_commands import active_declarations, fill, keep_notes
+from kindcast.server.operators.startup import restore_registry
+from kindcast.server.settings import Settings
+from kindcast.server.store import ledger, subscriptions
+from kindcast.server.store import subscriptions as unsaved
 
 __all__ = ["restore"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semantic import Matcher, Vocabulary
-from semantic.vocabulary.declarations import Declarations
-from server.operators.registry import EMPTY, Registry
+from kindcast.semantic import Matcher, Vocabulary
+from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.server.operators.registry import EMPTY, Registry
 
 __all__ = ["Live", "LiveSubscriptions", "State"]
 

@@ -14,20 +14,20 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from semantic import Compiled, InvalidSubscription, Vocabulary
-from semantic.model import Note
-from semantic.operators.declaration import Operator
-from semantic.subscriptions.bulk import Described, compile_many
-from semantic.subscriptions.compilation import compile_expression, restore_expression
-from server.broker.expiry import Sweeper
-from server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
-from server.broker.state import Live
-from server.errors import ServerError, SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
-from server.operators.registry import Registry, operators_of
-from server.security.tickets import check_ticket
-from server.store import subscriptions
-from server.store.deliveries import DISABLED
-from server.store.operators import note_uses
+from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
+from kindcast.semantic.model import Note
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.subscriptions.bulk import Described, compile_many
+from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
+from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
+from kindcast.server.broker.state import Live
+from kindcast.server.errors import ServerError, SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from kindcast.server.operators.registry import Registry, operators_of
+from kindcast.server.security.tickets import check_ticket
+from kindcast.server.store import subscriptions
+from kindcast.server.store.deliveries import DISABLED
+from kindcast.server.store.operators import note_uses
 
 __all__ = ["NOT_COMPILABLE", "NewSubscription", "Refusal", "as_records", "is_flagged", "notes_of"]
 
@@ -309,7 +309,7 @@ def create_many(
     """Store those that are valid, and make them match; None for each that was made, in the order of `new`.
 
     If the vocabulary or the operators have changed since they were `described`, that is done again. Raises
-    `index.errors.IndexFull`, and makes none of them then. Costs some 50 µs each.
+    `kindcast.index.errors.IndexFull`, and makes none of them then. Costs some 50 µs each.
     """
     state = group.state
     if vocabulary is not state.vocabulary or operators is not state.operators:

@@ -19,22 +19,22 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from semantic import InvalidSubscription, Matcher, Vocabulary
-from semantic.changes.difference import difference
-from semantic.changes.impact import Impact, impact_report
-from semantic.ontology import Ontology, Reason
-from semantic.ontology.progress import Progress, silent
-from semantic.subscriptions.compilation import restore_expression
-from semantic.vocabulary.declarations import DeclarationKind, Declarations
-from server.broker import garbage_collection as heap
-from server.broker.documents import DocumentReader, Read, decoded
-from server.broker.group import SILENT, Group, swap_matcher
-from server.broker.state import State
-from server.broker.subscription_commands import NOT_COMPILABLE, as_records, is_flagged, notes_of
-from server.errors import NothingBefore, OntologyInUse, UnknownDeclaration, UnknownOntology, VersionChanged
-from server.store import declarations, ontologies, subscriptions
-from server.store.declarations import StoredDeclaration
-from server.store.pending import ontology_is_needed
+from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
+from kindcast.semantic.changes.difference import difference
+from kindcast.semantic.changes.impact import Impact, impact_report
+from kindcast.semantic.ontology import Ontology, Reason
+from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
+from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker.documents import DocumentReader, Read, decoded
+from kindcast.server.broker.group import SILENT, Group, swap_matcher
+from kindcast.server.broker.state import State
+from kindcast.server.broker.subscription_commands import NOT_COMPILABLE, as_records, is_flagged, notes_of
+from kindcast.server.errors import NothingBefore, OntologyInUse, UnknownDeclaration, UnknownOntology, VersionChanged
+from kindcast.server.store import declarations, ontologies, subscriptions
+from kindcast.server.store.declarations import StoredDeclaration
+from kindcast.server.store.pending import ontology_is_needed
 
 __all__ = ["Declaring", "Meaning", "Upload", "active_declarations", "fill", "keep_notes"]
 
@@ -537,7 +537,7 @@ def _counted(ids: Sequence[str]) -> dict[str, Any]:
 #
 # A declaration is one version of one name of one kind; the same body again is the same version. The checks are those
 # of
-# `semantic.vocabulary.declarations`: event types in use may only be extended.
+# `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
 
 
 class Declaring:

@@ -22,14 +22,14 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from server.broker.expiry import Sweeper
-from server.broker.group import Group, GroupBroken
-from server.broker.snapshots import Snapshots
-from server.broker.state import State
-from server.errors import ServerError, StoreUnavailable
-from server.store import ledger
-from server.store import subscriptions as unsaved
-from server.store.database import Database
+from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.group import Group, GroupBroken
+from kindcast.server.broker.snapshots import Snapshots
+from kindcast.server.broker.state import State
+from kindcast.server.errors import ServerError, StoreUnavailable
+from kindcast.server.store import ledger
+from kindcast.server.store import subscriptions as unsaved
+from kindcast.server.store.database import Database
 
 __all__ = ["BrokerThread", "Command"]
 

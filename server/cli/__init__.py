@@ -4,6 +4,6 @@
 kindcast 0.1.0
 """
 
-from server.cli.application import main
+from kindcast.server.cli.application import main
 
 __all__ = ["main"]

@@ -1,6 +1,6 @@
-"""`python -m server.cli`: the command line where the console script is not at hand."""
+"""`python -m kindcast.server.cli`: the command line where the console script is not at hand."""
 
-from server.cli import main
+from kindcast.server.cli import main
 
 if __name__ == "__main__":
     main()

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from index.errors import IndexingError
-from semantic.errors import SemanticError
-from server.cli import (
+from kindcast.index.errors import IndexingError
+from kindcast.semantic.errors import SemanticError
+from kindcast.server.cli import (
     backtesting,
     concepts,
     declarations,
@@ -27,9 +27,9 @@ from server.cli import (
     spark,
     subscriptions,
 )
-from server.cli.output import print_json_error
-from server.cli.problems import CommandFailed, InExpression
-from server.client import ProblemError
+from kindcast.server.cli.output import print_json_error
+from kindcast.server.cli.problems import CommandFailed, InExpression
+from kindcast.server.client import ProblemError
 
 __all__ = ["FAILED", "INTERRUPTED", "application", "main"]
 

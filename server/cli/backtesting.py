@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from server.cli import output
-from server.cli.child_jobs import run_job
-from server.cli.connection import DEFAULT_SERVER, JsonOption, connected
-from server.cli.problems import CommandFailed
-from server.client import Client, ProblemError
+from kindcast.server.cli import output
+from kindcast.server.cli.child_jobs import run_job
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.client import Client, ProblemError
 
 __all__ = ["backtest"]
 

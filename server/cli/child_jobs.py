@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from server.cli import output
-from server.cli.problems import CommandFailed
+from kindcast.server.cli import output
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["run_job"]
 
@@ -29,10 +29,11 @@ STAGES = {
 
 
 def run_job(arguments: Sequence[str]) -> dict[str, Any]:
-    """The result of `python -m spark_jobs …`. An interrupt is passed on, and waited for. Raises CommandFailed."""
+    """The result of `python -m kindcast.spark_jobs …`. An interrupt is passed on, and waited for. Raises
+    CommandFailed."""
     with tempfile.TemporaryFile() as errors:  # Java talks much; it is shown where the job says nothing itself
         child = subprocess.Popen(
-            [sys.executable, "-m", "spark_jobs", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
+            [sys.executable, "-m", "kindcast.spark_jobs", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
         )
         result, problem = _watched(child)
         status = child.wait()

@@ -6,9 +6,9 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.problems import CommandFailed
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["commands"]
 

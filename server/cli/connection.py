@@ -7,8 +7,8 @@ from typing import Annotated
 import httpx
 import typer
 
-from server.cli.problems import CommandFailed
-from server.client import Client
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.client import Client
 
 __all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "connected"]
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.documents import json_file
-from server.cli.impact import DryRunOption, show_impact
-from server.cli.problems import CommandFailed
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.documents import json_file
+from kindcast.server.cli.impact import DryRunOption, show_impact
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["commands"]
 

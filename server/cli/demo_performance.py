@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from semantic import Matcher, Vocabulary
-from semantic.shipped_vocabularies import shipped
-from server.cli import explanation
-from server.cli.demo_server import running_server
-from server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES, Wish
-from server.client import Client, ProblemError
+from kindcast.semantic import Matcher, Vocabulary
+from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.cli import explanation
+from kindcast.server.cli.demo_server import running_server
+from kindcast.server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES, Wish
+from kindcast.server.client import Client, ProblemError
 
 __all__ = ["perform"]
 

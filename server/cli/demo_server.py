@@ -28,7 +28,17 @@ def running_server() -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="kindcast-demo-") as folder:
         log = Path(folder) / "server.log"
-        command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--data", f"{folder}/data", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "kindcast.server.cli",
+            "serve",
+            "--port",
+            "0",
+            "--data",
+            f"{folder}/data",
+            "--json",
+        ]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KINDCAST_")}
         with log.open("wb") as errors:
             process = subprocess.Popen(

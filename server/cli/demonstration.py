@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from server.cli import output
-from server.cli.problems import CommandFailed
+from kindcast.server.cli import output
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["demo"]
 
@@ -21,8 +21,8 @@ def demo(
     ] = DEFAULT_PACE,
 ) -> None:
     """Show it: a server, a vocabulary, subscriptions by kind, offers, deliveries, and why."""
-    from server.cli.demo_performance import DeliveryMissing, perform
-    from server.cli.demo_server import StageFailed
+    from kindcast.server.cli.demo_performance import DeliveryMissing, perform
+    from kindcast.server.cli.demo_server import StageFailed
 
     signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from semantic.shipped_vocabularies import shipped, shipped_names
-from server.cli import output
-from server.cli.problems import CommandFailed
+from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
+from kindcast.server.cli import output
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["Line", "RelationsOption", "event_lines", "json_file", "listed", "one_event", "read_ontology"]
 

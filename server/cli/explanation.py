@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from server.cli import output
+from kindcast.server.cli import output
 
 __all__ = ["draw", "show"]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
+from kindcast.server.cli import output
 
 __all__ = ["DryRunOption", "show_impact"]
 

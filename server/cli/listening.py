@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
-from server.cli.problems import InExpression
-from server.client import Client, ProblemError
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
+from kindcast.server.cli.problems import InExpression
+from kindcast.server.client import Client, ProblemError
 
 __all__ = ["listen", "message_line"]
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from semantic.errors import InvalidEvent, InvalidSubscription
-from server.cli import explanation, output, problems
-from server.cli.connection import JsonOption
-from server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
-from server.cli.problems import CommandFailed
+from kindcast.semantic.errors import InvalidEvent, InvalidSubscription
+from kindcast.server.cli import explanation, output, problems
+from kindcast.server.cli.connection import JsonOption
+from kindcast.server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
+from kindcast.server.cli.problems import CommandFailed
 
 if TYPE_CHECKING:
-    from semantic import Matcher, Vocabulary
+    from kindcast.semantic import Matcher, Vocabulary
 
 __all__ = ["ENGINES", "explain_offline", "match_offline"]
 
 ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
-"""Those of `index.registry`, which is imported only by the command that uses one."""
+"""Those of `kindcast.index.registry`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
     list[str], typer.Option("--ontology", metavar="FILE", help="An ontology; several make one vocabulary.")
@@ -41,7 +41,7 @@ def match_offline(
     json: JsonOption = False,
 ) -> None:
     """Match events against subscriptions without a server, event by event."""
-    from semantic import Matcher
+    from kindcast.semantic import Matcher
 
     matcher = Matcher(_vocabulary(ontology, listed(relations)), engine=engine)
     for number, text in enumerate(subscription, 1):
@@ -71,7 +71,7 @@ def explain_offline(
     json: JsonOption = False,
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
-    from semantic import explain
+    from kindcast.semantic import explain
 
     vocabulary = _vocabulary(ontology, listed(relations))
     published = one_event(event)
@@ -86,7 +86,7 @@ def explain_offline(
 
 
 def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
-    from semantic import Vocabulary
+    from kindcast.semantic import Vocabulary
 
     paths = [read_ontology(each) for each in files]
     with output.errors().status("reading " + ", ".join(path.name for path in paths) + " …"):

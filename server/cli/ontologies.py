@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.cli import output, versions
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.documents import RelationsOption, listed, read_ontology
-from server.cli.impact import show_impact
-from server.client import Client, ProblemError
+from kindcast.server.cli import output, versions
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
+from kindcast.server.cli.impact import show_impact
+from kindcast.server.client import Client, ProblemError
 
 __all__ = ["upload_with_progress"]
 
@@ -24,8 +24,8 @@ __all__ = ["upload_with_progress"]
 # load    file ──PUT, respond-async──▶ job ──asked again and again──▶ load report
 
 if TYPE_CHECKING:
-    from semantic.ontology import Ontology, Reason
-    from semantic.ontology.progress import Progress
+    from kindcast.semantic.ontology import Ontology, Reason
+    from kindcast.semantic.ontology.progress import Progress
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
@@ -49,7 +49,7 @@ STAGES = {
 
 def read_with_progress(path: Path, *, format: str | None, reason: "Reason", relations: Sequence[str]) -> "Ontology":
     """The records of a file, read in a child process. Raises what `read_isolated` raises."""
-    from semantic.ontology import Isolation, read_isolated
+    from kindcast.semantic.ontology import Isolation, read_isolated
 
     with _bar(path.name) as progress:
         return read_isolated(
@@ -131,7 +131,7 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Read an ontology without a server and report what is in it."""
-    from semantic import Vocabulary
+    from kindcast.semantic import Vocabulary
 
     path = read_ontology(file)
     ontology = read_with_progress(

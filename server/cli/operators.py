@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 
 __all__ = ["commands"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.text import Text
 
-from semantic.errors import InvalidEvent, InvalidSubscription, OntologyError
-from server.cli import output
-from server.client import ProblemError
+from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError
+from kindcast.server.cli import output
+from kindcast.server.client import ProblemError
 
 __all__ = ["CommandFailed", "InExpression", "as_json", "show"]
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
-from server.cli import output, problems
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.documents import Line, event_lines
-from server.cli.problems import CommandFailed
-from server.client import Client
+from kindcast.server.cli import output, problems
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.documents import Line, event_lines
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.client import Client
 
 __all__ = ["publish"]
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
-from server.cli.connection import JsonOption
-from server.cli.problems import CommandFailed
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import JsonOption
+from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["serve"]
 
@@ -43,7 +43,7 @@ def serve(
     # The server's libraries are imported here only: the other commands start without them.
     from pydantic import ValidationError
 
-    from server.settings import Settings
+    from kindcast.server.settings import Settings
 
     try:
         settings = Settings.load(config, host=host, port=port, data=data, database=database, planner=planner)
@@ -65,7 +65,7 @@ def serve(
 def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     import uvicorn
 
-    from server.app import create_app
+    from kindcast.server.app import create_app
 
     failures: list[Exception] = []
     address = _address(listener, settings.host)

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from server.cli import output
-from server.cli.child_jobs import run_job
-from server.cli.connection import JsonOption, connected
-from server.cli.problems import CommandFailed
-from server.cli.spark_inputs import fetch_inputs, read_inputs
-from server.client import ProblemError
+from kindcast.server.cli import output
+from kindcast.server.cli.child_jobs import run_job
+from kindcast.server.cli.connection import JsonOption, connected
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.spark_inputs import fetch_inputs, read_inputs
+from kindcast.server.client import ProblemError
 
 __all__ = ["commands"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from server.cli.problems import CommandFailed
-from server.client import Client, ProblemError
-from server.client.calls import path_of
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.client import Client, ProblemError
+from kindcast.server.client.calls import path_of
 
 __all__ = ["fetch_inputs", "read_inputs"]
 
@@ -38,9 +38,9 @@ def read_inputs(data: Path, folder: Path) -> None:
     """Write what a data folder has in force into `folder`. Raises CommandFailed."""
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
-    from semantic.ontology.encoding import is_readable
-    from server.broker.vocabulary_commands import active_declarations
-    from server.store import ontologies, subscriptions
+    from kindcast.semantic.ontology.encoding import is_readable
+    from kindcast.server.broker.vocabulary_commands import active_declarations
+    from kindcast.server.store import ontologies, subscriptions
 
     database = data / "kindcast.db"
     if not database.is_file():

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
-from server.cli.problems import InExpression
-from server.client import ProblemError
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
+from kindcast.server.cli.problems import InExpression
+from kindcast.server.client import ProblemError
 
 __all__ = ["commands", "subscribe"]
 

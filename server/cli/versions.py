@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from server.cli import output
-from server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from server.cli.impact import DryRunOption, show_impact
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.impact import DryRunOption, show_impact
 
 __all__ = ["add_to"]
 

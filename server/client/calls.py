@@ -20,7 +20,7 @@ __all__ = ["Call", "Calls", "Json", "ProblemError", "described", "path_of", "pro
 # of the API is written twice. `read_answer` makes a value, or a `ProblemError`, of what comes back.
 
 if TYPE_CHECKING:
-    from server.client.clients import AsyncClient, Client
+    from kindcast.server.client.clients import AsyncClient, Client
 
 
 TIMEOUT_SECONDS = 60.0

@@ -11,8 +11,8 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, read_answer
-from server.client.stream import StreamReader
+from kindcast.server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, read_answer
+from kindcast.server.client.stream import StreamReader
 
 __all__ = ["AsyncClient", "Client"]
 

@@ -1,5 +1,5 @@
 """How matches reach subscribers: pull, stream, webhook, over one cursor. See README.md for the map."""
 
-from server.delivery.service import DeliveryService, running_delivery
+from kindcast.server.delivery.service import DeliveryService, running_delivery
 
 __all__ = ["DeliveryService", "running_delivery"]

@@ -7,8 +7,8 @@ message is too: going on silently would hide a loss.
 
 from sqlalchemy import Connection
 
-from server.errors import ServerError, UnknownSubscription
-from server.store.deliveries import Subscriber, end_of_log, find_subscriber
+from kindcast.server.errors import ServerError, UnknownSubscription
+from kindcast.server.store.deliveries import Subscriber, end_of_log, find_subscriber
 
 __all__ = ["CursorGone", "InvalidCursor", "parse_cursor", "start_of", "subscriber_of"]
 

@@ -7,7 +7,7 @@ attempt, and costs a copy.
 
 import msgspec
 
-from server.store.deliveries import StoredMatch
+from kindcast.server.store.deliveries import StoredMatch
 
 __all__ = ["Message", "Page", "encode", "message_id", "message_of"]
 

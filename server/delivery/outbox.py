@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from server.broker import Broker
-from server.delivery.message import encode, message_id, message_of
-from server.delivery.webhook import Delivery, Outcome, WebhookSender
-from server.security.egress import SinkRefused, check_sink
-from server.settings import Settings
-from server.store.deliveries import (
+from kindcast.server.broker import Broker
+from kindcast.server.delivery.message import encode, message_id, message_of
+from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender
+from kindcast.server.security.egress import SinkRefused, check_sink
+from kindcast.server.settings import Settings
+from kindcast.server.store.deliveries import (
     PUSHED_STATUSES,
     Progress,
     StoredMatch,

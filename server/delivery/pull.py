@@ -10,12 +10,12 @@ import asyncio
 
 from sqlalchemy import Connection
 
-from server.broker import Broker
-from server.delivery.cursor import parse_cursor, start_of, subscriber_of
-from server.delivery.message import Page, message_of
-from server.delivery.wakeup import Wakeups
-from server.security.tickets import check_ticket
-from server.store.deliveries import Subscriber, acknowledge, read_matches
+from kindcast.server.broker import Broker
+from kindcast.server.delivery.cursor import parse_cursor, start_of, subscriber_of
+from kindcast.server.delivery.message import Page, message_of
+from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.security.tickets import check_ticket
+from kindcast.server.store.deliveries import Subscriber, acknowledge, read_matches
 
 __all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "acknowledge_cursor", "pull"]
 

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from server.broker import Broker
-from server.delivery.outbox import Outbox
-from server.delivery.wakeup import Wakeups
-from server.settings import Settings
+from kindcast.server.broker import Broker
+from kindcast.server.delivery.outbox import Outbox
+from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.settings import Settings
 
 __all__ = ["DeliveryService", "running_delivery"]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
 
-from server.broker import Broker
-from server.delivery.cursor import start_of, subscriber_of
-from server.delivery.message import encode, message_of
-from server.delivery.wakeup import Wakeups
-from server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
+from kindcast.server.broker import Broker
+from kindcast.server.delivery.cursor import start_of, subscriber_of
+from kindcast.server.delivery.message import encode, message_of
+from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 
 __all__ = ["Start", "find_start", "stream"]
 

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from server.errors import BrokerBusy
+from kindcast.server.errors import BrokerBusy
 
 __all__ = ["TooManyReaders", "Wakeups"]
 

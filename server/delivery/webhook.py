@@ -23,8 +23,8 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
-from server.security.connections import Connections
-from server.security.egress import Resolver, SinkRefused, check_sink
+from kindcast.server.security.connections import Connections
+from kindcast.server.security.egress import Resolver, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from semantic.operators.calls import Remembered
-from semantic.operators.failures import NotAnswered, OperatorFailed
+from kindcast.semantic.operators.calls import Remembered
+from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
 
 __all__ = ["Answered", "AnswersByEvent", "Asking", "Caller", "Deferred", "asking_through", "missing"]
 

@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from semantic.operators.failures import FailureKind, OperatorFailed
-from server.operators.answers import Answered, Event
+from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
+from kindcast.server.operators.answers import Answered, Event
 
 __all__ = ["AtOnce", "Circuit", "Limits", "OnLoop"]
 

@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.declaration import Operator
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.isolation import START_SECONDS, Cancellation
-from semantic.operators.running import run, stop
-from server.operators.answers import Caller, Event
-from server.operators.operator_client import AtOnce, Limits, OnLoop
-from server.operators.registry import Entry, Registry
-from server.operators.remote import RemoteOperator
-from server.security.connections import Connections
-from server.settings import Settings
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
+from kindcast.semantic.operators.running import run, stop
+from kindcast.server.operators.answers import Caller, Event
+from kindcast.server.operators.operator_client import AtOnce, Limits, OnLoop
+from kindcast.server.operators.registry import Entry, Registry
+from kindcast.server.operators.remote import RemoteOperator
+from kindcast.server.security.connections import Connections
+from kindcast.server.settings import Settings
 
 __all__ = ["Callers"]
 

@@ -11,11 +11,11 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.builtin import Regions, Table, builtin_operators
-from semantic.operators.declaration import Operator
-from server.operators.answers import Deferred, missing
-from server.security.egress import check_sink
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.builtin import Regions, Table, builtin_operators
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.server.operators.answers import Deferred, missing
+from kindcast.server.security.egress import check_sink
 
 __all__ = [
     "CALLED",
@@ -287,7 +287,7 @@ EMPTY = Registry()
 
 
 def _deferred(entry: Entry) -> Operator:
-    """The declaration with a function that asks through `server.operators.answers`."""
+    """The declaration with a function that asks through `kindcast.server.operators.answers`."""
     operator = entry.operator
     # How it is run is its caller's business; only what our own operators say of their answers is believed.
     key = operator.cache_key if entry.kind == "builtin" else None

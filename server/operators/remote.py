@@ -3,8 +3,8 @@
     POST url   {"operator": "crowd", "version": "1", "arguments": [["https://…"]], "event": {"image": ["https://…"]}}
     200        {"holds": true}   or, for a call with variables,   {"bindings": [[3], [{"value": 86, "unit": "degF"}]]}
 
-The service is a stranger: the address is checked as a webhook's is (`server.security.egress`), redirects are not
-followed, the answer is read up to a bound and must have exactly this form. Whatever else comes is a failure, and
+The service is a stranger: the address is checked as a webhook's is (`kindcast.server.security.egress`), redirects are
+not followed, the answer is read up to a bound and must have exactly this form. Whatever else comes is a failure, and
 decides nothing.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import httpcore
 import msgspec
 
-from semantic.model import Instant, Quantity
-from semantic.operators.failures import FailureKind, OperatorFailed
-from server.operators.answers import Event
-from server.operators.registry import Registration
-from server.security.connections import Connections
-from server.security.egress import Sink, SinkRefused, check_sink
+from kindcast.semantic.model import Instant, Quantity
+from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
+from kindcast.server.operators.answers import Event
+from kindcast.server.operators.registry import Registration
+from kindcast.server.security.connections import Connections
+from kindcast.server.security.egress import Sink, SinkRefused, check_sink
 
 __all__ = ["RemoteOperator"]
 

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.failures import OperatorFailed
-from semantic.operators.plugins import load_operators
-from semantic.planner.learning import Experience, read_priors
-from server.errors import StoreUnreadable
-from server.operators.registry import MOST_TABLES, Key, OwnData, Piece, Registration, Registry, read_piece
-from server.settings import Settings
-from server.store import operators
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.plugins import load_operators
+from kindcast.semantic.planner.learning import Experience, read_priors
+from kindcast.server.errors import StoreUnreadable
+from kindcast.server.operators.registry import MOST_TABLES, Key, OwnData, Piece, Registration, Registry, read_piece
+from kindcast.server.settings import Settings
+from kindcast.server.store import operators
 
 __all__ = ["first_expectations", "folder_data", "restore_registry"]
 

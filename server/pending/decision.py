@@ -19,19 +19,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from semantic import Event, Vocabulary
-from semantic.operators.failures import Failure
-from server.broker import Broker
-from server.broker.late_matches import Settlement, settle
-from server.broker.publishing import bindings_json
-from server.cloudevents import EventReader
-from server.operators.answers import Asking
-from server.pending.late_matcher import Case, Verdicts
-from server.pending.late_matchers import LateMatchers
-from server.store.events import find_event
-from server.store.pending import Retry
-from server.store.subscriptions import trees
-from server.strict_json import decode
+from kindcast.semantic import Event, Vocabulary
+from kindcast.semantic.operators.failures import Failure
+from kindcast.server.broker import Broker
+from kindcast.server.broker.late_matches import Settlement, settle
+from kindcast.server.broker.publishing import bindings_json
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.operators.answers import Asking
+from kindcast.server.pending.late_matcher import Case, Verdicts
+from kindcast.server.pending.late_matchers import LateMatchers
+from kindcast.server.store.events import find_event
+from kindcast.server.store.pending import Retry
+from kindcast.server.store.subscriptions import trees
+from kindcast.server.strict_json import decode
 
 __all__ = ["Parked", "Schedule", "SettlingLog", "decide_event", "wake"]
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from semantic import CanonicalEvent, Vocabulary
-from semantic.explanations.operator_plans import chains
-from semantic.matching.decision import Decision, Step
-from semantic.matching.operator_layer import Link
-from server.operators.answers import Asking
-from server.pending.decision import wake
-from server.pending.late_matcher import Case, Verdicts
-from server.pending.late_matchers import LateMatchers
-from server.store import subscriptions
+from kindcast.semantic import CanonicalEvent, Vocabulary
+from kindcast.semantic.explanations.operator_plans import chains
+from kindcast.semantic.matching.decision import Decision, Step
+from kindcast.semantic.matching.operator_layer import Link
+from kindcast.server.operators.answers import Asking
+from kindcast.server.pending.decision import wake
+from kindcast.server.pending.late_matcher import Case, Verdicts
+from kindcast.server.pending.late_matchers import LateMatchers
+from kindcast.server.store import subscriptions
 
 __all__ = ["asking_and_waiting", "decide_now", "subscription_plan"]
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Match, Matcher, Vocabulary
-from semantic.events.canonicalise import EventLimits
-from semantic.matching.decision import Decision
-from semantic.matching.operator_layer import OperatorLayer
-from semantic.matching.screened_events import OpenDecision
-from semantic.operators.declaration import Operator
-from semantic.operators.failures import Failure
-from semantic.planner.learning import Experience
-from server.operators.answers import Asking, asking_through
+from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Match, Matcher, Vocabulary
+from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.matching.decision import Decision
+from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.matching.screened_events import OpenDecision
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.planner.learning import Experience
+from kindcast.server.operators.answers import Asking, asking_through
 
 __all__ = ["Case", "LateMatcher", "Verdicts", "desk_maker"]
 

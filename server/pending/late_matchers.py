@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from semantic import Vocabulary
-from semantic.planner.learning import Experience
-from semantic.vocabulary.declarations import Declarations
-from server.broker import Broker
-from server.operators.answers import AnswersByEvent, Caller
-from server.operators.operator_clients import Callers
-from server.pending.late_matcher import LateMatcher, desk_maker
-from server.settings import Settings
-from server.store import pending as parking
+from kindcast.semantic import Vocabulary
+from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.server.broker import Broker
+from kindcast.server.operators.answers import AnswersByEvent, Caller
+from kindcast.server.operators.operator_clients import Callers
+from kindcast.server.pending.late_matcher import LateMatcher, desk_maker
+from kindcast.server.settings import Settings
+from kindcast.server.store import pending as parking
 
 __all__ = ["LateMatchers"]
 
@@ -46,7 +46,7 @@ class Versions:
     async def get(self, version: str) -> Vocabulary:
         """The vocabulary of this version. One whose parts are gone from the store (which refuses to let them go) is
         replaced by the one in force, and the log says so. One from before the rules of matching changed
-        (`semantic.vocabulary.vocabulary.MEANING`) has the same parts, and the present meaning."""
+        (`kindcast.semantic.vocabulary.vocabulary.MEANING`) has the same parts, and the present meaning."""
         self._keep(self._broker.vocabulary.version, self._broker.vocabulary)
         if version not in self._kept:
             async with self._one_at_a_time:

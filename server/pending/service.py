@@ -18,15 +18,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from semantic.planner.learning import Experience
-from server.broker import Broker
-from server.cloudevents import EventReader
-from server.operators.startup import first_expectations
-from server.pending.decision import Parked, Schedule, SettlingLog, decide_event
-from server.pending.late_matchers import LateMatchers
-from server.settings import Settings
-from server.store import operators
-from server.store import pending as parking
+from kindcast.semantic.planner.learning import Experience
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.operators.startup import first_expectations
+from kindcast.server.pending.decision import Parked, Schedule, SettlingLog, decide_event
+from kindcast.server.pending.late_matchers import LateMatchers
+from kindcast.server.settings import Settings
+from kindcast.server.store import operators
+from kindcast.server.store import pending as parking
 
 __all__ = ["ParkingService", "running_parking"]
 

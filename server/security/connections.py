@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import httpcore
 
-from server.security.egress import GuardedBackend, Resolver, SystemResolver
+from kindcast.server.security.egress import GuardedBackend, Resolver, SystemResolver
 
 __all__ = ["Connections"]
 

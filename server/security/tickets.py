@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import secrets
 
-from server.errors import TicketMissing, TicketWrong
+from kindcast.server.errors import TicketMissing, TicketWrong
 
 __all__ = ["TICKET_HEADER", "check_ticket", "hashed", "new_ticket"]
 

@@ -17,9 +17,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from server.errors import StoreInUse, StoreUnreadable
-from server.settings import Settings
-from server.store.tables import metadata
+from kindcast.server.errors import StoreInUse, StoreUnreadable
+from kindcast.server.settings import Settings
+from kindcast.server.store.tables import metadata
 
 __all__ = ["Database"]
 

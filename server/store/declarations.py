@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
-from server.store.tables import declarations
+from kindcast.server.store.tables import declarations
 
 __all__ = [
     "StoredDeclaration",

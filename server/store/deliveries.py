@@ -14,7 +14,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, select
 
-from server.store.tables import attempts, events, ledger, matches, metadata, subscriptions
+from kindcast.server.store.tables import attempts, events, ledger, matches, metadata, subscriptions
 
 __all__ = [
     "DISABLED",

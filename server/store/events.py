@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, insert, select
 
-from server.store import pending as parking
-from server.store.deliveries import remember_discards
-from server.store.tables import attempts, events, late, matches, subscriptions
+from kindcast.server.store import pending as parking
+from kindcast.server.store.deliveries import remember_discards
+from kindcast.server.store.tables import attempts, events, late, matches, subscriptions
 
 __all__ = [
     "EventRow",

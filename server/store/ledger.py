@@ -32,10 +32,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateColumn
 
-from server.errors import StoreUnreadable
-from server.store import leftovers
-from server.store.deliveries import is_dead
-from server.store.tables import events, late, ledger, matches, parked, subscriptions
+from kindcast.server.errors import StoreUnreadable
+from kindcast.server.store import leftovers
+from kindcast.server.store.deliveries import is_dead
+from kindcast.server.store.tables import events, late, ledger, matches, parked, subscriptions
 
 __all__ = ["LAYOUT", "Totals", "read_totals"]
 

@@ -9,7 +9,7 @@ delivered as discarded when they are erased; until then they are pending.
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from server.store.tables import attempts, leftovers, matches
+from kindcast.server.store.tables import attempts, leftovers, matches
 
 __all__ = ["count_pending", "erase", "erase_some", "remember"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from server.store.tables import meanings, subscriptions
+from kindcast.server.store.tables import meanings, subscriptions
 
 __all__ = ["begin", "has_subscriptions", "latest"]
 

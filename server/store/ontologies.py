@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, delete, insert, select, update
 
-from server.store.tables import ontologies
+from kindcast.server.store.tables import ontologies
 
 __all__ = [
     "StoredOntology",

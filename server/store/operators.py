@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from server.store.tables import learned, operator_data, operator_uses, operators, subscriptions
+from kindcast.server.store.tables import learned, operator_data, operator_uses, operators, subscriptions
 
 __all__ = [
     "count_uses",

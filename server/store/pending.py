@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
-from server.store.tables import events, late, parked, subscriptions, vocabularies
+from kindcast.server.store.tables import events, late, parked, subscriptions, vocabularies
 
 __all__ = [
     "ParkedRow",

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, text, update
 
-from server.store import leftovers
-from server.store import pending as parking
-from server.store.deliveries import discarded
-from server.store.tables import ledger, matches, operator_uses, subscriptions, unsaved
+from kindcast.server.store import leftovers
+from kindcast.server.store import pending as parking
+from kindcast.server.store.deliveries import discarded
+from kindcast.server.store.tables import ledger, matches, operator_uses, subscriptions, unsaved
 
 __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 

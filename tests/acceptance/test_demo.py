@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semantic import Matcher, Vocabulary
-from semantic.shipped_vocabularies import shipped
-from server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def shown() -> Iterator[str]:
     """What the demonstration prints into a pipe; its temporary files go to a folder that is looked at afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
-            [sys.executable, "-m", "server.cli", "demo", "--pace", "0"],
+            [sys.executable, "-m", "kindcast.server.cli", "demo", "--pace", "0"],
             env={**os.environ, "TMPDIR": folder, "PYTHONUTF8": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

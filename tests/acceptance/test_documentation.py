@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.client import Client, ProblemError
-from server.settings import Settings
+from kindcast import Client, ProblemError
+from kindcast.server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 
 SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md", "docs/operators.md")

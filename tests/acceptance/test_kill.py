@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from server.client import Client
+from kindcast import Client
 from tests.harness.crash_history import broken_promises
 from tests.harness.crash_run import CrashRun
 from tests.harness.receiver import running_receiver

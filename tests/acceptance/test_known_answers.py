@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semantic import Matcher, Vocabulary
+from kindcast import Matcher, Vocabulary
 
 from .known_answers import ANSWERS, FAHRENHEIT, readings
 

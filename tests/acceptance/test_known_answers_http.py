@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.client import Client
+from kindcast import Client
 from tests.acceptance.known_answers import ANSWERS, FAHRENHEIT, readings
 from tests.harness.server_process import running_server
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from semantic import Matcher, Vocabulary
+from kindcast import Matcher, Vocabulary
 
 
 @pytest.mark.parametrize(

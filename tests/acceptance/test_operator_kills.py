@@ -277,7 +277,7 @@ def _gave_up(caller: Caller, id: str) -> bool:
 
 PLUGIN = """
 import os, time
-from semantic import operator
+from kindcast import operator
 
 @operator("sleeps", timeout=0.5)
 def sleeps(event):

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from semantic import Matcher, Vocabulary
-from server.client import Client, ProblemError
+from kindcast import Client, Matcher, ProblemError, Vocabulary
 from tests.harness.server_process import running_server
 
 PREFIXES = """

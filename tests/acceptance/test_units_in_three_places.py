@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, Matcher, Vocabulary
+from kindcast import Event, Matcher, Vocabulary
 
 from .known_answers import FAHRENHEIT, readings
 

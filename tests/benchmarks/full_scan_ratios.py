@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from semantic import Matcher
+from kindcast import Matcher
 from tests.benchmarks.workload_papers import Drawing, FullScan, draw
 
 __all__ = ["ratio", "summary"]

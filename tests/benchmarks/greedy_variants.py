@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.problem import OPEN, UNKNOWN, Undecided
+from kindcast.semantic.planner.problem import OPEN, UNKNOWN, Undecided
 from tests.benchmarks.operator_workload import Setting, Workload
 
 __all__ = ["VARIANTS", "asked"]

@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from semantic.planner.problem import Estimates, Literals, Undecided
-from semantic.planner.strategies import Strategy, new_strategy
-from semantic.planner.sub_order import SubOrder
+from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
+from kindcast.semantic.planner.strategies import Strategy, new_strategy
+from kindcast.semantic.planner.sub_order import SubOrder
 
 __all__ = ["MATCHED", "Costs", "Selectivities", "Setting", "Workload"]
 

@@ -25,11 +25,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from semantic.ontology import Ontology
-from spark_jobs.match import match_archive
-from spark_jobs.reading import ReadOptions
-from spark_jobs.session import spark_session
-from spark_jobs.snapshot import Snapshot, write_snapshot
+from kindcast.semantic.ontology import Ontology
+from kindcast.spark_jobs.match import match_archive
+from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.session import spark_session
+from kindcast.spark_jobs.snapshot import Snapshot, write_snapshot
 from tests.benchmarks.workload_papers import Drawing, draw
 
 RESULTS = Path("docs/benchmarks/results/spark_scale.json")

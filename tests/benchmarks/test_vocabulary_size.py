@@ -1,6 +1,6 @@
 """The measured hierarchy is the one that the page tells of."""
 
-from semantic import Vocabulary
+from kindcast import Vocabulary
 from tests.benchmarks.vocabulary_size import DEPTH, hierarchy
 
 

@@ -1,6 +1,6 @@
 """The workload is what it says, and the same every time."""
 
-from index.registry import ENGINES
+from kindcast.index.registry import ENGINES
 from tests.benchmarks.experiments.kinds_engines import measure
 from tests.benchmarks.workload_kinds import kinds
 

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from semantic import Vocabulary
-from semantic.ontology import read
-from semantic.ontology.encoding import decode, encode
+from kindcast import Vocabulary
+from kindcast.semantic.ontology import read
+from kindcast.semantic.ontology.encoding import decode, encode
 
 __all__ = ["hierarchy", "main"]
 

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from semantic import Vocabulary
+from kindcast import Vocabulary
 
 __all__ = ["Kinds", "kinds"]
 

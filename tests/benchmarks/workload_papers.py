@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from semantic import Vocabulary
+    from kindcast import Vocabulary
 
 __all__ = ["WORKLOADS", "Drawing", "FullScan", "draw"]
 
@@ -49,7 +49,7 @@ class Drawing:
 
     def vocabulary(self) -> "Vocabulary":
         """The tree of concepts; empty where the workload has none."""
-        from semantic import Vocabulary  # where only the index is measured, its import would take most of the time
+        from kindcast import Vocabulary  # where only the index is measured, its import would take most of the time
 
         if CONCEPT not in self.kinds:
             return Vocabulary.from_ontologies([])

@@ -28,19 +28,19 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from semantic import Matcher
-from semantic.language import to_text, to_tree
-from semantic.model import Event, Expression
-from semantic.ontology.encoding import encode
-from server.broker.documents import DocumentReader, Read
-from spark_jobs.archive import splits_of
-from spark_jobs.match import Chosen, match_unit
-from spark_jobs.output import Output
-from spark_jobs.progress import silent
-from spark_jobs.reading import ReadOptions
-from spark_jobs.repeated import NONE_REPEATED
-from spark_jobs.snapshot import write_snapshot
-from spark_jobs.units import run_units
+from kindcast import Matcher
+from kindcast.semantic.language import to_text, to_tree
+from kindcast.semantic.model import Event, Expression
+from kindcast.semantic.ontology.encoding import encode
+from kindcast.server.broker.documents import DocumentReader, Read
+from kindcast.spark_jobs.archive import splits_of
+from kindcast.spark_jobs.match import Chosen, match_unit
+from kindcast.spark_jobs.output import Output
+from kindcast.spark_jobs.progress import silent
+from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.repeated import NONE_REPEATED
+from kindcast.spark_jobs.snapshot import write_snapshot
+from kindcast.spark_jobs.units import run_units
 from tests.campaigns.campaign import STATE, Outcome, Told
 from tests.harness.application import running_application
 from tests.harness.spark import running_spark

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from server.client import Client
+from kindcast import Client
 from tests.campaigns.campaign import Outcome, Told
 from tests.harness.server_process import ServerProcess, running_server
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from index.registry import ENGINES
-from semantic import InvalidEvent, InvalidSubscription, Matcher, Vocabulary
-from semantic.model import Event
-from semantic.ontology import read
+from kindcast import InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from kindcast.index.registry import ENGINES
+from kindcast.semantic.model import Event
+from kindcast.semantic.ontology import read
 from tests.golden.case_files import Case, Document, GoldenEvent, cases
 from tests.oracle import World, matching
 from tests.oracle.from_records import world_of

@@ -4,8 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from semantic.model import Quantity
-from semantic.operators.declaration import Operator
+from kindcast.semantic.model import Quantity
+from kindcast.semantic.operators.declaration import Operator
 from tests.oracle.operators import Failure
 
 __all__ = ["NAMES", "answer", "operators"]

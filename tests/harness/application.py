@@ -13,8 +13,8 @@ import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 
-from server.app import create_app
-from server.settings import Settings
+from kindcast.server.app import create_app
+from kindcast.server.settings import Settings
 
 __all__ = ["problem_code", "publish", "running_application", "show", "subscribe", "ticket", "waiting"]
 

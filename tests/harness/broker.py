@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from server.broker import Broker
-from server.broker.group import Group
-from server.broker.publishing import Outcome
-from server.broker.subscription_commands import NewSubscription
-from server.cloudevents import DecodedEvent, EventReader
-from server.security.tickets import hashed
-from server.settings import Settings
-from server.store.events import list_events
+from kindcast.server.broker import Broker
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.publishing import Outcome
+from kindcast.server.broker.subscription_commands import NewSubscription
+from kindcast.server.cloudevents import DecodedEvent, EventReader
+from kindcast.server.security.tickets import hashed
+from kindcast.server.settings import Settings
+from kindcast.server.store.events import list_events
 
 __all__ = ["Breaking", "event", "matched", "new", "run", "running", "stored"]
 

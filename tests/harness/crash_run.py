@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.crash_history import COMPUTERS, ONTOLOGY, OTHER_VERSION, History, Key, Made
 from tests.harness.receiver import Receiver
 from tests.harness.server_process import ServerProcess

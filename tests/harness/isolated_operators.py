@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from semantic import operator
-from semantic.model import Quantity
-from semantic.operators.failures import FailedForGood, TryLater
+from kindcast import operator
+from kindcast.semantic.model import Quantity
+from kindcast.semantic.operators.failures import FailedForGood, TryLater
 
 __all__ = ["behaves", "echoes", "holds_many", "in_batches", "waits"]
 

@@ -1,4 +1,5 @@
-"""What a test lets a child do: one function a way to behave well or badly. See `semantic.ontology.isolation`."""
+"""What a test lets a child do: one function a way to behave well or badly. See
+`kindcast.semantic.ontology.isolation`."""
 
 import ctypes
 import json
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError, UnsupportedFormat
-from semantic.ontology.progress import Progress
+from kindcast.semantic.errors import OntologyError, UnsupportedFormat
+from kindcast.semantic.ontology.progress import Progress
 
 __all__ = [
     "abort",

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
-from server.security.tickets import hashed
-from server.store.tables import metadata
+from kindcast.server.security.tickets import hashed
+from kindcast.server.store.tables import metadata
 
 __all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_layout_3"]
 

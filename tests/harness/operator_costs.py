@@ -18,9 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any, Literal
 
-from semantic import Matcher, Vocabulary
-from semantic.operators.calls import Remembered
-from semantic.operators.declaration import Operator
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.operators.calls import Remembered
+from kindcast.semantic.operators.declaration import Operator
 
 __all__ = ["COSTS", "CostService", "Request", "Trouble", "Workload", "library_cost", "running_costs"]
 

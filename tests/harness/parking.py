@@ -14,15 +14,15 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from server.broker import Broker
-from server.broker.late_matches import try_again
-from server.broker.operator_commands import register, unregister
-from server.cloudevents import DecodedEvent
-from server.operators.registry import Registration
-from server.pending import ParkingService, running_parking
-from server.settings import Settings
-from server.store import ledger
-from server.store.tables import events, matches, operators, parked, subscriptions
+from kindcast.server.broker import Broker
+from kindcast.server.broker.late_matches import try_again
+from kindcast.server.broker.operator_commands import register, unregister
+from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.operators.registry import Registration
+from kindcast.server.pending import ParkingService, running_parking
+from kindcast.server.settings import Settings
+from kindcast.server.store import ledger
+from kindcast.server.store.tables import events, matches, operators, parked, subscriptions
 from tests.harness.broker import event, new, running
 from tests.harness.operator_service import OperatorService
 from tests.oracle.parked import NAMES, Data, Model

@@ -38,7 +38,16 @@ class ServerProcess:
         on."""
         self._environment |= environment
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "server.cli", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "kindcast.server.cli",
+            "serve",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self.data)],

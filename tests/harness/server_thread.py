@@ -9,8 +9,8 @@ from typing import Any
 
 import uvicorn
 
-from server.app import create_app
-from server.settings import Settings
+from kindcast.server.app import create_app
+from kindcast.server.settings import Settings
 
 __all__ = ["running_app"]
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import NoJava
-from spark_jobs.session import spark_session
+from kindcast.spark_jobs.errors import NoJava
+from kindcast.spark_jobs.session import spark_session
 
 __all__ = ["running_spark"]
 

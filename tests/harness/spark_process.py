@@ -13,13 +13,13 @@ __all__ = ["JobProcess", "python_workers"]
 
 
 class JobProcess:
-    """`python -m spark_jobs …`, in a group of its own with the Java and the workers that it starts."""
+    """`python -m kindcast.spark_jobs …`, in a group of its own with the Java and the workers that it starts."""
 
     def __init__(self, *arguments: str, file_blocks: int | None = None) -> None:
         """`file_blocks`: no file may be larger than so many KiB: what a full disk is like."""
         limit = f"ulimit -f {file_blocks}; " if file_blocks else ""
         self._process = subprocess.Popen(
-            ["bash", "-c", f'{limit}exec "$0" -m spark_jobs "$@"', sys.executable, *arguments],
+            ["bash", "-c", f'{limit}exec "$0" -m kindcast.spark_jobs "$@"', sys.executable, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

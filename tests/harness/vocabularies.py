@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from semantic import Vocabulary
-from semantic.ontology import ConceptRecord, Ontology, PropertyRecord, RelationRecord
+from kindcast import Vocabulary
+from kindcast.semantic.ontology import ConceptRecord, Ontology, PropertyRecord, RelationRecord
 from tests.oracle import World
 
 __all__ = ["declared_in", "vocabulary_of"]

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from server.cli import output
-from server.cli.ontologies import STAGES, upload_with_progress
-from server.client import Client
+from kindcast import Client
+from kindcast.server.cli import output
+from kindcast.server.cli.ontologies import STAGES, upload_with_progress
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 
@@ -48,7 +48,7 @@ def on_a_terminal(*arguments: str) -> tuple[int, str, str]:
     listener.start()
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "server.cli", *arguments],
+            [sys.executable, "-m", "kindcast.server.cli", *arguments],
             stdout=subprocess.PIPE,
             stderr=theirs,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from semantic.shipped_vocabularies import shipped
+from kindcast.semantic.shipped_vocabularies import shipped
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
@@ -19,7 +19,7 @@ WISH = "target isa Computer and price <= 400"
 LISTENS_TO_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from server.cli import main
+from kindcast.server.cli import main
 main()
 """
 """A shell starts what runs in its background, perhaps these tests, deaf to interrupts; the command is not to be."""

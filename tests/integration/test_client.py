@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from server.client import AsyncClient, Client, ProblemError
-from server.client.calls import Calls, described
+from kindcast import AsyncClient, Client, ProblemError
+from kindcast.server.client.calls import Calls, described
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -166,7 +166,7 @@ def test_listen_server_that_starts_is_waited_for() -> None:
 
 def _without_pauses(client: Client, pauses: list[float]) -> Iterator[Any]:
     """`listen`, with the pauses noted in place of slept."""
-    import server.client.clients as clients
+    import kindcast.server.client.clients as clients
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clients.time, "sleep", pauses.append)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.server_thread import running_app
 
 BEGIN_SECONDS = 0.3

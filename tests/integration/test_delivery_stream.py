@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -111,7 +111,7 @@ def test_stream_cursor_that_is_none_of_ours_is_refused(client: Client, cursor: s
 
 def test_stream_too_many_readers_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams and long polls have a bound together; a pull that does not wait is always served."""
-    monkeypatch.setattr("server.api.deliveries.MAX_WATCHING", 1)
+    monkeypatch.setattr("kindcast.server.api.deliveries.MAX_WATCHING", 1)
     id = client.subscribe("number exists")["id"]
     with stream(client, id) as first:
         lines = first.iter_lines()

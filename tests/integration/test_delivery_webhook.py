@@ -10,8 +10,8 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
-from server.security.egress import SinkRefused
+from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
+from kindcast.server.security.egress import SinkRefused
 from tests.harness.receiver import Answer, Receiver, running_receiver
 
 SECRET = "whsec_" + "c2VjcmV0LW9mLWV4YWN0bHktMzItYnl0ZXMhISEhISEh"

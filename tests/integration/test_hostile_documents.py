@@ -14,12 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from semantic import Vocabulary
-from semantic.errors import OntologyError
-from semantic.ontology import Isolation, read_isolated
-from semantic.ontology.encoding import encode
-from semantic.ontology.isolation import Cost
-from server.client import Client
+from kindcast import Client, Vocabulary
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Isolation, read_isolated
+from kindcast.semantic.ontology.encoding import encode
+from kindcast.semantic.ontology.isolation import Cost
 from tests.harness.hostile import CORPUS, Canary, canary
 from tests.harness.server_process import running_server
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyhornedowl
 import pytest
 
-from semantic.ontology import Limits, Ontology, read
-from semantic.ontology.obo import OboDocument
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.ontology import Limits, Ontology, read
+from kindcast.semantic.ontology.obo import OboDocument
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 OWL = "http://www.w3.org/2002/07/owl#"

@@ -15,10 +15,10 @@ import pytest
 from rdflib import Graph, URIRef
 from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
-from index.clause import ConceptId
-from semantic import InvalidSubscription, Matcher
-from semantic.ontology import Ontology, read
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast import InvalidSubscription, Matcher
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 BRICK = "https://brickschema.org/schema/Brick#"
 OBO = "http://purl.obolibrary.org/obo/"

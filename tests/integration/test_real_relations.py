@@ -11,9 +11,9 @@ from rdflib.collection import Collection
 from rdflib.namespace import OWL, RDF, RDFS
 from rdflib.term import Node
 
-from index.clause import ConceptId
-from semantic import Matcher, Vocabulary, explain
-from semantic.ontology import read
+from kindcast import Matcher, Vocabulary, explain
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology import read
 
 OBO = "http://purl.obolibrary.org/obo/"
 BRICK = "https://brickschema.org/schema/Brick#"

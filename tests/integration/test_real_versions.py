@@ -4,9 +4,9 @@ import importlib.resources
 
 import pytest
 
-from semantic import Matcher, Vocabulary
-from semantic.changes.difference import difference
-from semantic.changes.impact import Impact
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.changes.difference import difference
+from kindcast.semantic.changes.impact import Impact
 
 BRICK = "https://brickschema.org/schema/Brick#"
 NAMES = ("Sensor", "Temperature_Sensor", "Equipment", "Zone", "HVAC_Zone", "Point", "Location", "Meter")

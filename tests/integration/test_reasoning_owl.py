@@ -8,13 +8,13 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from semantic import Vocabulary
-from semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
-from semantic.ontology import Ontology, read
-from semantic.ontology.isolated_reading import read_isolated
-from semantic.ontology.isolation import Cancelled, Cost
-from semantic.ontology.reasoning import axioms as axioms_module
-from semantic.ontology.reasoning.owl import Reasoner
+from kindcast import Vocabulary
+from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
+from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.ontology.isolated_reading import read_isolated
+from kindcast.semantic.ontology.isolation import Cancelled, Cost
+from kindcast.semantic.ontology.reasoning import axioms as axioms_module
+from kindcast.semantic.ontology.reasoning.owl import Reasoner
 from tests.harness.hard_ontology import HARD
 
 pytestmark = pytest.mark.slow

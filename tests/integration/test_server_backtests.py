@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.application import problem_code, running_application
 
 PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
@@ -119,7 +119,7 @@ def test_client_backtests_and_meets_an_unknown_job(client: httpx.Client) -> None
 
 def test_records_of_an_ontology_can_be_fetched(client: httpx.Client) -> None:
     """What jobs outside the server read; there are none where no version is active."""
-    from semantic.ontology.encoding import decode
+    from kindcast.semantic.ontology.encoding import decode
 
     records = client.get("/v1/ontologies/shop/records")
     assert "http://example.org/Phone" in {record.iri for record in decode(records.content).concepts}

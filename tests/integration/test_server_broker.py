@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from server.broker import Broker
-from server.broker.publishing import Outcome
-from server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
-from server.settings import Settings
-from server.store.database import Database
-from server.store.ledger import read_totals
+from kindcast.server.broker import Broker
+from kindcast.server.broker.publishing import Outcome
+from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
+from kindcast.server.settings import Settings
+from kindcast.server.store.database import Database
+from kindcast.server.store.ledger import read_totals
 from tests.harness.broker import Breaking, event, matched, new, run, running, stored
 
 

@@ -91,7 +91,7 @@ def test_unexpected_error_says_nothing_of_the_inside(
     def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr("server.api.ontologies.ontologies.list_ontologies", broken)
+    monkeypatch.setattr("kindcast.server.api.ontologies.ontologies.list_ontologies", broken)
     answer = client.get("/v1/ontologies")
     assert (answer.status_code, problem_code(answer)) == (500, "internal-error")
     assert "secret inside" not in answer.text

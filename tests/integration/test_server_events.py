@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semantic.shipped_vocabularies import shipped
+from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, running_application
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "urn:shop", "type": "offer", "data": {"price": 350}}

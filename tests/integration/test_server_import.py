@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from semantic.shipped_vocabularies import shipped
+from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, publish, running_application, show, subscribe
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from server.client import Client
+from kindcast import Client
 from tests.harness.application import problem_code, running_application
 from tests.harness.server_thread import running_app
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from server.broker import Broker
-from server.broker import expiry as sweeping
-from server.store import ledger, leftovers
-from server.store.tables import leftovers as leftovers_table
-from server.store.tables import matches
+from kindcast.server.broker import Broker
+from kindcast.server.broker import expiry as sweeping
+from kindcast.server.store import ledger, leftovers
+from kindcast.server.store.tables import leftovers as leftovers_table
+from kindcast.server.store.tables import matches
 from tests.harness.broker import event, new, run, running, stored
 
 EVENTS = 10

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, delete, inspect, select, text, update
 
-from semantic.ontology.encoding import is_readable
-from semantic.vocabulary.vocabulary import MEANING
-from server.store.ledger import LAYOUT
-from server.store.tables import ledger, meanings, metadata, ontologies
+from kindcast.semantic.ontology.encoding import is_readable
+from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.server.store.ledger import LAYOUT
+from kindcast.server.store.tables import ledger, meanings, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2, make_layout_3
 
@@ -96,8 +96,8 @@ def test_start_after_the_rules_changed_uses_nothing_that_was_compiled_before(
     """The snapshot of the subscriptions is of another meaning, and so is the version of the vocabulary."""
     caplog.set_level("INFO", "kindcast.broker")
     with monkeypatch.context() as older:
-        older.setattr("semantic.vocabulary.vocabulary.MEANING", 1)
-        older.setattr("semantic.matching.saved_matcher.MEANING", 1)
+        older.setattr("kindcast.semantic.vocabulary.vocabulary.MEANING", 1)
+        older.setattr("kindcast.semantic.matching.saved_matcher.MEANING", 1)
         with running_application(tmp_path) as client:
             client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
             subscribe(client, "target isa Computer")
@@ -116,7 +116,7 @@ def test_migration_that_is_interrupted_leaves_the_older_layout(
 ) -> None:
     """All of it or nothing: a start that fails after the tables were changed can be tried again, by an older server
     too."""
-    from server.broker import broker
+    from kindcast.server.broker import broker
 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, delete
 
-from server.store.tables import operators
+from kindcast.server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
 from tests.harness.operator_service import OperatorService, running_service
 from tests.harness.postgresql import PostgreSQL, driver_url
@@ -270,7 +270,7 @@ def test_parked_candidate_from_before_the_rules_changed_keeps_the_parts_of_its_v
     """Its version has another digest today; the documents and declarations that it names are the same ones."""
     slow: dict[str, Any] = {**QUICK, "data": tmp_path, "operator_delays_seconds": (0.3,) * 100}
     with monkeypatch.context() as older, running_application(**slow) as client:
-        older.setattr("semantic.vocabulary.vocabulary.MEANING", 1)
+        older.setattr("kindcast.semantic.vocabulary.vocabulary.MEANING", 1)
         assert client.put("/v1/synonyms/words", json={"PC": "computer"}).status_code in (200, 201)
         client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
         created = subscribe(client, 'target = "computer" and yes()')

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
-from server.broker import Broker
-from server.errors import StoreInUse, StoreUnavailable
-from server.settings import Settings
+from kindcast.server.broker import Broker
+from kindcast.server.errors import StoreInUse, StoreUnavailable
+from kindcast.server.settings import Settings
 from tests.harness.application import running_application
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.client import Client, ProblemError
+from kindcast import Client, ProblemError
 from tests.harness.server_process import ServerProcess, running_server
 
 BLOCK = 4_096
@@ -94,7 +94,7 @@ def test_start_with_what_cannot_be_is_refused_in_words(
     tmp_path: Path, arguments: list[str], environment: dict[str, str], word: str
 ) -> None:
     """A wrong setting ends the start at once, names itself, and shows no stack trace."""
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--data", str(tmp_path), *arguments]
+    command = [sys.executable, "-m", "kindcast.server.cli", "serve", "--port", "0", "--data", str(tmp_path), *arguments]
     ended = subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
     )

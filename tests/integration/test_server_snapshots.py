@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from semantic import Event
-from server.broker import Broker
+from kindcast import Event
+from kindcast.server.broker import Broker
 from tests.harness.broker import Breaking, new, run, running
 from tests.harness.server_process import ServerProcess, running_server
 
@@ -156,7 +156,7 @@ def test_start_after_a_kill_between_snapshot_and_store_uses_the_one_before(
     async def body() -> None:
         await settle(tmp_path / "data")
         with monkeypatch.context() as patched:
-            patched.setattr("server.broker.writer_thread.BrokerThread._name", lambda *_: False)
+            patched.setattr("kindcast.server.broker.writer_thread.BrokerThread._name", lambda *_: False)
             async with running(tmp_path / "data") as broker:
                 await broker.delete_subscription("cheap", "ticket")
                 await broker.create_subscription(new("more", "price = 4"))

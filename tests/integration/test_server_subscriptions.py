@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semantic.shipped_vocabularies import shipped
+from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 
 

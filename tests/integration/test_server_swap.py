@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from server.broker import vocabulary_commands as vocabularies
-from server.errors import StoreUnavailable
+from kindcast.server.broker import vocabulary_commands as vocabularies
+from kindcast.server.errors import StoreUnavailable
 from tests.harness.broker import Breaking, event, matched, new, run, running
 
 TURTLE = """

@@ -1,7 +1,7 @@
 """Does an event match an expression? Asked of one expression and one event at a time, as the rules say it.
 
-`expression` is made of `semantic.model` values whose terms have their `iri`; the event is raw JSON. There are no
-clauses: negation travels inwards as a flag (rule 8), and everything else is evaluated where it stands.
+`expression` is made of `kindcast.semantic.model` values whose terms have their `iri`; the event is raw JSON. There are
+no clauses: negation travels inwards as a flag (rule 8), and everything else is evaluated where it stands.
 
 Where the rules leave a choice, the oracle states it: `some` needs an array with an object in it.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from semantic.model import (
+from kindcast.semantic.model import (
     All,
     AnyOf,
     AttributeRef,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from semantic.model import (
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

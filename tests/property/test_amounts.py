@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic.errors import InvalidQuantity, UnknownUnit
-from semantic.units import Units
+from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
+from kindcast.semantic.units import Units
 
 UNITS = Units({"EUR": {"USD": "1.08"}})
 NUMBERS = st.one_of(

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.broker import Broker
-from server.cloudevents import DecodedEvent
-from server.errors import ServerError, StoreUnavailable
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.errors import ServerError, StoreUnavailable
 from tests.harness.broker import Breaking, event, new, running
 
 Failure = Literal["none", "before", "after"]

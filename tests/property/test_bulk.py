@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import InvalidSubscription, Matcher
-from semantic.errors import DuplicateSubscription
-from semantic.language import to_tree
-from semantic.model import Event, Note
-from semantic.subscriptions import bulk as bulk_module
-from semantic.subscriptions import bulk as repeated_module
-from semantic.subscriptions.bulk import Restored
+from kindcast import InvalidSubscription, Matcher
+from kindcast.semantic.errors import DuplicateSubscription
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import Event, Note
+from kindcast.semantic.subscriptions import bulk as bulk_module
+from kindcast.semantic.subscriptions import bulk as repeated_module
+from kindcast.semantic.subscriptions.bulk import Restored
 from tests.oracle import World
 from tests.strategies import CLASSES, RETIRED, events, expressions, vocabulary_of, worlds
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from index.columns import (
+from kindcast.index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
+from kindcast.index.columns import (
     ClauseColumns,
     ColumnBatch,
     ColumnValues,
@@ -17,9 +17,9 @@ from index.columns import (
     KeyTable,
     OperandColumn,
 )
-from index.concept_graph import ConceptGraph
-from index.published.dexin.engine import DexinEngine
-from index.registry import new_engine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.registry import new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 TEXTS = ("a", "b", "c")

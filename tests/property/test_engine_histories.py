@@ -11,12 +11,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clause import Clause, ClauseRow
-from index.concept_graph import ConceptGraph
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
-from index.registry import ENGINES
+from kindcast.index.clause import Clause, ClauseRow
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
+from kindcast.index.registry import ENGINES
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 BUILT = ("matching_tree",)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from index.clause import Clause, ClauseRow, LoweredEvent
-from index.concept_graph import ConceptGraph
-from index.engine import Engine
-from index.published.dexin.engine import DexinEngine
-from index.registry import ENGINES, new_engine
+from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import Engine
+from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.registry import ENGINES, new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 BUILT = ("matching_tree",)

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import InvalidEvent, Matcher
-from semantic.events.event_plans import ReadEvent
-from semantic.flatten import EventLimits
-from semantic.language import to_tree
-from semantic.model import CanonicalEvent, Event, Expression
+from kindcast import InvalidEvent, Matcher
+from kindcast.semantic.events.event_plans import ReadEvent
+from kindcast.semantic.flatten import EventLimits
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import CanonicalEvent, Event, Expression
 from tests.oracle import World, matching
 from tests.strategies import events, expressions, vocabulary_of, worlds
 

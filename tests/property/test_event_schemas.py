@@ -6,12 +6,12 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semantic import InvalidEvent, Vocabulary
-from semantic.errors import InvalidDeclaration
-from semantic.events.canonicalise import Canonicaliser
-from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
-from semantic.vocabulary.event_types import EventType, view_of
-from semantic.vocabulary.schema_documents import document_of, read_event_type
+from kindcast import InvalidEvent, Vocabulary
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.event_types import EventType, view_of
+from kindcast.semantic.vocabulary.schema_documents import document_of, read_event_type
 
 NAMES = ("a", "b", "c")
 

@@ -14,9 +14,9 @@ from rdflib import RDF, RDFS, BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 from rdflib.namespace import OWL
 
-from index.clause import ConceptId
-from semantic.ontology import Ontology, read
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 OIO = "http://www.geneontology.org/formats/oboInOwl#"

@@ -12,14 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from index.clause import AttributeId, Clause, ClauseRow, ColumnId, Key, LoweredEvent
-from index.columns import ColumnBatch, ColumnValues, KeyTable
-from index.concept_graph import ConceptGraph
-from index.fused import search, segment, sharing
-from index.fused import small_clusters as scattered
-from index.fused.compaction import at_once, in_thread
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
+from kindcast.index.clause import AttributeId, Clause, ClauseRow, ColumnId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import search, segment, sharing
+from kindcast.index.fused import small_clusters as scattered
+from kindcast.index.fused.compaction import at_once, in_thread
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 

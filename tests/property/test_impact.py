@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from semantic.changes.difference import difference
-from semantic.changes.impact import Impact, TermPart, footprint
-from semantic.ontology import ConceptRecord, Ontology
-from semantic.ontology.namespaces import local_name
-from semantic.ontology.records import RelationRecord
-from semantic.subscriptions.compilation import compile_expression
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.changes.difference import difference
+from kindcast.semantic.changes.impact import Impact, TermPart, footprint
+from kindcast.semantic.ontology import ConceptRecord, Ontology
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.records import RelationRecord
+from kindcast.semantic.subscriptions.compilation import compile_expression
 
 NAMES = (*(f"http://e/{letter}" for letter in "ABCDEF"), "http://other/A")
 LABELS = ("red", "green", "blue")

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.language import parse_text, parse_tree, to_text, to_tree
-from semantic.model import (
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.language import parse_text, parse_tree, to_text, to_tree
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

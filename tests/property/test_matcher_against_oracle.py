@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from index.fused.engine import FusedEngine
-from index.registry import ENGINES
-from semantic import InvalidSubscription, Matcher
-from semantic.language import to_tree
-from semantic.model import Event, Expression, Match
+from kindcast import InvalidSubscription, Matcher
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.registry import ENGINES
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import Event, Expression, Match
 from tests.oracle import World, matching
 from tests.strategies import CLASSES, RELATIONS, events, expressions, vocabulary_of, worlds
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from semantic import InvalidSubscription, Matcher, Vocabulary, explain
-from semantic.language import to_tree
-from semantic.model import (
+from kindcast import InvalidSubscription, Matcher, Vocabulary, explain
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,
@@ -23,10 +23,10 @@ from semantic.model import (
     ValueConstraint,
     Variable,
 )
-from semantic.operators.readings import reading
-from semantic.operators.running import stop
-from semantic.planner.learning import Experience
-from semantic.planner.strategies import PLANNERS
+from kindcast.semantic.operators.readings import reading
+from kindcast.semantic.operators.running import stop
+from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.planner.strategies import PLANNERS
 from tests.harness.answering_operators import ISOLATED, NAMES, answer, operators
 from tests.oracle.operators import decide
 from tests.oracle.world import World

@@ -18,11 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
-from semantic.errors import SemanticError
-from server.broker.late_matches import try_again
-from server.errors import ServerError
-from server.pending import decision as settling
-from server.store.tables import subscriptions
+from kindcast.semantic.errors import SemanticError
+from kindcast.server.broker.late_matches import try_again
+from kindcast.server.errors import ServerError
+from kindcast.server.pending import decision as settling
+from kindcast.server.store.tables import subscriptions
 from tests.harness.broker import Breaking
 from tests.harness.operator_service import OperatorService, running_service
 from tests.harness.parking import Seen, Server, all_due, differs

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.registry import ENGINES
-from semantic import Matcher, explain
-from semantic.language import to_tree
-from semantic.model import (
+from kindcast import Matcher, explain
+from kindcast.index.registry import ENGINES
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import (
     All,
     AnyOf,
     AttributeRef,

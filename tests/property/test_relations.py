@@ -6,9 +6,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clause import ConceptId
-from semantic.ontology import RelationRecord
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology import RelationRecord
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 from tests.oracle import World
 from tests.strategies import RELATIONS, vocabulary_of, worlds
 

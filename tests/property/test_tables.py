@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import InvalidEvent, Matcher, Vocabulary
-from semantic.events.canonicalise import EventLimits
-from semantic.language import to_tree
-from semantic.model import Event, Expression
+from kindcast import InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import Event, Expression
 from tests.oracle import World, matching
 from tests.strategies import events, expressions, vocabulary_of, worlds
 

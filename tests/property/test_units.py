@@ -6,8 +6,8 @@ from fractions import Fraction
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from semantic.errors import InvalidQuantity, UnknownUnit
-from semantic.units import Units
+from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
+from kindcast.semantic.units import Units
 
 UNITS = Units()
 

@@ -15,9 +15,9 @@ from rdflib import BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
-from index.clause import ConceptId
-from semantic.ontology import ConceptRecord, Ontology, read
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.ontology import ConceptRecord, Ontology, read
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 from tests.oracle import World
 
 NAMES = [f"http://example.org/n{number}" for number in range(8)]

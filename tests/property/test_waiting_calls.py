@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from semantic.model import Event
-from semantic.operators.declaration import Operator, signature_of
-from semantic.operators.failures import FailureKind, OperatorFailed
-from semantic.planner.strategies import PLANNERS
-from server.operators.answers import Answered, Asking, Deferred
-from server.pending.late_matcher import LateMatcher, Verdicts
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.model import Event
+from kindcast.semantic.operators.declaration import Operator, signature_of
+from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
+from kindcast.semantic.planner.strategies import PLANNERS
+from kindcast.server.operators.answers import Answered, Asking, Deferred
+from kindcast.server.pending.late_matcher import LateMatcher, Verdicts
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("p", "q", "r", "s")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from spark_jobs.archive import lines_in, numbered, splits_of
-from spark_jobs.errors import NoArchive
-from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.match import PLACE, in_pieces, side_by_side
-from spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
+from kindcast import Matcher, Vocabulary
+from kindcast.spark_jobs.archive import lines_in, numbered, splits_of
+from kindcast.spark_jobs.errors import NoArchive
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
+from kindcast.spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from semantic.ontology import read
-from spark_jobs.match import match_archive
-from spark_jobs.snapshot import write_snapshot
+from kindcast.semantic.ontology import read
+from kindcast.spark_jobs.match import match_archive
+from kindcast.spark_jobs.snapshot import write_snapshot
 from tests.golden.case_files import Case, Document, GoldenEvent, cases
 
 CASES = cases()

@@ -8,18 +8,18 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_jobs import session as java
-from spark_jobs.errors import NoJava
+from kindcast.spark_jobs import session as java
+from kindcast.spark_jobs.errors import NoJava
 
 SMALL_JOB = """
-from spark_jobs.session import spark_session
+from kindcast.spark_jobs.session import spark_session
 spark = spark_session(master="local[1]")
 print(spark.sparkContext.parallelize([1, 2, 3], 1).map(lambda each: each * 2).sum())
 spark.stop()
 """
 
 SUBMITTED = """
-from spark_jobs.session import spark_session
+from kindcast.spark_jobs.session import spark_session
 spark = spark_session()
 conf = spark.conf
 print(conf.get("spark.sql.session.timeZone"), conf.get("spark.sql.adaptive.enabled"), spark.sparkContext.master)

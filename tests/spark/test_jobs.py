@@ -12,18 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from semantic import Event, Matcher, Vocabulary
-from semantic.backtest import Backtest, PastEvent
-from semantic.ontology import read
-from server.cli import main
-from spark_jobs.backtesting import backtest_archive
-from spark_jobs.events import quarantined, read_events, readable
-from spark_jobs.inputs import Inputs
-from spark_jobs.learn import learn_archive
-from spark_jobs.match import match, match_archive
-from spark_jobs.normalise import normalise
-from spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
-from spark_jobs.snapshot import Snapshot, write_snapshot
+from kindcast import Event, Matcher, Vocabulary
+from kindcast.semantic.backtest import Backtest, PastEvent
+from kindcast.semantic.ontology import read
+from kindcast.server.cli import main
+from kindcast.spark_jobs.backtesting import backtest_archive
+from kindcast.spark_jobs.events import quarantined, read_events, readable
+from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.learn import learn_archive
+from kindcast.spark_jobs.match import match, match_archive
+from kindcast.spark_jobs.normalise import normalise
+from kindcast.spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
+from kindcast.spark_jobs.snapshot import Snapshot, write_snapshot
 from tests.harness.application import running_application, subscribe
 
 SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -209,9 +209,8 @@ def test_command_that_cannot_begin_says_what_to_do(
 
 def test_job_without_pyspark_says_what_to_install(tmp_path: Path) -> None:
     """The server and its commands run without it."""
-    code = (
-        "import sys; sys.modules['pyspark'] = None; from spark_jobs.commands import main; sys.exit(main(sys.argv[1:]))"
-    )
+    code = "import sys; sys.modules['pyspark'] = None; "
+    code += "from kindcast.spark_jobs.commands import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "match", "--archive", "x", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -243,10 +242,10 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
     inputs = Inputs(ontologies=(tmp_path / "shop.ttl",))
     with monkeypatch.context() as older:
         for module in (
-            "semantic.vocabulary.vocabulary",
-            "spark_jobs.inputs",
-            "spark_jobs.snapshot",
-            "semantic.matching.saved_matcher",
+            "kindcast.semantic.vocabulary.vocabulary",
+            "kindcast.spark_jobs.inputs",
+            "kindcast.spark_jobs.snapshot",
+            "kindcast.semantic.matching.saved_matcher",
         ):
             older.setattr(f"{module}.MEANING", 1)
         before = inputs.snapshot(tmp_path / "out")

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from semantic.model import Event
-from spark_jobs import reading
-from spark_jobs.archive import splits_of
-from spark_jobs.event_batch import EventBatch, Rejected
-from spark_jobs.json_columns import JsonColumns, lines_of
-from spark_jobs.reading import ReadOptions, read_split
-from spark_jobs.workers import ShardMatcher
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.model import Event
+from kindcast.spark_jobs import reading
+from kindcast.spark_jobs.archive import splits_of
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.json_columns import JsonColumns, lines_of
+from kindcast.spark_jobs.reading import ReadOptions, read_split
+from kindcast.spark_jobs.workers import ShardMatcher
 
 ASKED = (
     "a = 1",

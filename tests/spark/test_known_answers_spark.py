@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from semantic import Matcher, Vocabulary
-from semantic.ontology import Ontology
-from semantic.ontology.loader import read_several
-from spark_jobs.match import match_archive
-from spark_jobs.normalise import normalise_archive
-from spark_jobs.reading import ReadOptions
-from spark_jobs.snapshot import write_snapshot
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.ontology import Ontology
+from kindcast.semantic.ontology.loader import read_several
+from kindcast.spark_jobs.match import match_archive
+from kindcast.spark_jobs.normalise import normalise_archive
+from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.snapshot import write_snapshot
 from tests.acceptance.known_answers import ANSWERS, BRICK, FAHRENHEIT, readings
 
 UNIT_BESIDE = {"attributes": {"value": {"kind": "number", "unit_from": "unit"}}}

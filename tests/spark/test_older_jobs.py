@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.events import stream_events
-from spark_jobs.inputs import Inputs
-from spark_jobs.match import match_archive
-from spark_jobs.snapshot import Snapshot
-from spark_jobs.stream import start_stream
+from kindcast.spark_jobs.events import stream_events
+from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.match import match_archive
+from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.stream import start_stream
 
 SAVED = Path(__file__).resolve().parents[1] / "fixtures" / "commit_96216f5"
 EXPECTED = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from semantic import Matcher, Vocabulary, operator
-from semantic.planner.learning import Experience, read_priors
+from kindcast import Matcher, Vocabulary, operator
+from kindcast.semantic.planner.learning import Experience, read_priors
 
 EVENTS = 60
-PLUGIN = """from semantic import operator
+PLUGIN = """from kindcast import operator
 
 @operator(name="rare", cost=1.0, selectivity=0.5)
 def rare(event: object, n: tuple) -> bool:
@@ -69,7 +69,7 @@ def test_what_an_archive_taught_is_where_a_fresh_matcher_begins(tmp_path: Path, 
     (tmp_path / "asked.ndjson").write_text(json.dumps({"id": "s", "expression": ASKED}) + "\n", encoding="utf-8")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "spark_jobs", "learn", "--master", "local[1]"),
+            *(sys.executable, "-m", "kindcast.spark_jobs", "learn", "--master", "local[1]"),
             *("--archive", str(tmp_path / "in"), "--output", str(tmp_path / "out")),
             *("--subscriptions", str(tmp_path / "asked.ndjson")),
         ],

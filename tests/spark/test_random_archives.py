@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from semantic import Matcher
-from semantic.language import to_tree
-from semantic.model import Event, Expression
-from spark_jobs.archive import splits_of
-from spark_jobs.match import Chosen, match_unit
-from spark_jobs.output import Output
-from spark_jobs.progress import silent
-from spark_jobs.reading import ReadOptions
-from spark_jobs.repeated import NONE_REPEATED
-from spark_jobs.snapshot import write_snapshot
-from spark_jobs.units import run_units
+from kindcast import Matcher
+from kindcast.semantic.language import to_tree
+from kindcast.semantic.model import Event, Expression
+from kindcast.spark_jobs.archive import splits_of
+from kindcast.spark_jobs.match import Chosen, match_unit
+from kindcast.spark_jobs.output import Output
+from kindcast.spark_jobs.progress import silent
+from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.repeated import NONE_REPEATED
+from kindcast.spark_jobs.snapshot import write_snapshot
+from kindcast.spark_jobs.units import run_units
 from tests.harness.vocabularies import declared_in
 from tests.oracle import World
 from tests.strategies import events, expressions, vocabulary_of, worlds

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import UnusableOutput
-from spark_jobs.events import stream_events
-from spark_jobs.inputs import Inputs
-from spark_jobs.snapshot import Snapshot
-from spark_jobs.stream import start_stream
+from kindcast.spark_jobs.errors import UnusableOutput
+from kindcast.spark_jobs.events import stream_events
+from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.stream import start_stream
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Tablet rdfs:subClassOf :Computer .

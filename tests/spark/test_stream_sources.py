@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.events import stream_events
-from spark_jobs.inputs import Inputs
-from spark_jobs.stream import start_stream
+from kindcast.spark_jobs.events import stream_events
+from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.stream import start_stream
 from tests.harness.spark_process import JobProcess
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .

@@ -86,7 +86,7 @@ def test_lock_files_agree_on_versions(repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_wheel_holds_the_four_packages_and_the_vocabularies(
+def test_wheel_holds_one_package_and_the_vocabularies(
     repository: Path, project: dict[str, Any], tmp_path: Path
 ) -> None:
     """Tests and docs are not shipped; the vocabularies and the type markers are."""
@@ -95,15 +95,17 @@ def test_wheel_holds_the_four_packages_and_the_vocabularies(
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     version = project["project"]["version"]
-    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"kindcast-{version}.dist-info"}
-    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"kindcast", f"kindcast-{version}.dist-info"}
+    assert {"kindcast/py.typed", *(f"kindcast/{package}/py.typed" for package in PACKAGES)} <= set(names)
     assert {name for name in names if name.endswith(".ttl")} == {
-        f"semantic/shipped/{path.name}" for path in (repository / "ontologies").glob("*.ttl")
+        f"kindcast/semantic/shipped/{path.name}" for path in (repository / "ontologies").glob("*.ttl")
     }
     modules = {
-        path.relative_to(repository).as_posix() for each in PACKAGES for path in (repository / each).rglob("*.py")
+        f"kindcast/{path.relative_to(repository).as_posix()}"
+        for each in PACKAGES
+        for path in (repository / each).rglob("*.py")
     }
-    assert {name for name in names if name.endswith(".py")} == modules
+    assert {name for name in names if name.endswith(".py")} == modules | {"kindcast/__init__.py"}
 
 
 def test_folders_have_a_map(repository: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ConceptTest, IntervalTest, Key, KeyTest, Predicate
-from index.compiling import compiled
-from index.published.growing_runs import LOWER, GrowingRuns
+from kindcast.index.clause import Clause, ConceptTest, IntervalTest, Key, KeyTest, Predicate
+from kindcast.index.compiling import compiled
+from kindcast.index.published.growing_runs import LOWER, GrowingRuns
 
 __all__ = [
     "SLOT_ROWS",

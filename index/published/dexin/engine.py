@@ -29,14 +29,14 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, ColumnId, ConceptId, Key, LoweredEvent
-from index.columns import ClauseColumns, ColumnBatch, ConceptOperands, IntervalOperands, KeyOperands
-from index.compiling import announce_compilation, compiled
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable
-from index.errors import UnknownRow
-from index.naive import clause_matches
-from index.published.dexin.axes import (
+from kindcast.index.clause import Clause, ClauseRow, ColumnId, ConceptId, Key, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ColumnBatch, ConceptOperands, IntervalOperands, KeyOperands
+from kindcast.index.compiling import announce_compilation, compiled
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable
+from kindcast.index.errors import UnknownRow
+from kindcast.index.naive import clause_matches
+from kindcast.index.published.dexin.axes import (
     SLOT_ROWS,
     Axes,
     Constraints,
@@ -48,8 +48,16 @@ from index.published.dexin.axes import (
     constraints_of,
     free_copy,
 )
-from index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE, MOST_SUBSETS, OPTIMAL, first_fit, optimal
-from index.published.dexin.stages import Asked, Stages, exclude, include, listed, rates
+from kindcast.index.published.dexin.plans import (
+    EXCLUSIVE,
+    FIRST_FIT,
+    INCLUSIVE,
+    MOST_SUBSETS,
+    OPTIMAL,
+    first_fit,
+    optimal,
+)
+from kindcast.index.published.dexin.stages import Asked, Stages, exclude, include, listed, rates
 
 __all__ = ["DexinEngine"]
 
@@ -342,8 +350,8 @@ class DexinEngine:
     matches it, stands on none."""
 
     def __init__(self, graph: ConceptGraph, *, plan: int = FIRST_FIT, slot_rows: int = SLOT_ROWS) -> None:
-        """`plan` as in `index.published.dexin.plans`: others than Algorithm 4 are for comparison. A slot gets `slot_rows`
-        rows or more."""
+        """`plan` as in `kindcast.index.published.dexin.plans`: others than Algorithm 4 are for comparison. A slot gets
+        `slot_rows` rows or more."""
         self._graph = graph
         self._plan = plan
         self._axes = Axes(slot_rows)

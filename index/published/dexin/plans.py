@@ -15,7 +15,7 @@ is shorter.
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
+from kindcast.index.compiling import compiled
 
 __all__ = ["EXCLUSIVE", "FIRST_FIT", "INCLUSIVE", "MOST_SUBSETS", "OPTIMAL", "cost_of", "first_fit", "optimal"]
 

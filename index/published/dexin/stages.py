@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled, lowest_bit
-from index.published.dexin.axes import View, place_of
-from index.published.growing_runs import LOWER
+from kindcast.index.compiling import compiled, lowest_bit
+from kindcast.index.published.dexin.axes import View, place_of
+from kindcast.index.published.growing_runs import LOWER
 
 __all__ = ["Asked", "Stages", "exclude", "include", "listed", "rates"]
 

@@ -26,17 +26,17 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause, ClauseRow, LoweredEvent
-from index.columns import ColumnBatch
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable, row_table
-from index.errors import UnknownRow
-from index.fused.runs import distinct_rows
-from index.naive import clause_matches
-from index.published.axis_readings import Axis, AxisReadings, Reader
-from index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
-from index.published.matching_tree.decision_tree import Path, annotate, plant
-from index.published.matching_tree.search import Said, search_trees, tree_arrays
+from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import ColumnBatch
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable, row_table
+from kindcast.index.errors import UnknownRow
+from kindcast.index.fused.runs import distinct_rows
+from kindcast.index.naive import clause_matches
+from kindcast.index.published.axis_readings import Axis, AxisReadings, Reader
+from kindcast.index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
+from kindcast.index.published.matching_tree.decision_tree import Path, annotate, plant
+from kindcast.index.published.matching_tree.search import Said, search_trees, tree_arrays
 
 __all__ = ["MatchingTreeEngine"]
 

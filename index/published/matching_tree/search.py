@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from index.compiling import compiled
-from index.published.matching_tree.decision_tree import Node
+from kindcast.index.compiling import compiled
+from kindcast.index.published.matching_tree.decision_tree import Node
 
 __all__ = ["Codes", "Said", "search_trees", "tree_arrays"]
 

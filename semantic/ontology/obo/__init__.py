@@ -1,5 +1,5 @@
 """OBO files, 1.2 and 1.4: bytes to triples, tolerantly."""
 
-from semantic.ontology.obo.document import OboDocument
+from kindcast.semantic.ontology.obo.document import OboDocument
 
 __all__ = ["OboDocument"]

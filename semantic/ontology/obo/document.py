@@ -19,15 +19,15 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology.obo.frames import Clause, Frame, Value, frames, in_utf8, quoted, split, unescaped, words
-from semantic.ontology.obo.names import IDSPACE_LENGTH, OboNames, expansion
-from semantic.ontology.oddities import Oddities, shown
-from semantic.ontology.owl_syntaxes.axioms import Axioms
-from semantic.ontology.owl_syntaxes.expressions import Names
-from semantic.ontology.owl_syntaxes.functional import functional_expressions
-from semantic.ontology.records import Limits
-from semantic.ontology.triple_writer import TYPE, Node, TripleWriter, owl, rdfs, xsd
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.obo.frames import Clause, Frame, Value, frames, in_utf8, quoted, split, unescaped, words
+from kindcast.semantic.ontology.obo.names import IDSPACE_LENGTH, OboNames, expansion
+from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.owl_syntaxes.axioms import Axioms
+from kindcast.semantic.ontology.owl_syntaxes.expressions import Names
+from kindcast.semantic.ontology.owl_syntaxes.functional import functional_expressions
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.triple_writer import TYPE, Node, TripleWriter, owl, rdfs, xsd
 
 __all__ = ["OboDocument"]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from semantic.errors import OntologyError
-from semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.oddities import Oddities, shown
 
 __all__ = ["Clause", "Frame", "Value", "frames", "in_utf8", "quoted", "split", "unescaped", "words"]
 

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import pyoxigraph as ox
 
-from semantic.ontology import namespaces as ns
-from semantic.ontology.namespaces import OBO, local_name
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.namespaces import OBO, local_name
 
 __all__ = ["IDSPACE_LENGTH", "OBO", "OboNames", "expansion"]
 

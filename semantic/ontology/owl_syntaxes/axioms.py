@@ -6,10 +6,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology.oddities import Oddities, shown
-from semantic.ontology.owl_syntaxes.expressions import Argument, Expression
-from semantic.ontology.triple_writer import TYPE, Node, TripleWriter, Value, owl, rdfs, xsd
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.owl_syntaxes.expressions import Argument, Expression
+from kindcast.semantic.ontology.triple_writer import TYPE, Node, TripleWriter, Value, owl, rdfs, xsd
 
 __all__ = ["Axioms"]
 

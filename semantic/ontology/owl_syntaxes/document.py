@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import xml_guard
-from semantic.ontology.oddities import Oddities
-from semantic.ontology.owl_syntaxes.axioms import Axioms
-from semantic.ontology.owl_syntaxes.expressions import Names
-from semantic.ontology.owl_syntaxes.functional import functional_expressions
-from semantic.ontology.owl_syntaxes.owl_xml import xml_expressions
-from semantic.ontology.records import Limits
-from semantic.ontology.triple_writer import TripleWriter
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import xml_guard
+from kindcast.semantic.ontology.oddities import Oddities
+from kindcast.semantic.ontology.owl_syntaxes.axioms import Axioms
+from kindcast.semantic.ontology.owl_syntaxes.expressions import Names
+from kindcast.semantic.ontology.owl_syntaxes.functional import functional_expressions
+from kindcast.semantic.ontology.owl_syntaxes.owl_xml import xml_expressions
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.triple_writer import TripleWriter
 
 __all__ = ["OwlDocument"]
 

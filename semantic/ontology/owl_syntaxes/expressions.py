@@ -7,9 +7,9 @@ from urllib.parse import urljoin
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.oddities import shown
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.oddities import shown
 
 __all__ = ["Argument", "Expression", "Names", "OddName"]
 

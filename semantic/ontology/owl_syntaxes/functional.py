@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology.oddities import Oddities, shown
-from semantic.ontology.owl_syntaxes.expressions import Argument, Expression, Names, OddName
-from semantic.ontology.records import Limits
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.owl_syntaxes.expressions import Argument, Expression, Names, OddName
+from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["functional_expressions"]
 

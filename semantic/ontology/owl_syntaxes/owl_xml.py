@@ -13,9 +13,9 @@ from xml.parsers import expat
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology.oddities import Oddities, shown
-from semantic.ontology.owl_syntaxes.expressions import Argument, Expression, Names, OddName
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.owl_syntaxes.expressions import Argument, Expression, Names, OddName
 
 __all__ = ["xml_expressions"]
 

@@ -17,11 +17,11 @@ from typing import Final
 import pyoxigraph as ox
 from rdflib.namespace import OWL, RDF, RDFS, XSD
 
-from semantic.errors import OntologyError
-from semantic.ontology import framing
-from semantic.ontology import namespaces as ns
-from semantic.ontology.extraction import serves
-from semantic.ontology.statements import Statements
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import framing
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.extraction import serves
+from kindcast.semantic.ontology.statements import Statements
 
 __all__ = ["Axioms", "axioms_of"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
-from semantic.ontology.reasoning.axioms import Axioms
+from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
+from kindcast.semantic.ontology.reasoning.axioms import Axioms
 
 __all__ = ["Findings", "find_java", "hermit_classpath", "run_hermit"]
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from semantic.ontology.subsumption import Pairs
+from kindcast.semantic.ontology.subsumption import Pairs
 
 __all__ = ["Known"]
 

@@ -10,16 +10,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from semantic.errors import TooCostly
-from semantic.ontology import framing
-from semantic.ontology.encoding import decode, encode
-from semantic.ontology.isolation import Cost, Isolation, run_isolated
-from semantic.ontology.progress import Progress
-from semantic.ontology.reasoning.axioms import Axioms
-from semantic.ontology.reasoning.hermit import Findings, find_java, hermit_classpath, run_hermit
-from semantic.ontology.reasoning.known import Known
-from semantic.ontology.records import ConceptRecord, Ontology
-from semantic.ontology.subsumption import Pairs
+from kindcast.semantic.errors import TooCostly
+from kindcast.semantic.ontology import framing
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
+from kindcast.semantic.ontology.progress import Progress
+from kindcast.semantic.ontology.reasoning.axioms import Axioms
+from kindcast.semantic.ontology.reasoning.hermit import Findings, find_java, hermit_classpath, run_hermit
+from kindcast.semantic.ontology.reasoning.known import Known
+from kindcast.semantic.ontology.records import ConceptRecord, Ontology
+from kindcast.semantic.ontology.subsumption import Pairs
 
 __all__ = ["Reasoner", "available", "classified", "classified_encoded"]
 

@@ -19,12 +19,12 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from semantic.errors import OntologyError
-from semantic.ontology import namespaces as ns
-from semantic.ontology.extraction import Extracted, extract
-from semantic.ontology.reasoning.known import Known
-from semantic.ontology.records import Limits
-from semantic.ontology.statements import Statements
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.extraction import Extracted, extract
+from kindcast.semantic.ontology.reasoning.known import Known
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.statements import Statements
 
 __all__ = ["entailed", "entailed_statements"]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from semantic.operators.builtin.geography import Regions, geography
-from semantic.operators.builtin.pictures import pictures
-from semantic.operators.builtin.tables import Table, tables
-from semantic.operators.builtin.texts import texts
-from semantic.operators.builtin.windows import windows
-from semantic.operators.declaration import Operator
+from kindcast.semantic.operators.builtin.geography import Regions, geography
+from kindcast.semantic.operators.builtin.pictures import pictures
+from kindcast.semantic.operators.builtin.tables import Table, tables
+from kindcast.semantic.operators.builtin.texts import texts
+from kindcast.semantic.operators.builtin.windows import windows
+from kindcast.semantic.operators.declaration import Operator
 
 __all__ = ["Regions", "Table", "builtin_operators"]
 

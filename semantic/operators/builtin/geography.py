@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from semantic.errors import InvalidDeclaration
-from semantic.model import AttributeRef, Quantity
-from semantic.operators.builtin.libraries import needed
-from semantic.operators.declaration import Operator
-from semantic.operators.failures import FailedForGood
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.model import AttributeRef, Quantity
+from kindcast.semantic.operators.builtin.libraries import needed
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import FailedForGood
 
 __all__ = ["MOST_CORNERS", "MOST_REGIONS", "Regions", "geography"]
 

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from semantic.operators.failures import FailedForGood
+from kindcast.semantic.operators.failures import FailedForGood
 
 __all__ = ["needed"]
 

@@ -16,9 +16,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from semantic.errors import InvalidDeclaration
-from semantic.model import Variable
-from semantic.operators.declaration import Operator
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.model import Variable
+from kindcast.semantic.operators.declaration import Operator
 
 __all__ = ["MOST_CELLS", "Table", "tables"]
 

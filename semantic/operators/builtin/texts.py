@@ -9,10 +9,10 @@ nearly a duplicate.
 
 from typing import Any
 
-from semantic.errors import InvalidPattern
-from semantic.operators.builtin.libraries import needed
-from semantic.operators.declaration import Operator
-from semantic.units.patterns import compile_pattern, fold
+from kindcast.semantic.errors import InvalidPattern
+from kindcast.semantic.operators.builtin.libraries import needed
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.units.patterns import compile_pattern, fold
 
 __all__ = ["LONGEST", "texts"]
 

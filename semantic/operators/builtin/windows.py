@@ -19,9 +19,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from typing import Any
 
-from semantic.errors import InvalidDeclaration
-from semantic.operators.declaration import Operator
-from semantic.units.instants import parse_instant
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = ["MOST_WINDOWS", "Window", "windows"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from index.clause import ClauseRow
+from kindcast.index.clause import ClauseRow
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import BATCH, event_batches, filled, first_of, tree_of

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from index.columns import ColumnBatch, ColumnValues
-from index.concept_graph import ConceptGraph
-from index.engine import RowTable, add_in_bulk
-from index.fused.engine import FusedEngine
+from kindcast.index.columns import ColumnBatch, ColumnValues
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable, add_in_bulk
+from kindcast.index.fused.engine import FusedEngine
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

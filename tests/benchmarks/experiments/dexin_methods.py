@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from index.published.dexin.engine import DexinEngine
-from index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE
-from index.registry import ENGINES
+from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE
+from kindcast.index.registry import ENGINES
 from tests.benchmarks.harness.contestants import measured
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_dexin import SIZE, draw_dexin

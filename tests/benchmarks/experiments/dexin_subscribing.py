@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from index.clause import AttributeId, Clause, ColumnId, IntervalTest, Predicate
-from index.concept_graph import ConceptGraph
-from index.registry import ENGINES, new_engine
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, Predicate
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.registry import ENGINES, new_engine
 from tests.benchmarks.harness.contestants import BASELINES
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

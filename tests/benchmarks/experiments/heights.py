@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from semantic import Matcher
+from kindcast import Matcher
 from tests.benchmarks.baselines.tree_walk import TreeWalk
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import BATCH, event_batches, filled, tree_of

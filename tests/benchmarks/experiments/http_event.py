@@ -12,11 +12,11 @@ from unittest.mock import patch
 import httpx
 import msgspec
 
-from semantic import Matcher
-from semantic.events.event_plans import ReadEvent
-from server.broker import Broker, publishing
-from server.broker.group import Group
-from server.cloudevents import EventReader
+from kindcast import Matcher
+from kindcast.semantic.events.event_plans import ReadEvent
+from kindcast.server.broker import Broker, publishing
+from kindcast.server.broker.group import Group
+from kindcast.server.cloudevents import EventReader
 from tests.benchmarks.experiments.nested_events import SHAPES, asking, facts_of
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_papers import Drawing, draw

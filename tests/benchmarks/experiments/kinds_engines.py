@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from index.registry import ENGINES
-from semantic import Matcher
+from kindcast import Matcher
+from kindcast.index.registry import ENGINES
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_kinds import kinds
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from index.registry import new_engine
+from kindcast.index.registry import new_engine
 from tests.benchmarks.experiments.le_subscribe import drawing
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.engine_runs import fill

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semantic import Event, Matcher, Vocabulary
+from kindcast import Event, Matcher, Vocabulary
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_papers import Drawing, draw
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from semantic.planner.greedy import greedy
-from semantic.planner.learning import Experience
-from semantic.planner.problem import Estimates, Undecided
+from kindcast.semantic.planner.greedy import greedy
+from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.planner.problem import Estimates, Undecided
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from semantic.planner.linked_chains import LinkedChains, Node
-from semantic.planner.problem import Undecided
-from semantic.planner.sub_order import SubOrder, sub_order
+from kindcast.semantic.planner.linked_chains import LinkedChains, Node
+from kindcast.semantic.planner.problem import Undecided
+from kindcast.semantic.planner.sub_order import SubOrder, sub_order
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from semantic.planner.problem import Literals, Undecided
-from semantic.planner.sub_order import SubOrder
+from kindcast.semantic.planner.problem import Literals, Undecided
+from kindcast.semantic.planner.sub_order import SubOrder
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semantic import Matcher
+from kindcast import Matcher
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_papers import draw
 

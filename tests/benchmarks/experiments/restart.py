@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from index.fused.warm_up import warm_up
-from semantic import Event, Matcher, Vocabulary
-from server.broker import Broker
-from server.settings import Settings
+from kindcast import Event, Matcher, Vocabulary
+from kindcast.index.fused.warm_up import warm_up
+from kindcast.server.broker import Broker
+from kindcast.server.settings import Settings
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_papers import Drawing, draw
 from tests.harness.server_process import running_server
@@ -187,7 +187,7 @@ def _start_and_stop(folder: Path) -> None:
 
 
 def _store(path: Path, drawing: Drawing, n: int) -> None:
-    """Rows as `server.store.subscriptions` writes them, without the server."""
+    """Rows as `kindcast.server.store.subscriptions` writes them, without the server."""
     columns = ("id", "expression", "tree", "canonical", "clauses", "cost", "notes", "flagged", "status", "ticket_hash")
     columns += ("created_at", "expires_at", "acked", "created_sequence", "times_sent", "times_failed")
     columns += ("consecutive_errors",)

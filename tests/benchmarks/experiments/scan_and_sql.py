@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semantic import Matcher
+from kindcast import Matcher
 from tests.benchmarks.baselines.duckdb import DuckDb
 from tests.benchmarks.baselines.full_scan import CompiledScan
 from tests.benchmarks.baselines.postgres import Postgres, PostgresServer, missing

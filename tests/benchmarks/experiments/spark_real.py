@@ -70,11 +70,11 @@ def tasks(scale: Scale) -> Sequence[Task]:
 def measure(*, units: bool) -> dict[str, Any]:
     """CPU of all processes: of the one process, and of Java, its Python workers and this one during the job. Sessions
     and workers are started, and the snapshot opened, before."""
-    from semantic.ontology.loader import read_several
-    from spark_jobs.match import match_archive
-    from spark_jobs.reading import ReadOptions
-    from spark_jobs.session import spark_session
-    from spark_jobs.snapshot import write_snapshot
+    from kindcast.semantic.ontology.loader import read_several
+    from kindcast.spark_jobs.match import match_archive
+    from kindcast.spark_jobs.reading import ReadOptions
+    from kindcast.spark_jobs.session import spark_session
+    from kindcast.spark_jobs.snapshot import write_snapshot
 
     ontologies = list(read_several([("Brick.ttl", (DATA / BRICK).read_bytes())]))
     asked = [_with_units(text) if units else text for text in BARE]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from index.columns import ColumnBatch, ColumnValues
-from index.fused.engine import FusedEngine
+from kindcast.index.columns import ColumnBatch, ColumnValues
+from kindcast.index.fused.engine import FusedEngine
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import event_batches, filled, microseconds, tree_of
 from tests.benchmarks.workload_dexin import draw_dexin

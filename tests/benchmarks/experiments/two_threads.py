@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from semantic import Matcher
+from kindcast import Matcher
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.workload_papers import draw
 

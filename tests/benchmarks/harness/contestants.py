@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from index.clause import AttributeId, ColumnId
-from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
-from index.engine import ColumnEngine, Engine, add_in_bulk
-from index.fused.engine import FusedEngine
-from index.registry import ENGINES, new_engine
+from kindcast.index.clause import AttributeId, ColumnId
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from kindcast.index.engine import ColumnEngine, Engine, add_in_bulk
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.registry import ENGINES, new_engine
 from tests.benchmarks.baselines.full_scan import CompiledScan
 from tests.benchmarks.baselines.ops_walk import OpsWalk
 from tests.benchmarks.baselines.rein import Rein

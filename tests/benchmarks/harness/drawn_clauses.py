@@ -10,10 +10,19 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import AttributeId, Clause, ColumnId, ConceptId, ConceptTest, IntervalTest, KeyTest, Predicate
-from index.clause import Test as ClauseTest
-from index.columns import ColumnBatch, ColumnValues, KeyTable
-from index.concept_graph import ConceptGraph
+from kindcast.index.clause import (
+    AttributeId,
+    Clause,
+    ColumnId,
+    ConceptId,
+    ConceptTest,
+    IntervalTest,
+    KeyTest,
+    Predicate,
+)
+from kindcast.index.clause import Test as ClauseTest
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.index.concept_graph import ConceptGraph
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing
 
 __all__ = ["DrawnClauses", "drawn_clauses", "ends"]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from index.clause import Clause
-from index.columns import ColumnBatch
-from index.concept_graph import ConceptGraph
-from index.engine import ColumnEngine, Engine, RowTable
-from index.registry import new_engine
+from kindcast.index.clause import Clause
+from kindcast.index.columns import ColumnBatch
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnEngine, Engine, RowTable
+from kindcast.index.registry import new_engine
 
 __all__ = ["BATCH", "engine_memory", "fill", "run_engine", "timed"]
 

@@ -8,7 +8,7 @@ Only engines count, not scans and baselines. A workload without results says so 
 import re
 from pathlib import Path
 
-from index.registry import ENGINES
+from kindcast.index.registry import ENGINES
 from tests.benchmarks.harness.results import Results
 
 __all__ = ["WORKLOADS", "fastest"]

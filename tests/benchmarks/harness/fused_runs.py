@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from index.columns import ColumnBatch
-from index.concept_graph import ConceptGraph
-from index.engine import add_in_bulk
-from index.fused.compaction import in_thread
-from index.fused.engine import FusedEngine, Run
+from kindcast.index.columns import ColumnBatch
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import add_in_bulk
+from kindcast.index.fused.compaction import in_thread
+from kindcast.index.fused.engine import FusedEngine, Run
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.workload_papers import CONCEPT, Drawing

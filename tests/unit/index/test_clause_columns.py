@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clause import AttributeId, Clause, ColumnId, ConceptTest, IntervalTest, KeyTest, LoweredEvent
-from index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
-from index.concept_graph import ConceptGraph
-from index.engine import BulkEngine, add_in_bulk
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
-from index.registry import ENGINES, new_engine
+from kindcast.index.clause import AttributeId, Clause, ColumnId, ConceptTest, IntervalTest, KeyTest, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import BulkEngine, add_in_bulk
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
+from kindcast.index.registry import ENGINES, new_engine
 
 GRAPH = ConceptGraph(4, {(1, 0), (2, 1), (3, 0)}, set())
 PRICE, NAME, KIND = AttributeId(0), AttributeId(1), AttributeId(2)

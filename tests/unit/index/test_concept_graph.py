@@ -2,8 +2,8 @@
 
 import pytest
 
-from index.clause import ConceptId
-from index.concept_graph import ConceptGraph
+from kindcast.index.clause import ConceptId
+from kindcast.index.concept_graph import ConceptGraph
 
 
 def test_ancestors_of_a_diamond_are_listed_once() -> None:

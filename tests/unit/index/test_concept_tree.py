@@ -1,9 +1,9 @@
 """Rows by subscribed concept."""
 
-from index.clause import ConceptId, ConceptTest
-from index.concept_graph import ConceptGraph
-from index.ctps.concept_tree import ConceptTree
-from index.ctps.row_bits import empty_bits, rows_of
+from kindcast.index.clause import ConceptId, ConceptTest
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.concept_tree import ConceptTree
+from kindcast.index.ctps.row_bits import empty_bits, rows_of
 
 PRODUCT, COMPUTER, PORTABLE, LAPTOP, MINE = (ConceptId(number) for number in range(5))
 GRAPH = ConceptGraph(

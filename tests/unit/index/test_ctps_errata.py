@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ColumnId,
@@ -20,10 +20,10 @@ from index.clause import (
     Predicate,
     Test,
 )
-from index.concept_graph import ConceptGraph
-from index.ctps.gem import FIRST_SPREAD
-from index.engine import Engine
-from index.registry import ENGINES, new_engine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.ctps.gem import FIRST_SPREAD
+from kindcast.index.engine import Engine
+from kindcast.index.registry import ENGINES, new_engine
 
 TARGET, PART, CONTACT, PRICE, NAME = (AttributeId(number) for number in range(5))
 PRODUCT, COMPUTER, LAPTOP, DISK, CONVERTIBLE, TABLET = (ConceptId(number) for number in range(6))

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -17,10 +17,10 @@ from index.clause import (
     LoweredEvent,
     Predicate,
 )
-from index.concept_graph import ConceptGraph
-from index.engine import Engine
-from index.errors import UnknownEngine, UnknownRow
-from index.registry import ENGINES, new_engine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import Engine
+from kindcast.index.errors import UnknownEngine, UnknownRow
+from kindcast.index.registry import ENGINES, new_engine
 
 A, B = AttributeId(0), AttributeId(1)
 TEXT, NUMBER, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)

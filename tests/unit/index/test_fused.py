@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -19,13 +19,13 @@ from index.clause import (
     Predicate,
     Test,
 )
-from index.concept_graph import ConceptGraph
-from index.errors import IndexFull
-from index.fused import layout
-from index.fused.arrays import BLOCK_ROWS
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.errors import IndexFull
+from kindcast.index.fused import layout
+from kindcast.index.fused.arrays import BLOCK_ROWS
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
 CONCEPTS = 40

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-from index.clause import Clause, LoweredEvent
-from index.concept_graph import ConceptGraph
-from index.fused.engine import FusedEngine
+from kindcast.index.clause import Clause, LoweredEvent
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused.engine import FusedEngine
 engine = FusedEngine(ConceptGraph(0))
 engine.add(Clause())
 print(engine.match(LoweredEvent()).tolist())

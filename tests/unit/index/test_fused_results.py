@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
-from index.concept_graph import ConceptGraph
-from index.fused import search
-from index.fused.engine import FusedEngine
-from index.fused.search import ResultMemory
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import search
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.fused.search import ResultMemory
 
 PRICE, NUMBER = AttributeId(0), ColumnId(0)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.array_file import read_arrays, write_arrays
-from index.clause import (
+from kindcast.index.array_file import read_arrays, write_arrays
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -20,11 +20,11 @@ from index.clause import (
     LoweredEvent,
     Predicate,
 )
-from index.concept_graph import ConceptGraph
-from index.errors import DamagedIndex, OtherGraph, OtherLayout, UnusableIndex
-from index.fused import snapshot as saved
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.errors import DamagedIndex, OtherGraph, OtherLayout, UnusableIndex
+from kindcast.index.fused import snapshot as saved
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
 
 TEXT, NUMBER, CONCEPT = (ColumnId(number) for number in range(3))
 PARENTS = [(low, (low - 1) // 2) for low in range(1, 31)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -18,11 +18,11 @@ from index.clause import (
     Predicate,
     Test,
 )
-from index.concept_graph import ConceptGraph
-from index.fused import small_clusters as scattered
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import small_clusters as scattered
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
 
 ATTRIBUTES, CONCEPTS = 12, 30
 GRAPH = ConceptGraph(CONCEPTS, ((low, (low - 1) // 2) for low in range(1, CONCEPTS)))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from index.array_file import read_arrays
-from index.clause import (
+from kindcast.index.array_file import read_arrays
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -19,12 +19,12 @@ from index.clause import (
     LoweredEvent,
     Predicate,
 )
-from index.concept_graph import ConceptGraph
-from index.errors import OtherLayout
-from index.fused import snapshot as saved
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
-from index.naive import NaiveEngine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.errors import OtherLayout
+from kindcast.index.fused import snapshot as saved
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.naive import NaiveEngine
 
 A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)
 NUMBER, KEY, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)

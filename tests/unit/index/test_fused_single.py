@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from index.clause import (
+from kindcast.index.clause import (
     AttributeId,
     Clause,
     ClauseRow,
@@ -17,12 +17,12 @@ from index.clause import (
     Predicate,
     Test,
 )
-from index.concept_graph import ConceptGraph
-from index.fused import sharing
-from index.fused.compaction import at_once
-from index.fused.engine import FusedEngine
-from index.fused.runs import FEW_ROWS
-from index.registry import new_engine
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import sharing
+from kindcast.index.fused.compaction import at_once
+from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.fused.runs import FEW_ROWS
+from kindcast.index.registry import new_engine
 
 CONCEPTS = 40
 ATTRIBUTES = tuple(AttributeId(number) for number in range(4))

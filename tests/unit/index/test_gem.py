@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from index.ctps.gem import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
-from index.ctps.row_bits import empty_bits, rows_of
+from kindcast.index.ctps.gem import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
+from kindcast.index.ctps.row_bits import empty_bits, rows_of
 
 INFINITY = math.inf
 CAPACITY = 1 << 10

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
-from index.columns import ColumnBatch, ColumnValues, KeyTable
-from index.concept_graph import ConceptGraph
-from index.engine import ColumnEngine
-from index.errors import UnknownRow
-from index.naive import NaiveEngine
-from index.published.bound_blocks import BLOCK, BoundBlocks
-from index.published.equality_clusters import EqualityClusters, entry_of
-from index.registry import ENGINES
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnEngine
+from kindcast.index.errors import UnknownRow
+from kindcast.index.naive import NaiveEngine
+from kindcast.index.published.bound_blocks import BLOCK, BoundBlocks
+from kindcast.index.published.equality_clusters import EqualityClusters, entry_of
+from kindcast.index.registry import ENGINES
 
 LE_SUBSCRIBE = ("counting", "equality", "quarantine")
 A, B = AttributeId(0), AttributeId(1)

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from index.clause import AttributeId
-from index.ctps import presence
-from index.ctps.presence import Presence
-from index.ctps.row_bits import rows_of
+from kindcast.index.clause import AttributeId
+from kindcast.index.ctps import presence
+from kindcast.index.ctps.presence import Presence
+from kindcast.index.ctps.row_bits import rows_of
 
 
 def attributes(*numbers: int) -> frozenset[AttributeId]:

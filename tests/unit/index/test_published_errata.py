@@ -12,12 +12,12 @@ from itertools import product
 
 import pytest
 
-from index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate, Test
-from index.concept_graph import ConceptGraph
-from index.engine import Engine
-from index.published.matching_tree.decision_tree import annotate, plant
-from index.published.matching_tree.engine import MatchingTreeEngine
-from index.registry import ENGINES
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate, Test
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import Engine
+from kindcast.index.published.matching_tree.decision_tree import annotate, plant
+from kindcast.index.published.matching_tree.engine import MatchingTreeEngine
+from kindcast.index.registry import ENGINES
 from tests.benchmarks.experiments.aguilera_bound import bound, visited
 
 A, B = AttributeId(0), AttributeId(1)

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from index.ctps.row_bits import FEW_ROWS, MANY_ROWS, RowSet, clear_rows, empty_bits, rows_of, set_rows, sparse_limit
+from kindcast.index.ctps.row_bits import (
+    FEW_ROWS,
+    MANY_ROWS,
+    RowSet,
+    clear_rows,
+    empty_bits,
+    rows_of,
+    set_rows,
+    sparse_limit,
+)
 
 CAPACITY = 1 << 15
 

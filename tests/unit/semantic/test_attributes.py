@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from semantic.errors import InvalidDeclaration
-from semantic.ontology import PropertyRecord
-from semantic.vocabulary.attributes import ABOVE, AttributeDeclaration, AttributeScheme
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.ontology import PropertyRecord
+from kindcast.semantic.vocabulary.attributes import ABOVE, AttributeDeclaration, AttributeScheme
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, InvalidEvent, Vocabulary
-from semantic.events.canonicalise import Canonicaliser, EventLimits
+from kindcast import Event, InvalidEvent, Vocabulary
+from kindcast.semantic.events.canonicalise import Canonicaliser, EventLimits
 
 TURTLE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from semantic.events.coded_cells import coded
-from semantic.ontology import read
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.events.coded_cells import coded
+from kindcast.semantic.ontology import read
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Sofa a rdfs:Class .

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from semantic import Vocabulary
-from semantic.errors import InvalidDeclaration
-from semantic.units.rates import read_rate_table
-from semantic.vocabulary.declarations import DeclarationKind, Declarations
-from semantic.vocabulary.synonyms import read_table
+from kindcast import Vocabulary
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.units.rates import read_rate_table
+from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
+from kindcast.semantic.vocabulary.synonyms import read_table
 
 OFFER = {"properties": {"price": {"type": "number", "x-kindcast-unit": "USD"}}}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, InvalidEvent, Matcher, Vocabulary
-from semantic.events import event_plans
-from semantic.flatten import EventLimits
+from kindcast import Event, InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.events import event_plans
+from kindcast.semantic.flatten import EventLimits
 
 TREE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from semantic.errors import InvalidDeclaration
-from semantic.vocabulary.event_schemas import EventSchemas, extension_problems
-from semantic.vocabulary.event_types import view_of
-from semantic.vocabulary.schema_documents import DEEPEST, MOST_NODES, read_event_type
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.event_types import view_of
+from kindcast.semantic.vocabulary.schema_documents import DEEPEST, MOST_NODES, read_event_type
 
 
 def problems_of(document: Any, others: dict[str, Any] | None = None) -> dict[str, str]:

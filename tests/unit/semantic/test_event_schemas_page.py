@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "event-schemas.md"
 BLOCK = re.compile(r"^```json (?:schema (?P<type>\w+)|example)\n(?P<body>.*?)^```$", re.M | re.S)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semantic import Matcher, Vocabulary, explain
+from kindcast import Matcher, Vocabulary, explain
 
 TURTLE = """
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from semantic import Vocabulary
-from semantic.changes.former_meaning import FormerVocabulary, impact_of_rules
-from semantic.changes.impact import impact_report
-from semantic.ontology import read
-from semantic.subscriptions.compilation import compile_expression
+from kindcast import Vocabulary
+from kindcast.semantic.changes.former_meaning import FormerVocabulary, impact_of_rules
+from kindcast.semantic.changes.impact import impact_report
+from kindcast.semantic.ontology import read
+from kindcast.semantic.subscriptions.compilation import compile_expression
 
 TURTLE = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

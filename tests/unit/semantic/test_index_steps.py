@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semantic import Matcher, Vocabulary
+from kindcast import Matcher, Vocabulary
 
 SUBCLASS = "<http://www.w3.org/2000/01/rdf-schema#subClassOf>"
 TREE = "".join(f"<http://example.org/K{n}> {SUBCLASS} <http://example.org/K{(n - 1) // 2}> .\n" for n in range(1, 31))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from semantic.errors import OntologyError, TooCostly, UnknownRelation, UnsupportedFormat
-from semantic.ontology import Isolation, Limits, read, read_isolated
-from semantic.ontology.isolation import Cost
+from kindcast.semantic.errors import OntologyError, TooCostly, UnknownRelation, UnsupportedFormat
+from kindcast.semantic.ontology import Isolation, Limits, read, read_isolated
+from kindcast.semantic.ontology.isolation import Cost
 
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 OWL = "http://www.w3.org/2002/07/owl#"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from semantic import InvalidSubscription, Matcher, Vocabulary
-from semantic.language import bounds, parse, parse_text, parse_tree, to_text
-from semantic.language.literals import KEYWORDS
-from semantic.model import Position
+from kindcast import InvalidSubscription, Matcher, Vocabulary
+from kindcast.semantic.language import bounds, parse, parse_text, parse_tree, to_text
+from kindcast.semantic.language.literals import KEYWORDS
+from kindcast.semantic.model import Position
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "language.md"
 BLOCK = re.compile(r"^```(?P<kind>[\w ]+)\n(?P<body>.*?)\n```$", re.M | re.S)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.language import parse, parse_text, parse_tree, to_text, to_tree
-from semantic.model import (
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.language import parse, parse_text, parse_tree, to_text, to_tree
+from kindcast.semantic.model import (
     All,
     AnyOf,
     Arithmetic,

@@ -5,9 +5,20 @@ from typing import Any
 
 import pytest
 
-from semantic.errors import InvalidSubscription, Problem
-from semantic.language import parse, parse_text, parse_tree, to_tree
-from semantic.model import All, AnyOf, Comparison, Constant, KindTest, Not, OperatorCall, Position, Presence, Term
+from kindcast.semantic.errors import InvalidSubscription, Problem
+from kindcast.semantic.language import parse, parse_text, parse_tree, to_tree
+from kindcast.semantic.model import (
+    All,
+    AnyOf,
+    Comparison,
+    Constant,
+    KindTest,
+    Not,
+    OperatorCall,
+    Position,
+    Presence,
+    Term,
+)
 
 
 def problems_of(tree: object) -> list[Problem]:

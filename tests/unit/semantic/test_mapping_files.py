@@ -3,9 +3,9 @@ not."""
 
 import pytest
 
-from semantic.errors import OntologyError
-from semantic.ontology import Ontology, read
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 HEADER = """#curie_map:

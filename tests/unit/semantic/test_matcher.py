@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from index.errors import UnknownEngine
-from index.registry import ENGINES
-from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
-from semantic.errors import DuplicateSubscription, UnknownSubscription
+from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from kindcast.index.errors import UnknownEngine
+from kindcast.index.registry import ENGINES
+from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

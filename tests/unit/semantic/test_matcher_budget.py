@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from index.errors import IndexFull
-from semantic import Matcher, Vocabulary
-from semantic.errors import UnusableMatcher
+from kindcast import Matcher, Vocabulary
+from kindcast.index.errors import IndexFull
+from kindcast.semantic.errors import UnusableMatcher
 
 EMPTY = Vocabulary.from_ontologies([])
 SMALL = 300_000

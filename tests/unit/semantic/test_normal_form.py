@@ -2,10 +2,10 @@
 
 import pytest
 
-from semantic.conditions.normal_form import MOST_CLAUSES, Atom, normal_form
-from semantic.errors import InvalidSubscription
-from semantic.language import parse
-from semantic.model import Comparison, Constant, Presence
+from kindcast.semantic.conditions.normal_form import MOST_CLAUSES, Atom, normal_form
+from kindcast.semantic.errors import InvalidSubscription
+from kindcast.semantic.language import parse
+from kindcast.semantic.model import Comparison, Constant, Presence
 
 
 def clauses(text: str) -> list[list[str]]:

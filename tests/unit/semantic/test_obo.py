@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
-from semantic.language import parse
-from semantic.ontology import ConceptRecord, Ontology, read
-from semantic.subscriptions.resolution import resolve
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.language import parse
+from kindcast.semantic.ontology import ConceptRecord, Ontology, read
+from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"
 HEADER = "format-version: 1.2\nontology: cl\n"

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from semantic.errors import OntologyError
-from semantic.ontology import Limits, Ontology, read
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Limits, Ontology, read
 
 OBO = "http://purl.obolibrary.org/obo/"
 HEADER = "format-version: 1.2\nontology: cl\n"

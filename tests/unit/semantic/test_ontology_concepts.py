@@ -2,7 +2,7 @@
 
 import pytest
 
-from semantic.ontology import ConceptRecord, Ontology, read
+from kindcast.semantic.ontology import ConceptRecord, Ontology, read
 
 PREFIXES = """
 @prefix : <http://e/> .

@@ -5,10 +5,10 @@ import zlib
 import msgspec
 import pytest
 
-from semantic.errors import OntologyError
-from semantic.ontology import read
-from semantic.ontology.encoding import HEADER, OLDER, decode, encode, is_readable
-from semantic.shipped_vocabularies import shipped, shipped_names
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import read
+from kindcast.semantic.ontology.encoding import HEADER, OLDER, decode, encode, is_readable
+from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 
 TURTLE = b"""
 @prefix : <http://e/> .

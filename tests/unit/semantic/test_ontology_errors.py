@@ -2,8 +2,8 @@
 
 import pytest
 
-from semantic.errors import OntologyError
-from semantic.ontology import Limits, read
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Limits, read
 
 HEAD = (
     b'<?xml version="1.0"?>\n'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semantic.ontology.child import HARMLESS, RECORDED, Fence
+from kindcast.semantic.ontology.child import HARMLESS, RECORDED, Fence
 
 
 def fence(**more: Any) -> Fence:

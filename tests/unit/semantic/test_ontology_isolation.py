@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from semantic.errors import OntologyError, TooCostly, UnsupportedFormat
-from semantic.ontology.isolation import Cancelled, Cost, Isolation, run_isolated
+from kindcast.semantic.errors import OntologyError, TooCostly, UnsupportedFormat
+from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation, run_isolated
 
 MIB = 1 << 20
 PATIENCE_SECONDS = 30.0
@@ -172,7 +172,7 @@ def test_run_programs_that_the_task_left_are_ended() -> None:
 def test_run_parent_that_is_killed_takes_the_child_with_it(repository: Path) -> None:
     """A server that dies leaves nothing that goes on computing for nobody."""
     script = (
-        "from semantic.ontology.isolation import Isolation, run_isolated\n"
+        "from kindcast.semantic.ontology.isolation import Isolation, run_isolated\n"
         f"isolation = Isolation(programs=({program('sleep')!r},), folder=True, open_files=16)\n"
         "def tell(stage, done, total): print(done, flush=True)\n"
         f"run_isolated({task('leave_a_child_and_wait')!r}, {program('sleep').encode()!r}, isolation, progress=tell)\n"

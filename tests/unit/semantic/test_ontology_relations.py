@@ -2,10 +2,10 @@
 
 import pytest
 
-from semantic.errors import OntologyError, UnknownRelation
-from semantic.ontology import Limits, RelationRecord, read
-from semantic.ontology.encoding import decode, encode
-from semantic.ontology.isolated_reading import read_isolated
+from kindcast.semantic.errors import OntologyError, UnknownRelation
+from kindcast.semantic.ontology import Limits, RelationRecord, read
+from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.isolated_reading import read_isolated
 
 HEAD = """@prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> .

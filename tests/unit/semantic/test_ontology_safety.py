@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from semantic.errors import OntologyError
-from semantic.ontology import Limits, read, subsumption
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Limits, read, subsumption
 
 RDF = (
     '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:owl="http://www.w3.org/2002/07/owl#"'
@@ -351,8 +351,8 @@ def test_reading_opens_no_file_and_no_socket(tmp_path: Path) -> None:
         """
         import sys
         from pathlib import Path
-        from semantic.errors import OntologyError
-        from semantic.ontology import read
+        from kindcast.semantic.errors import OntologyError
+        from kindcast.semantic.ontology import read
         documents = {path.name: path.read_bytes() for path in Path(sys.argv[1]).iterdir()}
         read(documents["plain.nt"])  # whatever is imported late is imported now
         touched = []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semantic.errors import InvalidPattern
-from semantic.units.patterns import CACHED, LONGEST, compile_pattern, fold
+from kindcast.semantic.errors import InvalidPattern
+from kindcast.semantic.units.patterns import CACHED, LONGEST, compile_pattern, fold
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semantic import Event, InvalidEvent, Matcher, Vocabulary
-from semantic.flatten import as_json
+from kindcast import Event, InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.flatten import as_json
 
 NOON = "2026-01-31T12:30:00Z"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
-from semantic.ontology.loader import read_with_axioms
-from semantic.ontology.reasoning import hermit, known
-from semantic.ontology.reasoning.axioms import Axioms
-from semantic.ontology.reasoning.known import Known
-from semantic.ontology.reasoning.owl import Reasoner
+from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
+from kindcast.semantic.ontology.loader import read_with_axioms
+from kindcast.semantic.ontology.reasoning import hermit, known
+from kindcast.semantic.ontology.reasoning.axioms import Axioms
+from kindcast.semantic.ontology.reasoning.known import Known
+from kindcast.semantic.ontology.reasoning.owl import Reasoner
 
 PREFIXES = """
 @prefix : <http://e/> .

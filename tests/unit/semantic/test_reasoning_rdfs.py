@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from semantic import Vocabulary
-from semantic.errors import OntologyError
-from semantic.ontology import Limits, Ontology, read
-from semantic.ontology.reasoning import rdfs
+from kindcast import Vocabulary
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import Limits, Ontology, read
+from kindcast.semantic.ontology.reasoning import rdfs
 
 PREFIXES = """
 @prefix : <http://e/> .

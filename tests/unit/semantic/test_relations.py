@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from index.clause import ConceptId
-from semantic import InvalidSubscription, Matcher, Vocabulary, explain
-from semantic.errors import OntologyError, UnknownRelation
-from semantic.language import parse_text, parse_tree
-from semantic.ontology import ConceptRecord, Ontology, RelationRecord, read
+from kindcast import InvalidSubscription, Matcher, Vocabulary, explain
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.errors import OntologyError, UnknownRelation
+from kindcast.semantic.language import parse_text, parse_tree
+from kindcast.semantic.ontology import ConceptRecord, Ontology, RelationRecord, read
 
 BODY = b"""
 @prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
@@ -201,6 +201,6 @@ def test_long_chain_and_large_circle_of_a_relation_cost_no_recursion() -> None:
 
 def test_relations_that_lead_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shadows are bounded, like concepts."""
-    monkeypatch.setattr("semantic.vocabulary.relations.MOST_SHADOWS", 1)
+    monkeypatch.setattr("kindcast.semantic.vocabulary.relations.MOST_SHADOWS", 1)
     with pytest.raises(OntologyError, match="more than 1 concepts in all"):
         body()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from semantic import InvalidSubscription, Vocabulary
-from semantic.errors import Problem
-from semantic.language import parse, to_text
-from semantic.subscriptions.resolution import resolve
+from kindcast import InvalidSubscription, Vocabulary
+from kindcast.semantic.errors import Problem
+from kindcast.semantic.language import parse, to_text
+from kindcast.semantic.subscriptions.resolution import resolve
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from index.clause import ConceptId
-from semantic import Matcher, Vocabulary, explain
-from semantic.shipped_vocabularies import shipped, shipped_names
+from kindcast import Matcher, Vocabulary, explain
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 
 LANGUAGES = {"shop.ttl": {"en", "de", "zh"}, "building.ttl": {"en", "de", "fr"}}
 AMBIGUOUS = {"shop.ttl": {"memory"}, "building.ttl": set[str]()}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from semantic.model import Match
-from semantic.subscriptions import subscription_table as slot_names
-from semantic.subscriptions.subscription_table import SlotNames
+from kindcast.semantic.model import Match
+from kindcast.semantic.subscriptions import subscription_table as slot_names
+from kindcast.semantic.subscriptions.subscription_table import SlotNames
 
 
 def of(names: SlotNames, *slots: int) -> list[str]:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semantic import InvalidEvent, Matcher, Vocabulary
-from semantic.matching.results import MatchTable
+from kindcast import InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.matching.results import MatchTable
 
 TREE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

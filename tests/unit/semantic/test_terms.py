@@ -2,9 +2,9 @@
 
 import pytest
 
-from semantic.ontology.namespaces import local_name
-from semantic.vocabulary.terms import folded
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.vocabulary.terms import folded
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 PREFIXES = """
 @prefix : <http://e/> .

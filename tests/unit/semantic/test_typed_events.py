@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from semantic import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
-from semantic.errors import InvalidDeclaration
-from semantic.subscriptions.compilation import restore_expression
-from semantic.vocabulary.arithmetic import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
+from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.semantic.vocabulary.arithmetic import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
 
 OFFER: dict[str, Any] = {
     "required": ["price"],

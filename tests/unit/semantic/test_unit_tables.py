@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from semantic.errors import UnknownUnit
-from semantic.units import Units
-from semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
-from semantic.units.measure import known_names
+from kindcast.semantic.errors import UnknownUnit
+from kindcast.semantic.units import Units
+from kindcast.semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
+from kindcast.semantic.units.measure import known_names
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from semantic.errors import InvalidDeclaration, InvalidQuantity, UnknownUnit
-from semantic.model import Quantity
-from semantic.units import Measure, Units
-from semantic.units.codes import AMBIGUOUS
+from kindcast.semantic.errors import InvalidDeclaration, InvalidQuantity, UnknownUnit
+from kindcast.semantic.model import Quantity
+from kindcast.semantic.units import Measure, Units
+from kindcast.semantic.units.codes import AMBIGUOUS
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"
@@ -256,7 +256,7 @@ def test_unknown_unit_strange_text_is_refused(units: Units, unit: str) -> None:
 
 def test_units_cache_of_names_is_bounded(units: Units, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of invented units does not fill the memory."""
-    monkeypatch.setattr("semantic.units.measure.CACHED", 100)
+    monkeypatch.setattr("kindcast.semantic.units.measure.CACHED", 100)
     mine = Units()
     for number in range(1_000):
         assert mine.parse(f"1 nonsense{number}x") is None
@@ -265,7 +265,7 @@ def test_units_cache_of_names_is_bounded(units: Units, monkeypatch: pytest.Monke
 
 def test_importing_semantic_units_does_not_import_pint() -> None:
     """pint costs a third of a second: only the first quantity pays it."""
-    code = "import sys, semantic.units; sys.exit('pint' in sys.modules)"
+    code = "import sys, kindcast.semantic.units; sys.exit('pint' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

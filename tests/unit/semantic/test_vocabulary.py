@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from index.clause import ConceptId
-from semantic.changes.impact import Impact, differing_values
-from semantic.errors import InvalidDeclaration, OntologyError
-from semantic.ontology import ConceptRecord, Ontology, read
-from semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.index.clause import ConceptId
+from kindcast.semantic.changes.impact import Impact, differing_values
+from kindcast.semantic.errors import InvalidDeclaration, OntologyError
+from kindcast.semantic.ontology import ConceptRecord, Ontology, read
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 PREFIXES = """
 @prefix : <http://e/> .
@@ -193,7 +193,7 @@ def test_names_in_several_ontologies_have_the_labels_of_all() -> None:
 
 def test_readings_are_the_candidates_and_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many different strings do not make the cache grow for ever."""
-    monkeypatch.setattr("semantic.vocabulary.vocabulary.READINGS", 10)
+    monkeypatch.setattr("kindcast.semantic.vocabulary.vocabulary.READINGS", 10)
     vocabulary = loaded()
     for number in range(100):
         assert vocabulary.readings(f"nothing {number}") == ()

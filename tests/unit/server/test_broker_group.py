@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, insert, select, text
 
-from semantic import Matcher, Vocabulary
-from semantic.subscriptions.compilation import compile_expression
-from semantic.vocabulary.declarations import Declarations
-from server.broker import group as changes
-from server.broker.group import Group
-from server.broker.state import Live, LiveSubscriptions, State
-from server.errors import StoreUnavailable
-from server.settings import Settings
-from server.store import ledger
-from server.store.database import Database
-from server.store.tables import matches
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.subscriptions.compilation import compile_expression
+from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.server.broker import group as changes
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.state import Live, LiveSubscriptions, State
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.settings import Settings
+from kindcast.server.store import ledger
+from kindcast.server.store.database import Database
+from kindcast.server.store.tables import matches
 
 EMPTY = Vocabulary.from_ontologies([])
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Matcher, Vocabulary
-from server.broker.state import Live, LiveSubscriptions
+from kindcast import Matcher, Vocabulary
+from kindcast.server.broker.state import Live, LiveSubscriptions
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("a", "b", "c", "d")

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from semantic import InvalidEvent
-from server.cloudevents import DEFAULTS, BadRequestMode, DecodedEvent, EventReader, TooManyEvents, UnknownContent
+from kindcast import InvalidEvent
+from kindcast.server.cloudevents import (
+    DEFAULTS,
+    BadRequestMode,
+    DecodedEvent,
+    EventReader,
+    TooManyEvents,
+    UnknownContent,
+)
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "urn:shop", "type": "offer", "data": {"price": 350}}
 STRUCTURED = "application/cloudevents+json"

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from server.broker import Broker
-from server.delivery import outbox as module
-from server.delivery.outbox import ProgressLog
-from server.errors import StoreUnavailable
-from server.store.deliveries import Progress
+from kindcast.server.broker import Broker
+from kindcast.server.delivery import outbox as module
+from kindcast.server.delivery.outbox import ProgressLog
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store.deliveries import Progress
 
 
 class FullDisk:

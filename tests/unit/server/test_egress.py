@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.security.egress import GuardedBackend, SinkRefused, SystemResolver, check_sink, is_public
+from kindcast.server.security.egress import GuardedBackend, SinkRefused, SystemResolver, check_sink, is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 NOT_PUBLIC = [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Event, InvalidSubscription, Matcher, Vocabulary
-from server.filters import SEMANTIC_DIALECT, filters_to_tree
+from kindcast import Event, InvalidSubscription, Matcher, Vocabulary
+from kindcast.server.filters import SEMANTIC_DIALECT, filters_to_tree
 
 EMPTY = Vocabulary.from_ontologies([])
 

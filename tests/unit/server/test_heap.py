@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from server.broker import garbage_collection as heap
+from kindcast.server.broker import garbage_collection as heap
 
 
 def test_building_keeps_the_collector_waiting_until_the_last_is_done() -> None:

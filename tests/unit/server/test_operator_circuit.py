@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from semantic.operators.failures import OperatorFailed
-from server.operators.operator_client import FAILURES, FIRST_PAUSE_SECONDS, Circuit
+from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.server.operators.operator_client import FAILURES, FIRST_PAUSE_SECONDS, Circuit
 
 
 class Clock:

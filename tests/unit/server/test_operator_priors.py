@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from semantic.planner.learning import Experience
-from server.errors import StoreUnreadable
-from server.operators.startup import first_expectations
+from kindcast.semantic.planner.learning import Experience
+from kindcast.server.errors import StoreUnreadable
+from kindcast.server.operators.startup import first_expectations
 from tests.harness.application import running_application
 
 

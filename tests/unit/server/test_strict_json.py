@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.strict_json import MalformedJson, decode, depth_within
+from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.errors import TicketMissing, TicketWrong
-from server.security.tickets import check_ticket, hashed, new_ticket
+from kindcast.server.errors import TicketMissing, TicketWrong
+from kindcast.server.security.tickets import check_ticket, hashed, new_ticket
 
 
 def test_ticket_that_was_given_out_is_accepted() -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from semantic import Matcher, Vocabulary, operator
-from semantic.model import AttributeRef, Constant, OperatorCall, Quantity, Variable
-from semantic.operators.calls import MOST_BINDINGS, Answer, Call, OperatorFailed, ask, unified
-from semantic.operators.declaration import Operator
-from semantic.operators.readings import EventView
-from semantic.units import Units
+from kindcast import Matcher, Vocabulary, operator
+from kindcast.semantic.model import AttributeRef, Constant, OperatorCall, Quantity, Variable
+from kindcast.semantic.operators.calls import MOST_BINDINGS, Answer, Call, OperatorFailed, ask, unified
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.readings import EventView
+from kindcast.semantic.units import Units
 
 UNITS = Units()
 

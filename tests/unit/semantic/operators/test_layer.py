@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic import Matcher, Operator, Vocabulary, operator
-from semantic.matching.operator_layer import LiteralStore
-from semantic.operators.failures import NotAnswered, OperatorFailed
-from semantic.planner.learning import Experience
-from semantic.planner.strategies import PLANNERS
+from kindcast import Matcher, Operator, Vocabulary, operator
+from kindcast.semantic.matching.operator_layer import LiteralStore
+from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
+from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.planner.strategies import PLANNERS
 
 EMPTY = Vocabulary.from_ontologies([])
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from semantic import Matcher, Operator, Vocabulary
-from semantic.model import Quantity
-from semantic.planner.strategies import PLANNERS
+from kindcast import Matcher, Operator, Vocabulary
+from kindcast.semantic.model import Quantity
+from kindcast.semantic.planner.strategies import PLANNERS
 
 SUBSCRIPTIONS = {
     "S1": 'locIn("Bronx") and chasePattern("policeCar", "anyCar")',

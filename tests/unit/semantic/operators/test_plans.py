@@ -2,9 +2,9 @@
 
 import pytest
 
-from semantic import Matcher, Vocabulary, operator
-from semantic.explanations.operator_plans import explain_chains, explain_plan
-from semantic.planner.strategies import PLANNERS
+from kindcast import Matcher, Vocabulary, operator
+from kindcast.semantic.explanations.operator_plans import explain_chains, explain_plan
+from kindcast.semantic.planner.strategies import PLANNERS
 
 
 @operator("locIn", cost=0.01, selectivity=0.1)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from semantic import Matcher, Vocabulary
-from semantic.operators.plugins import GROUP, load_operators, load_plugins
+from kindcast import Matcher, Vocabulary
+from kindcast.semantic.operators.plugins import GROUP, load_operators, load_plugins
 
 GOOD = """
-from semantic import operator
+from kindcast import operator
 
 @operator("plugged", cost=0.5)
 def plugged(event, word: str):
@@ -70,7 +70,7 @@ def test_load_operators_installed_package_brings_its_operators(installed: Path) 
         (GOOD, "a = plug_bad:plugged\nb = plug_bad:all_of_them", "an operator 'plugged' already, of 'plug-bad'"),
         (GOOD + "\ntwice = (plugged, plugged)", "x = plug_bad:twice", "two operators of the name 'plugged'"),
         (
-            "from semantic import operator\nx = operator('p', cost=-1)(lambda event: True)",
+            "from kindcast import operator\nx = operator('p', cost=-1)(lambda event: True)",
             "x = plug_bad:x",
             "operator 'p': cost is a number of seconds, not -1",
         ),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semantic.planner import learning
-from semantic.planner.learning import Experience
+from kindcast.semantic.planner import learning
+from kindcast.semantic.planner.learning import Experience
 
 NOTES = st.lists(
     st.tuples(st.sampled_from(["near", "far"]), st.integers(0, 3), st.booleans(), st.floats(0.001, 5)), max_size=30

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semantic.planner.learning import Experience, read_priors
+from kindcast.semantic.planner.learning import Experience, read_priors
 
 
 @pytest.mark.parametrize("bare", [False, True])

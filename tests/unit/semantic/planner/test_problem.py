@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semantic.planner.problem import NOT_NEEDED, WAIT, Estimates, Literals, Undecided
-from semantic.planner.strategies import PLANNERS, new_strategy
+from kindcast.semantic.planner.problem import NOT_NEEDED, WAIT, Estimates, Literals, Undecided
+from kindcast.semantic.planner.strategies import PLANNERS, new_strategy
 from tests.unit.semantic.planner.instances import candidates
 
 PREDICATES = 6

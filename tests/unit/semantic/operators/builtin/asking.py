@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from semantic import InvalidSubscription, Matcher, Operator, Vocabulary
+from kindcast import InvalidSubscription, Matcher, Operator, Vocabulary
 
 __all__ = ["bindings", "holds", "reason", "refused"]
 

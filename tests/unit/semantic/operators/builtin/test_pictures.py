@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from semantic.operators.builtin.pictures import LONGEST, _sizes, pictures
+from kindcast.semantic.operators.builtin.pictures import LONGEST, _sizes, pictures
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 OPERATORS = pictures()

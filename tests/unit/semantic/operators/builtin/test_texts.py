@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from semantic.operators.builtin.texts import LONGEST, texts
+from kindcast.semantic.operators.builtin.texts import LONGEST, texts
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 OPERATORS = texts()

@@ -1,0 +1,167 @@
+"""The wheel in an environment of its own, inside a project with its own `server/`, `index.py` and `semantic.py`.
+
+Library, client, command line, child processes and a Spark job run there, and our packages are importable as `kindcast`
+alone.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from kindcast.semantic.operators.plugins import load_plugins
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.xdist_group("wheel")  # one environment for all of them
+
+LIBRARY = """
+import importlib, json
+from kindcast import AsyncClient, Client, Event, Matcher, Vocabulary, operator
+import index, semantic, server
+assert (index.OURS, semantic.OURS, server.OURS) == (False,) * 3
+for name in ("index.fused", "semantic.matcher", "server.app", "spark_jobs"):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        continue
+    raise AssertionError(f"{name} is importable")
+
+@operator("cheap", isolated=True, timeout=60)
+def cheap(event):
+    import index
+    return not index.OURS
+
+import plugin
+matcher = Matcher(Vocabulary.from_files("shop.ttl"), operators=[plugin.bare])
+matcher.add("s", "target isa Computer and bare()")
+print(json.dumps([match.subscription for match in matcher.match({"target": "laptop"})]))
+"""
+PLUGIN = """
+import importlib
+from kindcast import operator
+
+@operator("bare", isolated=True, timeout=60)
+def bare(event):
+    import index
+    try:
+        importlib.import_module("spark_jobs")
+    except ModuleNotFoundError:
+        return not index.OURS
+    return False
+"""
+SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody's project."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "server").mkdir()
+    for name in ("server/__init__.py", "index.py", "semantic.py"):
+        (folder / name).write_text("OURS = False\n", encoding="utf-8")
+    (folder / "plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (folder / "shop.ttl").write_text(SHOP, encoding="utf-8")
+    (folder / "events.ndjson").write_text('{"target": "laptop"}\n{"target": "sofa"}\n', encoding="utf-8")
+    line = json.dumps({"id": "s", "expression": "target isa Computer"})
+    (folder / "asked.ndjson").write_text(line + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(repository: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a command of a new environment in the project: the wheel, and the libraries of this one."""
+    place = tmp_path_factory.mktemp("environment")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(build, cwd=repository, check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    venv.create(place / "venv", with_pip=False, symlinks=True)
+    (site,) = (place / "venv" / "lib").glob("python*/site-packages")
+    python = place / "venv" / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True)
+    # The libraries come last, and an editable installation among them stays asleep: its .pth is not read from here.
+    libraries = [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    (site / "libraries.pth").write_text("\n".join(libraries) + "\n", encoding="utf-8")
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+        program, *rest = command
+        return subprocess.run(
+            [str(python.with_name(program)), *rest],
+            cwd=project,
+            env=environment | {"PYTHONPATH": str(project)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+
+    return run
+
+
+@pytest.mark.slow
+def test_library_and_client_of_the_wheel_leave_the_names_of_the_project_alone(run: Run) -> None:
+    """An operator in a process of its own as well."""
+    done = run("python", "-W", "ignore", "-c", LIBRARY)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert json.loads(done.stdout) == ["s"]
+
+
+@pytest.mark.slow
+def test_command_line_of_the_wheel_runs_in_the_project(run: Run) -> None:
+    """Offline, with the ontology read in a child; and the demo, with a server of its own."""
+    explained = run("kindcast", "ontology", "check", "shop.ttl")
+    assert explained.returncode == 0, explained.stderr[-3_000:]
+    demo = run("kindcast", "demo", "--pace", "0")
+    assert demo.returncode == 0, demo.stderr[-3_000:]
+
+
+@pytest.mark.slow
+def test_spark_job_of_the_wheel_runs_in_the_project(run: Run, project: Path) -> None:
+    """Workers open the snapshot by `kindcast` alone."""
+    places = [
+        "--archive",
+        "events.ndjson",
+        "--output",
+        "out",
+        "--ontology",
+        "shop.ttl",
+        "--subscriptions",
+        "asked.ndjson",
+    ]
+    done = run("kindcast", "spark", "match", *places, "--master", "local[1]", "--json")
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert json.loads(done.stdout)["events"] == 2
+
+
+def test_plugin_that_imports_a_bare_name_is_told_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written for a version whose packages had no roof."""
+    (tmp_path / "written_before.py").write_text("from semantic import operator\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "semantic", None)  # as after an installation, where there is none
+    point = EntryPoint("before", "written_before:all", "kindcast.operators")
+    (broken,) = load_plugins([point]).broken
+    assert "import kindcast.semantic instead" in broken.reason
+
+
+@pytest.mark.slow
+def test_checkout_that_is_installed_brings_one_name(repository: Path, tmp_path: Path) -> None:
+    """Outside the checkout the editable installation gives `kindcast`, and nothing that lies beside it."""
+    names = ("index", "semantic", "server", "spark_jobs", "tests")
+    code = f"import kindcast, importlib.util as u; print([name for name in {names!r} if u.find_spec(name)])"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    if "No module named" in done.stderr:
+        pytest.skip("the checkout is not installed here")
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,4 +1,4 @@
-"""The application factory: the broker, the delivery and the routes, put together.
+"""The application factory: assembles the broker, the delivery and the routes.
 
 request ──▶ HostGuard ──▶ BodyLimit ──▶ route ──▶ broker, delivery        whatever goes wrong ──▶ error_responses
 """

@@ -1,4 +1,4 @@
-"""Backtests: what an expression would have matched among the events that are stored, under a chosen vocabulary.
+"""Backtests: which stored events an expression would have matched, under a chosen vocabulary.
 
     few events    read in pages, matched in a worker thread       kindcast.semantic.backtest
     many events   written as Parquet, matched by a Spark job      a process of its own, whose progress is passed on

@@ -1,4 +1,4 @@
-"""Requests in any of the CloudEvents 1.0 HTTP modes, plain JSON and NDJSON → events, ready for the broker.
+"""CloudEvents 1.0 over HTTP: requests in every mode, plain JSON and NDJSON → events for the broker.
 
     Content-Type                          mode
     application/cloudevents+json          structured: the body is the event

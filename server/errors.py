@@ -1,4 +1,4 @@
-"""What can go wrong in the server. `error_responses.py` alone says how each looks over HTTP.
+"""The exceptions of the server. `error_responses.py` says how each looks over HTTP.
 
 ServerError
 ├── StoreUnavailable        a transaction could not be committed: nothing has happened

@@ -1,4 +1,4 @@
-"""CloudEvents `filters` → the tree of our language.
+"""Translation of CloudEvents `filters` to expression trees of the subscription language.
 
 The six dialects that every CloudEvents subscription service must know, and ours: `semantic`, by its short name or as
 `https://kindcast.dev/dialects/semantic/v1`, whose value is a text or a tree of the subscription language.

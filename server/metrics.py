@@ -1,4 +1,4 @@
-"""What /metrics shows: counters of this process, and totals and gauges read from the store when asked.
+"""Metrics for /metrics: counters of this process, and totals and gauges read from the store on request.
 
 No metric has a label for a subscription, a concept or an event type: their number is the users' choice, not ours.
 """

@@ -1,4 +1,4 @@
-"""Everything that can be set, once, with its default and its reason.
+"""The settings, each with its default and its reason.
 
 Precedence: flags of `kindcast serve` over KINDCAST_* variables over the TOML file over the defaults. The TOML file is
 named by `--config` or KINDCAST_CONFIG; its keys are the names below.

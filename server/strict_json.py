@@ -1,4 +1,4 @@
-"""JSON as we take it: RFC 8259 and nothing else. No NaN, no Infinity, no lone surrogates, no bottomless nesting.
+"""Strict JSON: RFC 8259 only, without NaN, Infinity, lone surrogates or unbounded nesting.
 
 A name that stands twice in one object counts as its last value, as nearly every reader of JSON has it. What is stored
 is written anew from what was read, so nobody behind us can read such a text otherwise than we did.

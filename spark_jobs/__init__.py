@@ -1,1 +1,1 @@
-"""The same matcher over archives and streams, on Spark. For users: docs/scale.md; for readers: the README here."""
+"""Spark jobs that run the matcher over archives and streams. For users: docs/scale.md; for readers: the README here."""

@@ -1,4 +1,4 @@
-"""An archive → splits: the parts of its files that are read, each by one task.
+"""Archives and their splits: the byte ranges or row groups of files, each read by one task.
 
     lines (JSON), plain      ranges of bytes that begin and end with a line     one pass more to number the lines
     lines, gzip; CSV         whole files: they cannot be entered in the middle

@@ -1,4 +1,4 @@
-"""The command `backtest`: one expression over an archive, split by split; the parts add up on the driver."""
+"""The command `backtest`: one expression over an archive; the counts of all splits are added on the driver."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The jobs as commands: `python -m kindcast.spark_jobs match …`, and what `kindcast spark` and spark-submit start.
+"""The command line of the jobs: `python -m kindcast.spark_jobs match …`, started by `kindcast spark` or spark-submit.
 
 Tells its progress and its summary as lines of JSON on standard output (`kindcast.spark_jobs.progress`). Exit status 2
 for wrong use, 1 for failure.

@@ -1,4 +1,4 @@
-"""What can go wrong in a job, with what to do about it.
+"""The exceptions of jobs; each message says what to do.
 
 JobFailed
 ├── NoJava             there is no Java 17 or newer

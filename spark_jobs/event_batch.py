@@ -1,4 +1,4 @@
-"""Some thousand events as jobs pass them on: their names, and their attributes as columns for `Matcher.match_table`.
+"""A batch of events, some thousand at a time: their names, and their attributes as columns for `Matcher.match_table`.
 
 lines     columns that Arrow has read of them, made into events when asked for; or events, made into columns
 Parquet   columns as they were stored, made into events when asked for

@@ -1,4 +1,4 @@
-"""Archives and streams as a DataFrame of events: `schemas.EVENTS`, and beside it what cannot be read.
+"""DataFrames of events from archives and streams: `schemas.EVENTS`, and beside it the records that cannot be read.
 
 read_events(session, archive)         an archive
 stream_events(session, format, …)     files as they come, a socket, Kafka, whatever Spark can read as a stream

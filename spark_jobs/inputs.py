@@ -1,4 +1,4 @@
-"""What a job is asked to match by: ontologies, declarations and subscriptions, from files, as a snapshot.
+"""The inputs of a job: ontologies, declarations and subscriptions, from files or a snapshot.
 
     --ontology FILE …  --declarations FILE  --subscriptions FILE      what people have
     --inputs DIR                                                       what the command line fetched from a server

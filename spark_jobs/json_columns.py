@@ -1,4 +1,4 @@
-"""Lines of JSON → columns, by Arrow's reader, where that means the same as reading them one by one.
+"""Columnar reading of JSON lines by Arrow, where the result is the same as reading each line alone.
 
     lines ─▶ one object a line? ─▶ Arrow ─▶ types that keep every value? ─▶ table
                └─no─────────────────┴─────────┴─no─▶ None: one by one (`archived_events`)

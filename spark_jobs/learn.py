@@ -1,4 +1,4 @@
-"""The command `learn`: what the events of an archive are like, and how often each predicate holds, day by day.
+"""The command `learn`: statistics of an archive's values, and each predicate's selectivity, day by day.
 
     OUTPUT/values/       (day, attribute, value, events)       value frequencies; numbers as one row: how many, from, to
     OUTPUT/predicates/   (day, predicate, events, holds)       selectivity of each predicate of the subscriptions

@@ -1,4 +1,4 @@
-"""The command `match`: splits × groups of shards as units, and the summary of what came of them.
+"""The command `match`: plans splits × groups of shards as units of work, and summarises their results.
 
 one group       read ─▶ match ─▶ files by day
 several groups  read ─▶ match ─▶ a part for each group ─▶ joined by place ─▶ files by day

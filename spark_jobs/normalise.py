@@ -1,4 +1,4 @@
-"""The command `normalise`: splits as units, the terms added up, and the summary."""
+"""The command `normalise`: plans splits as units of work, adds up the terms found, and summarises."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,5 @@
-"""The expensive operators that jobs know, the built-in ones and those that are installed on driver and workers alike;
-and what asking them taught."""
+"""Expensive operators in jobs: built-in ones and those installed on the driver and every worker; and the statistics
+of their calls."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""An output folder that is always whole: units of work are staged one by one, and put in place day by day.
+"""Atomic output folders: units of work are staged one by one, then published day by day.
 
     OUTPUT/day=2026-01-31/part-<unit>.parquet      what readers see (Spark and pyarrow pass by names that begin with _)
     OUTPUT/_quarantine/part-<unit>.parquet         what could not be read

@@ -1,4 +1,4 @@
-"""How far a job is: lines of JSON on standard output, for whoever started it.
+"""Progress reports: lines of JSON on standard output, for the process that started the job.
 
 {"stage": "match", "done": 3, "total": 40, …}      now and then
 {"result": {…}}   or   {"problem": "…"}            last

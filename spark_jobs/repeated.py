@@ -1,4 +1,4 @@
-"""Events that an archive has more than once, by (`source`, `id`): the first in its order is kept, as a server keeps it.
+"""Deduplication of an archive by (`source`, `id`): the first event in its order is kept, as on a server.
 
     splits ─▶ (digest of the name, split, line) ─shuffled by digest─▶ all but the first ─▶ FOLDER/split=<n>/
 

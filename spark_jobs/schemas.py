@@ -1,4 +1,4 @@
-"""The columns of everything that jobs read and write, fixed here: nothing is inferred from data.
+"""The schemas of all data that jobs read and write. Fixed here: nothing is inferred from data.
 
 Each is a list of (name, type, nullable) in Spark's words; `pyspark.sql.types.StructType` and `pyarrow.Schema` are made
 of it.

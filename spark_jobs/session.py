@@ -1,4 +1,4 @@
-"""The Spark session: on this machine unless spark-submit says otherwise, quiet, and with options that fit our jobs.
+"""The Spark session: local unless spark-submit says otherwise, with quiet logs and options for our jobs.
 
 Started by spark-submit, a job keeps the master and every option that it was given there.
 """

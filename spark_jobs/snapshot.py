@@ -1,4 +1,4 @@
-"""The snapshot of a matcher: a folder that every Python worker opens once, and shares by the page cache.
+"""The matcher's snapshot: a folder that every Python worker opens once and shares through the page cache.
 
     FOLDER/snapshot.json         versions, shards, what the subscriptions ask for
     FOLDER/vocabulary/           the records of each ontology, and what is declared beside them

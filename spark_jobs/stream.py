@@ -1,4 +1,4 @@
-"""A stream against all subscriptions, for as long as one likes: micro-batch by micro-batch, exactly once into Parquet.
+"""The command `stream`: matches a stream in micro-batches, and writes each exactly once as Parquet.
 
     stream_events ─▶ repeated events dropped ─▶ each micro-batch: newest snapshot ─▶ match ─▶ OUTPUT/batch=<n>/day=…
 

@@ -1,4 +1,4 @@
-"""What a Python worker keeps from task to task: a vocabulary, and the shards that it matches against.
+"""Caches of a Python worker that last from task to task: a vocabulary, and the shards that it matches against.
 
 A worker serves one task at a time, and tasks come group by group: shards that fit into a worker's memory at one time
 are one group, and what is read of an event serves all of them.

@@ -1,4 +1,4 @@
-"""Which clusters an event visits: those that require no attribute that it lacks, and forbid none that it has.
+"""Cluster selection: the clusters whose required attributes an event has, and whose forbidden ones it lacks.
 
     present attributes ─▶ clusters hung under these, and those that require nothing ─▶ all required? none forbidden?
 

@@ -1,4 +1,4 @@
-"""The columns that stored clauses read, numbered, and the values of a batch of events in them.
+"""The numbered columns that stored clauses read, and the values of a batch of events in them.
 
     (column, how it is read) ─▶ number              keys ─▶ codes, for as long as the engine lives
     events or a `ColumnBatch` ─▶ EventBatch         one matrix a batch: a value an event and column; the values of

@@ -1,4 +1,4 @@
-"""What an engine stands on, segments and memtables, and how it is kept in order while rows come and go.
+"""The engine's segments and memtables, and the background compaction that merges them.
 
     add ─▶ newest memtable ─full─▶ sealed ─▶ Merge with what is not much larger ─▶ taken in: segments
     remove ─▶ out of its memtable, or dead in its segment; half dead: merged without them

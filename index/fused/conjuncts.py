@@ -1,4 +1,4 @@
-"""A clause as conjuncts that stand in the segments' records, and a rest that is asked afterwards.
+"""Splitting of a clause: conjuncts that are stored in segment records, and residual predicates checked later.
 
     Clause ──▶ required, forbidden      the attribute sets: which cluster
            ──▶ alternatives             conjunctions of conjuncts, one of which holds on every event that matches

@@ -1,4 +1,4 @@
-"""The `fused` engine: frozen segments matched by compiled kernels, and a small memtable of the newest rows.
+"""The `fused` engine: immutable segments matched by compiled kernels, and a small memtable of new rows.
 
     add ─▶ memtable (masks, programs) ─▶ sealed ─▶ merged with smaller segments ─▶ Segment: clusters, lists, masks
     remove ─▶ out of the memtable, or marked dead; a segment half dead is merged without them

@@ -1,4 +1,4 @@
-"""What the index does with one event, step by step, with counts: the same arrays walked once more, and nothing guessed.
+"""Explanation of the index's steps for one event, with counts, by walking the arrays again.
 
     segment ─▶ clusters visited ─▶ lists, ranges, blocks looked at ─▶ rows left after each column ─▶ checked ─▶ found
 

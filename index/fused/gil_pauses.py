@@ -1,4 +1,4 @@
-"""How work in a background thread lets others have the interpreter: it pauses between small steps.
+"""Pauses in background work that release the GIL, so that matching is not held up.
 
 A thread that waits for the interpreter's lock gets it after 5 ms, or as soon as its holder lets go. An event that is
 matched takes some ten µs; so a merge, which has thousands of small steps where there are thousands of clusters, lets go

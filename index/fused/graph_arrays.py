@@ -1,4 +1,4 @@
-"""The concept graph as the kernels read it: who is directly above whom, and one machine word for all that is below.
+"""The concept graph as arrays for the kernels: the parents of each concept, and a bit set of its descendants.
 
     parents, entries    concept c ─▶ parents[parent_from[c] : parent_from[c + 1]]; a first step may be an entry
     cells               the concepts in the order of a walk from the roots, cut into `CELLS` runs of equal length

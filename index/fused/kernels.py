@@ -1,4 +1,4 @@
-"""The kernel that takes a batch of events through one segment.
+"""The matching kernel: takes a batch of events through one segment.
 
     event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask a slot ─▶ rows left ─▶ records, exactly
 

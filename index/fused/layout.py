@@ -1,4 +1,4 @@
-"""From groups of rows to the flat arrays of a segment: codes, access paths, lists, ranges, blocks, masks.
+"""The layout of a segment: groups of rows → codes, access paths, lists, ranges, blocks and masks in flat arrays.
 
 Within a cluster every row stands under the slot that lets the fewest events through, if one is selective enough:
 

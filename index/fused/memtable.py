@@ -1,4 +1,4 @@
-"""The newest rows, not frozen yet: a program each over the whole clause, and masks that say whom to ask.
+"""The memtable: rows not yet in a segment, each with a program of its whole clause, filtered by bit masks.
 
 add ─▶ required and forbidden attributes, a program        match ─▶ those whose attributes fit ─▶ masks ─▶ programs
     ─▶ its places in a segment, for when it is frozen

@@ -1,4 +1,4 @@
-"""What is asked of rows after their records: a program for each such row, as arrays that merges copy.
+"""Residual predicates: one program per row that needs a check after its record, in arrays that merges copy.
 
     rows      ascending, each once                 programs    number i is that of `rows[i]`
 

@@ -1,4 +1,4 @@
-"""The books of rows: which there are, where each is, which are free.
+"""Row allocation: which rows exist, where each is stored, and which numbers are free.
 
 take ─▶ lowest free row ─▶ IN_MEMTABLE ─▶ FROZEN          give_back ─▶ free again
                         └▶ NEVER (no event can match it)

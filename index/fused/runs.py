@@ -1,4 +1,4 @@
-"""Kernels over what passes found: programs that remain to be asked, one table out of several passes, rows in order.
+"""Kernels over search results: residual programs, merging of passes into one table, ordering of rows.
 
 A *find* is a buffer of rows and the places where each pass and event begins in it: pass p found for event e
 `buffer[starts[p * events + e] : starts[p * events + e + 1]]`.

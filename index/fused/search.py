@@ -1,4 +1,4 @@
-"""A batch of events through memtable and segments, and what they found as one table.
+"""The search of a batch of events in memtables and segments, with its results as one table.
 
 EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ settle ────────────────┐
            ─▶ memtable: match_memtable ─────────────────────────────────────────────────────────┴▶ gather ─▶ table

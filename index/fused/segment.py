@@ -1,4 +1,4 @@
-"""A segment: rows that never change again, but for the mark of those that were removed.
+"""A segment: rows that never change, except that a removed row gets a tombstone.
 
 groups of rows, and what is asked of them ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
 """

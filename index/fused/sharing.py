@@ -1,4 +1,4 @@
-"""Equal clauses of different subscriptions at one position of a segment.
+"""Shared positions: equal clauses of different subscriptions, stored once in a segment.
 
 rows of a cluster that ask the same ─▶ one position, found and checked once ─▶ expanded: all of its rows
 

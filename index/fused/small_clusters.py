@@ -1,4 +1,4 @@
-"""Rows of small clusters, found together: where nearly every row has an attribute set of its own.
+"""Small clusters, searched together: for data where nearly every row has its own attribute set.
 
 Visiting a cluster costs some 100 ns, whatever it holds. So where there are many clusters of few rows, they stand last
 in the segment, and one set of masks over all their positions says which of them can still match:

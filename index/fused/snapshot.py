@@ -1,4 +1,4 @@
-"""The engine on disk: one file of arrays, and back.
+"""The engine on disk: one memory-mapped file of arrays.
 
     segments as they are │ the memtables' programs and places │ states of rows │ columns and keys ◀──▶ fused.index
 

@@ -1,4 +1,4 @@
-"""Compiles, or loads from the cache, every kernel of the engine: before the first event, not during it."""
+"""Warm-up: every kernel is compiled, or loaded from the cache, before the first event."""
 
 from kindcast.index.clause import (
     AttributeId,

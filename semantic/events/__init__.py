@@ -1,1 +1,1 @@
-"""Events as published to canonical events and to columns of the index."""
+"""Reading of events: published events → canonical events, and → columns of the index."""

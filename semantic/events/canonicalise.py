@@ -1,4 +1,4 @@
-"""Events as published → canonical events: attribute → values, each with every reading it has.
+"""Canonical events: published JSON → attribute → values, each with every reading it has.
 
 docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing published is replaced: the string
 "laptop" stays a string and may also be read as a concept. What an event means does not depend on any subscription.

@@ -1,5 +1,5 @@
-"""Cells as codes of a few distinct ones, as Arrow keeps texts that repeat: what becomes of a text is then looked up
-once for a table and not once for a cell.
+"""Dictionary-encoded columns of texts, as in Arrow: each distinct text is looked up once per table instead of once per
+cell.
 
     distinct   ["Sofa", "Laptop"]        codes   [0, 0, 1, -1, 0]        -1: none
 

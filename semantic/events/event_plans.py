@@ -1,4 +1,4 @@
-"""Events of JSON → lowered events, by plans: what the names of an object mean is worked out once for each shape.
+"""The fast path for JSON events → lowered events: a plan per shape, made once, says what its names mean.
 
 A stream repeats its shapes: the same names nested in the same way, the same texts and units under them. So what a name
 means is looked up once for each set of names in one place, and what became of a text is remembered with its name:

@@ -1,4 +1,4 @@
-"""Columns of a table → leaf columns: the scalars under one dotted name, and the row of each.
+"""Leaf columns: the columns of a table shredded to the scalars under each dotted name, with their rows.
 
 Nested columns are shredded as columnar formats do (Melnik et al., "Dremel", VLDB 2010, section 4): lists repeat the
 row, structs join names with a dot. What comes out means what `flatten` finds in each row:

@@ -1,4 +1,4 @@
-"""Events in columns → columns of the index, reading each distinct value once.
+"""Tables of events → columns of the index. Each distinct value is read once.
 
 Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those under names that nobody asks about are
 only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is seen,

@@ -1,4 +1,4 @@
-"""What the declared types of an event demand and add: checks before it is read, derived attributes after.
+"""Typed events: checks against the declared types before an event is read, derived attributes after.
 
 Between `canonicalise`, which reads every event, and `semantic.schemas`, which knows types but no vocabulary. Where no
 type and no derived attribute is declared, nobody comes here (open mode).

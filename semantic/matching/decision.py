@@ -1,4 +1,4 @@
-"""One event on its way to a decision: its candidates, what is undecided, and the plan of a strategy."""
+"""The decision about one event: its candidates, what is undecided, and the calls that a strategy plans."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

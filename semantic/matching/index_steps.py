@@ -1,4 +1,4 @@
-"""What the index does with one event, in the words of its subscriptions: clusters, columns in their order, counts.
+"""Explanation of the index's work on one event, in terms of subscriptions: clusters, columns in order, counts.
 
 engine.explain ─▶ numbers of attributes and columns ─▶ their names, clusters with most rows first ─▶ JSON
 """

@@ -1,4 +1,4 @@
-"""The whole publish path on one page: which subscriptions does an event match?
+"""The matcher: the whole publish path, from an event to the subscriptions that it matches.
 
     event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows ──verify──▶ candidates ──operators──▶ matches
 

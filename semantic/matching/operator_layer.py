@@ -1,4 +1,4 @@
-"""The operator layer: which of the candidates that the index left do match, with as few operator calls as possible.
+"""The operator layer: decides the candidates that the index left, with as few operator calls as possible.
 
 candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ ask once ─▶ settle all that hang on it
 satisfied  ─▶ bindings joined, constraints, negated groups ─▶ matched

@@ -1,4 +1,4 @@
-"""What matching answers: matches of one event, of a batch, of a table; what stayed undecided; and the counts."""
+"""Results of matching: matches of one event, of a batch or of a table; undecided candidates; counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

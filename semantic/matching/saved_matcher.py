@@ -1,4 +1,4 @@
-"""A matcher in a folder: the index as the engine saves it, the books beside it, and what they belong to.
+"""A matcher saved in a folder: the engine's index, the subscription table, and the versions that they belong to.
 
     folder/fused.index            the engine's own file, where it has one
     folder/subscriptions.books    the books; says which vocabulary and which file of the engine they go with

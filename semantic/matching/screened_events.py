@@ -1,4 +1,4 @@
-"""Events after the index and the verification, and the subscriptions that operators decide of them."""
+"""Screened events: events after index and verification, with the candidates that operators must decide."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The last step of matching: rows that an engine found → the subscriptions that match.
+"""Verification, the last step of matching: rows that an engine found → the subscriptions that match.
 
     rows ─▶ does anything remain to be asked of them? ─no─▶ slots
               └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided

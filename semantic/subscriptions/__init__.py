@@ -1,1 +1,1 @@
-"""Subscriptions as written to clauses: resolution, compilation, bulk compilation, and the table of them."""
+"""Compilation of subscriptions to clauses: resolution, single and bulk compilation, the subscription table."""

@@ -1,4 +1,4 @@
-"""Many subscriptions, compiled together where they are of one shape and one by one where not.
+"""Bulk compilation: subscriptions of one shape are compiled together, the others one by one.
 
     (name, expression) … ─▶ shapes ─▶ groups ─▶ templates ─▶ Piece: constants of many trees as columns
                                └─ has none, few like it, constants that need a word ─▶ compiled by itself

@@ -1,4 +1,4 @@
-"""A subscription as written → what a matcher keeps of it.
+"""Compilation of one subscription: text or tree → resolved tree, clauses and notes.
 
 text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
 """

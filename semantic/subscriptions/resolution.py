@@ -1,4 +1,4 @@
-"""Expressions as written → expressions whose names mean one thing: terms become IRIs, attribute names canonical ones.
+"""Resolution of names in expressions: terms become IRIs, attribute names become canonical ones.
 
 docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
 resolved expression is what a server stores: it never depends on labels again. Resolving it once more, under another

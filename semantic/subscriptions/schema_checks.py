@@ -1,4 +1,4 @@
-"""Does a subscription ask for what its event types have? Rules R1 to R3 of Le Subscribe, from the subscriber's side.
+"""Checks of subscriptions against declared event types: rules R1 to R3 of Le Subscribe, for subscribers.
 
 A clause that asks for types (`ce.type = "furniture"`, or the member `types` of a subscription) can only be satisfied by
 events that fit those types, so what no such event can have is refused:

@@ -1,4 +1,4 @@
-"""The books of a matcher: which subscription has which slot and rows, and what must be kept to compile it again.
+"""The subscription table of a matcher: the slot, rows, tree and notes of each subscription.
 
     name ──▶ slot, its first row ──▶ its further rows, one after the other
              slot ──▶ its tree: a place in a `Part` of many trees of one shape, or JSON of its own; its notes

@@ -1,4 +1,4 @@
-"""A shape, compiled once: which clauses its trees become, and where their constants stand.
+"""Templates: shapes compiled once, with the clauses of their trees and the positions of their constants.
 
     a tree of the shape ──compile──▶ clauses of atoms ──▶ ClausePlan: attributes, and for each atom the slots it reads
                                └──▶ resolved expression ──▶ skeleton of the stored tree

@@ -1,4 +1,4 @@
-"""The constants of many trees of one shape, a column each, as narrow as they fit; and the trees made of them again.
+"""Columnar storage of trees of one shape: one narrow column per constant, and the trees rebuilt from them.
 
 ConstantColumn   numbers as they were written (5 is not 5.0), or texts, each distinct one once
 Part             a skeleton {"all": [{"<=": ["price", {"slot": 0}]}]} and a column for each slot

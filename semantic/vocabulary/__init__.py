@@ -1,1 +1,1 @@
-"""What words mean: hierarchies, labels, terms, attributes, declarations, event types. See README.md."""
+"""The vocabulary: hierarchies, labels, terms, attributes, declarations, event types. See README.md."""

@@ -1,4 +1,4 @@
-"""Attributes: how their names resolve, which are above which, what kind of value they are declared to hold.
+"""Attributes: resolution of their names, their hierarchy, and the declared types of their values.
 
 From the properties of ontologies (`rdfs:subPropertyOf`, `rdfs:range`, labels), from the event types that are declared,
 and from what the user declares of single attributes; the later goes before the earlier. An attribute's name for a

@@ -1,4 +1,4 @@
-"""What users declare beside ontologies: attributes, tables of synonyms, rates, event types. One frozen version of it.
+"""Declarations beside ontologies: attributes, synonyms, conversion rates and event types, as one frozen version.
 
     attribute   {"kind": "number", "unit": "USD"}          by name
     synonyms    {"PC": "computer"}                         by the name of the table; all tables count together

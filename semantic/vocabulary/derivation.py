@@ -1,4 +1,4 @@
-"""Derived attributes: what an attribute is worth where the event does not say it.
+"""Derived attributes: values computed for attributes that an event does not state.
 
 S-ToPSS calls them mapping functions ("experience = now - graduation"). A derived value replaces no published one: where
 the event has the attribute, nothing is derived. What is undefined (division by zero, a number plus a mass) makes the

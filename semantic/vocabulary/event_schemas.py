@@ -1,4 +1,4 @@
-"""All declared event types together: the integrated event schema of Le Subscribe, section 2.1.
+"""The integrated event schema of Le Subscribe, section 2.1: all declared event types together.
 
 Attributes are global there: an attribute has one domain, whichever types use it. Two types that disagree about it are
 refused, and the error names both. Whether an attribute is mandatory or multiple is each type's own.

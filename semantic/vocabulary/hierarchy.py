@@ -1,4 +1,4 @@
-"""Names and pairs to one DAG of numbered concepts: equivalent names and cycles become one concept.
+"""The hierarchy builder: names and pairs → one DAG of numbered concepts; equivalent names and cycles are merged.
 
     names ──equivalences──▶ groups ──exact matches──▶ groups ──peel off the acyclic part──▶ cycles ──▶ groups ──▶ graph
 

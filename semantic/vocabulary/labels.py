@@ -1,4 +1,4 @@
-"""What is known of each name, over all documents, and which label to show to whom."""
+"""Names and labels over all documents, and which label to show in which language."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

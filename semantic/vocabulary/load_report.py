@@ -1,4 +1,4 @@
-"""What loading ontologies gave: the numbers that an ontologist checks first, as JSON. docs/ontologies.md explains each.
+"""The load report of ontologies: the numbers that an ontologist checks first, as JSON (docs/ontologies.md).
 
 Counts of names and pairs are of what the documents state, before equivalent names are merged, so that they agree with
 what an ontology editor shows; `roots` and `max_depth` are of the merged hierarchy.

@@ -1,4 +1,4 @@
-"""The nearest known names to one that is unknown, and search by parts of names: for people who type.
+"""Spelling suggestions: the nearest known names to an unknown one, and search by parts of names.
 
     labels ──pairs of neighbouring letters──▶ postings: pair → labels
     query ──its pairs──▶ labels that share most of them ──compared in full──▶ the nearest

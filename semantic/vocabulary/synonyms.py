@@ -1,4 +1,4 @@
-"""The user's own tables of synonyms: words → root words, for strings and names of attributes (CTPS, section 4).
+"""Synonym tables of users: words → root words, for strings and names of attributes (CTPS, section 4).
 
 A table is JSON, `{"PC": "computer", "US": "United States"}`, or CSV with a word and its root word a line:
 

@@ -1,4 +1,4 @@
-"""What those who wrote a term are told of how it was read: subscribers of theirs, publishers of a published string.
+"""Notes on how a term was read: for the subscriber who wrote it, or the publisher of the string.
 
 docs/matching-semantics.md, rules 12 and 13. Notes never change what a term means.
 """

@@ -1,4 +1,4 @@
-"""Terms: what a name written by a person, or published in an event, may mean. docs/matching-semantics.md, rule 12.
+"""Term resolution: what a name in an expression or an event may mean. docs/matching-semantics.md, rule 12.
 
 Levels, best first; the first with a hit decides:
 

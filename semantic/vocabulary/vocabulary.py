@@ -1,4 +1,4 @@
-"""The frozen bundle of everything that words mean: hierarchies, names, attributes, units. One version of it.
+"""The vocabulary: an immutable bundle of hierarchies, names, attributes and units. One object per version.
 
     documents ──kindcast.semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
 

@@ -1,1 +1,1 @@
-"""The routes, one file a resource. Thin: each reads a request, asks the broker, and writes the answer."""
+"""The HTTP routes, one module per resource. A route reads the request, calls the broker and writes the answer."""

@@ -1,4 +1,4 @@
-"""Backtests: an expression over the events that are stored. Each is a job."""
+"""Routes of backtests: evaluate an expression over the stored events. Each backtest is a job."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Concepts: search, resolve, browse. All of it reads the vocabulary in force, in worker threads."""
+"""Routes that search, resolve and browse concepts. They read the active vocabulary, in worker threads."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Dead letters: what a webhook did not take before it was disabled; look at them, and have them sent after all."""
+"""Routes of dead letters: list matches whose webhook was disabled before it took them, and redeliver them."""
 
 import base64
 import binascii

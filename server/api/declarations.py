@@ -1,4 +1,4 @@
-"""What publishers declare beside ontologies: attributes, synonyms, rates, event types.
+"""Routes of declarations: attributes, synonyms, conversion rates and event types, beside the ontologies.
 
 Each is a version of the vocabulary: `?dry_run=true` tells what it would do to the subscriptions, and changes nothing.
 """

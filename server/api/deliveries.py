@@ -1,4 +1,4 @@
-"""Routes of delivery: pull, acknowledge, stream. Thin: `kindcast.server.delivery` does the work."""
+"""Routes of delivery: pull, acknowledge and stream. `kindcast.server.delivery` does the work."""
 
 from typing import Annotated
 

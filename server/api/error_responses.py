@@ -1,4 +1,4 @@
-"""Every error as `application/problem+json` (RFC 9457), in this one place.
+"""Error responses: every exception becomes `application/problem+json` (RFC 9457) in this module.
 
     exception ──table──▶ Problem(status, code, detail, errors) ──▶ {"type": "https://kindcast.dev/problems/<code>", …}
 

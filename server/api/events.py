@@ -1,4 +1,4 @@
-"""Events: publish, read back, and follow one on its way."""
+"""Routes of events: publish, read back, and trace one event."""
 
 import asyncio
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and what does it count? Unauthenticated, and without detail that is nobody's business."""
+"""Routes of liveness, readiness and metrics. Unauthenticated, so they show no confidential detail."""
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST

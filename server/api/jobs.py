@@ -1,4 +1,4 @@
-"""Jobs: how far is what a request began with `Prefer: respond-async`?"""
+"""Routes of jobs: the progress and result of requests sent with `Prefer: respond-async`."""
 
 import asyncio
 import logging

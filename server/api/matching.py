@@ -1,4 +1,4 @@
-"""Match and explain without publishing: what would happen, and why. Nothing is stored."""
+"""Routes that match and explain an event without publishing it. Nothing is stored."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ontologies: upload, list, compare, activate, roll back, delete."""
+"""Routes of ontologies: upload, list, compare, activate, roll back and delete."""
 
 import asyncio
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Data for the built-in operators: regions, tables and calendar windows, uploaded by an administrator."""
+"""Routes of the built-in operators' data: regions, tables and calendar windows. For administrators."""
 
 import asyncio
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Operators: what there is, what was learned of it, and remote ones registered by an administrator."""
+"""Routes of operators: list them with their statistics, and register remote ones (administrators only)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Before any route: whose name was called, from where, and how large the body is.
+"""ASGI middleware that checks each request before routing: Host header, origin and size of the body.
 
     HostGuard     only this machine's names in the Host header, and no changes asked by another site's pages: a page on
                   the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests)

@@ -1,4 +1,4 @@
-"""What every route needs: the parts of the application, strict JSON in, JSON out, times and cursors as text."""
+"""Helpers that all routes share: access to the application's parts, strict JSON, times and cursors as text."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What a subscriber sends, checked: a request body → `NewSubscription`, or the columns that a change sets."""
+"""Validation of subscription requests: a request body → `NewSubscription`, or the columns that a change sets."""
 
 import base64
 import secrets

@@ -1,4 +1,4 @@
-"""Subscriptions: make, look at, renew, pause, resume, change, delete, export and import."""
+"""Routes of subscriptions: create, read, renew, pause, resume, change, delete, export and import."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The broker: what the API and the delivery ask for, as coroutines; a queue; and the thread that answers.
+"""The broker's asynchronous interface: coroutines for the API and the delivery, and the queue to the writer thread.
 
 API, delivery ──command──▶ queue ──group──▶ BrokerThread (matcher + one transaction) ──commit──▶ answers, listeners
          └──────read────▶ worker threads, each on a connection of its own that cannot write

@@ -1,4 +1,4 @@
-"""Documents from strangers are read here: in child processes, a few at a time, within what the settings allow.
+"""Parsing of uploaded documents in child processes, with limits on their number, time and memory.
 
 put_ontology ──bytes──▶ wait for a turn ──worker thread──▶ child process ──records──▶ Ontology
 """

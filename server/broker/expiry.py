@@ -1,4 +1,4 @@
-"""What time does: subscriptions expire, are purged a week later, and old events are deleted.
+"""Expiry and retention: subscriptions expire and are purged a week later; old events are deleted.
 
 Expiry itself needs no sweep to be exact: an event is never matched for a subscription whose time is over. The sweep
 marks such subscriptions and takes them out of the matcher, so that they cost nothing.

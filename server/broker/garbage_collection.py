@@ -1,4 +1,4 @@
-"""Garbage collection and a large vocabulary: what lives as long as the server must not be walked again and again.
+"""Tuning of Python's garbage collector: long-lived objects are frozen, so that full collections skip them.
 
 The collector visits every object that it knows, and a vocabulary with its subscriptions is millions of them, so a full
 round takes tenths of a second and comes several times a second while events are published. Frozen, they are visited no

@@ -1,4 +1,4 @@
-"""One group: the commands that are committed together, in one transaction that begins when the first one needs it.
+"""A group commit: commands that share one transaction, which begins when the first command needs it.
 
 command 1 ─┐ savepoint        what fails is undone alone:      in the store by its savepoint,
 command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers   in memory by the steps it registered

@@ -1,4 +1,4 @@
-"""What operators decided, written down: late matches, candidates that do not match, tries that failed. One transaction.
+"""Late matches: decisions of operators written in one transaction, as matches, non-matches or failed attempts.
 
     decided by an operator ──▶ the parked row goes ──▶ a match at the next position, where it holds
     not decided            ──▶ its next try, or given up: told on the subscription

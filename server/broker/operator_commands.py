@@ -1,5 +1,5 @@
-"""Operators as commands: remote ones registered, changed, deleted; data of our own ones kept and forgotten. The row,
-the registry and the matcher in one group."""
+"""Commands on operators: register, change and delete remote ones; store and delete data of built-in ones. Each changes
+the row, the registry and the matcher in one group."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Events in: deduplicated, read, matched and stored with their matches, all in the transaction that acknowledges them.
+"""The publish path: events are deduplicated, read, matched and stored with their matches in one transaction.
 
 decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many

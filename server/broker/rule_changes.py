@@ -1,4 +1,4 @@
-"""The first start of a server with other rules of matching over a data folder: a dry run of what they change.
+"""Upgrade report: how a newer version's rules of matching change the stored subscriptions.
 
 It tells, in the log and at `GET /v1/rules`, which subscriptions mean something else since; nothing is asked and nothing
 is refused. The report is kept, so that it can still be read when the log is gone.

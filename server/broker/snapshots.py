@@ -1,4 +1,4 @@
-"""The matcher on disk beside the database, so that a start need not compile every subscription again.
+"""Snapshots of the matcher on disk, so that a start need not compile every subscription again.
 
     stop, or idle after many changes ──▶ folder/<commits>/   the matcher as it saves itself, and the roll
                                           its token ──▶ the store, which notes from then on what changes

@@ -1,4 +1,4 @@
-"""From the store to the state: what a start does, and nothing else may be needed.
+"""Restoring the broker's state from the store. A start needs nothing else.
 
 active records ──decode──▶ ontologies, declarations ──▶ vocabulary ──▶ roll ◀── rows and trees of all subscriptions
                                                                         ▲

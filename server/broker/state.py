@@ -1,4 +1,4 @@
-"""What the broker's thread holds in memory: the matcher, and what it must know of every subscription at match time.
+"""The in-memory state of the broker's thread: the matcher, and what matching needs of each subscription.
 
 Invariant: between groups it says what the last commit says. Inside a group every change of it registers how to undo it
 (`Group.on_undo`), so a command or a commit that fails leaves no trace.

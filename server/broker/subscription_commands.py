@@ -1,4 +1,4 @@
-"""Commands on subscriptions. Each checks first and writes after, the row and the matcher in one group.
+"""Commands on subscriptions. Each validates first, then writes the row and changes the matcher in one group.
 
     create ──▶ active ◀──▶ paused          pause, resume
                  │ ▲

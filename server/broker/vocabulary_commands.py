@@ -1,4 +1,4 @@
-"""Changes of what words mean, from request to swap: ontologies here, declarations in `declaring`.
+"""Commands that change the vocabulary: ontologies here, declarations in `declaring`.
 
     document ──child process──▶ records ──┐
     stored version ──decode──▶ records ───┴─worker threads─▶ vocabulary ──▶ subscriptions compiled again, impact

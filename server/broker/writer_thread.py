@@ -1,4 +1,4 @@
-"""The broker's thread: takes what waits, runs it as one group, commits once, answers.
+"""The writer thread: takes the queued commands, runs them as one group, commits once and answers.
 
     queue ──▶ commands ──▶ Group ──commit──▶ listeners, then answers to the event loop
                               └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened

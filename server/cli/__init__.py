@@ -1,4 +1,4 @@
-"""The command line, `kindcast`. Each module holds the commands of one noun; `application.py` puts them together.
+"""The command line, `kindcast`. Each module holds one group of commands; `application.py` combines them.
 
 >>> main(["--version"])                                                                        # doctest: +SKIP
 kindcast 0.1.0

@@ -1,4 +1,4 @@
-"""`python -m kindcast.server.cli`: the command line where the console script is not at hand."""
+"""The entry point of `python -m kindcast.server.cli`, for when the console script is not on the PATH."""
 
 from kindcast.server.cli import main
 

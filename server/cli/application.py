@@ -1,4 +1,4 @@
-"""All commands together, and the one place where a failure becomes words and an exit status.
+"""The command-line application: registers all commands, and turns failures into messages and exit statuses.
 
 0  done          1  it failed          2  wrong use          130  interrupted
 """

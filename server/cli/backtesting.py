@@ -1,4 +1,4 @@
-"""`kindcast backtest`: what an expression would have matched, of a server's events or of an archive."""
+"""The command `kindcast backtest`: which events of a server or an archive an expression would have matched."""
 
 import time
 from typing import Annotated, Any

@@ -1,5 +1,5 @@
-"""Jobs of `spark_jobs` in a process of their own: this package never imports it, and needs no Spark to say that it is
-missing. What the job tells line by line becomes a bar.
+"""Spark jobs in a child process: this module never imports `spark_jobs`, so it can report that Spark is missing. The
+progress lines of the job become a progress bar.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`kindcast concept`: find a concept by any word for it, and see where it stands."""
+"""The commands `kindcast concept`: find a concept by any of its names, and show its place in the hierarchy."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Which server, which ticket, and what to say when nobody answers."""
+"""Connection options of the commands (server address, ticket), and the message for an unreachable server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

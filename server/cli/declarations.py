@@ -1,4 +1,4 @@
-"""`kindcast declare`: what publishers say beside ontologies, about attributes, words, rates and event types."""
+"""The commands `kindcast declare`: attributes, synonyms, conversion rates and event types."""
 
 from enum import Enum
 from pathlib import Path

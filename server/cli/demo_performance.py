@@ -1,4 +1,4 @@
-"""The acts of the demonstration, in order: a vocabulary, wishes, offers and their deliveries, and why."""
+"""The steps of the demonstration, in order: vocabulary, subscriptions, events, deliveries and explanations."""
 
 import json
 import queue

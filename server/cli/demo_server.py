@@ -1,4 +1,4 @@
-"""The server process of the demonstration: started on a free port of this machine, waited for, stopped, cleaned up."""
+"""The server process of the demonstration: started on a free local port, awaited, stopped and cleaned up."""
 
 import json
 import os

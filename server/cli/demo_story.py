@@ -1,4 +1,4 @@
-"""Who wishes for what, and what is offered: the example of the CTPS paper (section 3, Figures 1-3), told on."""
+"""The data of the demonstration: subscriptions and events after the CTPS paper (section 3, Figures 1-3)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""`kindcast demo`: everything at once, on a server of its own that is gone afterwards."""
+"""The command `kindcast demo`: a guided tour on a temporary server."""
 
 import signal
 import sys

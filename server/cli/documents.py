@@ -1,4 +1,4 @@
-"""What commands read: ontologies and events from files, from standard input, or given as JSON on the command line."""
+"""Input of the commands: ontologies and events from files, standard input, or JSON on the command line."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Why an event matched or did not, as a tree of clauses, predicates and values."""
+"""Rendering of explanations: why an event matched or did not, as a tree of clauses, predicates and values."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a change of the vocabulary does to the subscriptions, for people."""
+"""Rendering of impact reports: what a change of the vocabulary does to the subscriptions."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`kindcast listen`: messages of a subscription as they come."""
+"""The command `kindcast listen`: prints the messages of a subscription as they arrive."""
 
 import itertools
 import json as json_text

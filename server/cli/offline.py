@@ -1,4 +1,4 @@
-"""`kindcast match` and `kindcast explain`: the matcher alone, without a server."""
+"""The commands `kindcast match` and `kindcast explain`: the matcher alone, without a server."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
+"""The commands `kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
 
 import time
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`kindcast operators`: what can be asked of an event beside looking things up, what it costs, and remote ones."""
+"""The commands `kindcast operators`: list operators and their cost, and manage remote ones."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""The terminal: what was asked for goes to standard output, everything else to standard error.
+"""Terminal output: results go to standard output, everything else to standard error.
 
 Colour and width follow the terminal; into a pipe goes plain text that is not cut. Nothing a server or a file sent is
 read as markup.

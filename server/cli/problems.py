@@ -1,4 +1,4 @@
-"""What is wrong, in words: each problem with its place, a caret under it, and the nearest known words.
+"""Rendering of problems: each with its place in the input, a caret under it, and the nearest known names.
 
 One form for both worlds: the problems of `semantic` (offline commands) and the `errors` of a problem answer (HTTP).
 """

@@ -1,4 +1,4 @@
-"""`kindcast publish`: events from a file, from a pipe or as they stand on the command line."""
+"""The command `kindcast publish`: events from a file, a pipe or the command line."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`kindcast serve`: one server process, until it is told to stop."""
+"""The command `kindcast serve`: runs one server process until it is stopped."""
 
 import contextlib
 import logging

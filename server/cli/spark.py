@@ -1,4 +1,4 @@
-"""`kindcast spark`: archives and streams through the matcher of a server, or of files, as Spark jobs."""
+"""The commands `kindcast spark`: match archives and streams as Spark jobs, with a server's or a file's inputs."""
 
 import tempfile
 import threading

@@ -1,4 +1,4 @@
-"""What a job needs of a server, as files: the records of its ontologies, its declarations, its subscriptions.
+"""Input files of Spark jobs, exported from a server: ontology records, declarations and subscriptions.
 
 --server URL   over HTTP, of a server that runs here or elsewhere
 --data DIR     from the data folder of one, which may run or not

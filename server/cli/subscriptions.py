@@ -1,4 +1,4 @@
-"""`kindcast subscribe` and `kindcast subscriptions`: say what you want, and look after what you said."""
+"""The commands `kindcast subscribe` and `kindcast subscriptions`: create and manage subscriptions."""
 
 import json as json_text
 import re

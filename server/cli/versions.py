@@ -1,5 +1,5 @@
-"""`kindcast ontology versions`, `diff`, `activate`, `rollback`: from one version to another, looked at beforehand; and
-`rules`: what a newer kindcast reads otherwise."""
+"""The commands `kindcast ontology versions`, `diff`, `activate` and `rollback`, with previews; and `kindcast rules`:
+how a newer kindcast matches differently."""
 
 from typing import Annotated, Any
 

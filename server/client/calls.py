@@ -1,4 +1,4 @@
-"""The HTTP API as calls, each described once; `call.py` says how they become methods of both clients."""
+"""The calls of the HTTP API, each described once; both clients get their methods from these descriptions."""
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping

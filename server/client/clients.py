@@ -1,4 +1,4 @@
-"""The two senders: `Client` waits, `AsyncClient` awaits. The calls themselves are in `calls.py`.
+"""The two HTTP clients: `Client` blocks, `AsyncClient` awaits. The calls themselves are in `calls.py`.
 
 Only what cannot be one is here twice: sending a request, and the loop that reads a stream. What a stream means, and
 when to connect again, is in `stream.py`.

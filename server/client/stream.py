@@ -1,4 +1,4 @@
-"""Reading a stream of server-sent events, without input or output: bytes in, messages out, and when to connect again.
+"""A parser of server-sent events that does no I/O: bytes in, messages out, and when to reconnect.
 
 `StreamReader` keeps what must survive a lost connection: the last cursor, the pause the server asked for, and how
 often in a row nothing came. `Client.listen` and `AsyncClient.listen` feed it and sleep as it says, so the rules stand

@@ -1,4 +1,4 @@
-"""How matches reach subscribers: pull, stream, webhook, over one cursor. See README.md for the map."""
+"""Delivery of matches to subscribers: pull, stream and webhook, over one cursor. See README.md for the map."""
 
 from kindcast.server.delivery.service import DeliveryService, running_delivery
 

@@ -1,4 +1,4 @@
-"""Where a reader goes on: its cursor, checked. One rule for pull, acknowledgement and stream.
+"""Cursors: validation of a reader's position, by one rule for pull, acknowledgement and stream.
 
 A cursor is the position of the last message that the reader has seen, as text; it only means something to the
 subscription that it came from. What cannot be a cursor of this server is refused, and one from before the oldest kept

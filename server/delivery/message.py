@@ -1,5 +1,4 @@
-"""What a subscriber receives, the same by pull, stream and webhook: the event with the cursor and the bindings of a
-match.
+"""Messages to subscribers, the same by pull, stream and webhook: the event with the cursor and bindings of a match.
 
 The event is stored as JSON text and passed on as it is, never parsed again; so a message has the same bytes on every
 attempt, and costs a copy.

@@ -1,4 +1,4 @@
-"""The outbox: sees to it that every match of a subscription with a sink is delivered, in order, whatever happens.
+"""The outbox: delivers every match of a subscription with a sink, in order, and retries after failures.
 
     broker commits ──announcement──▶ woken ──which of them wait?──▶ a courier per subscription (at most one at a time)
     start ──────────all that wait────▶                                   │ failed: come again at …

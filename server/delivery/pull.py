@@ -1,4 +1,4 @@
-"""Pull and acknowledge: the reader asks, reads at its own pace, and says how far it has come.
+"""Pull and acknowledge: a subscriber reads pages at its own pace, and acknowledges up to a cursor.
 
     pull(after, limit, wait) --> messages, cursor      as often as wanted: reading changes nothing
     acknowledge(cursor)      --> acked                  the next pull starts there, also after a restart

@@ -1,4 +1,4 @@
-"""The delivery of one server process, from start to stop: it hooks into the broker, runs the outbox, ends the streams.
+"""The delivery service of one server process: its start and stop, around the broker's.
 
 `running_delivery` is what the application's lifespan enters after the broker has started, and leaves before it stops.
 """

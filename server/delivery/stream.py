@@ -1,4 +1,4 @@
-"""Server-sent events: one long answer that brings each match of a subscription as it is decided.
+"""Server-sent events: one long response that carries each match of a subscription as it is decided.
 
     id: 42                      the cursor; a browser sends it back as Last-Event-ID and goes on there
     event: match

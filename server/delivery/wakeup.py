@@ -1,4 +1,4 @@
-"""Who waits for which subscription: the broker announces after each commit, and the waiting look into the store again.
+"""Wake-ups: after each commit the broker wakes the readers of the subscriptions concerned.
 
 A wake-up carries no message: it only says "look". So it cannot be lost as long as the waiting clear first and look
 second:

@@ -1,4 +1,4 @@
-"""One webhook attempt: sign, post, judge the answer. Knows no queue, no schedule and no database.
+"""The webhook sender: one attempt signs, posts and judges the answer. No queue, no schedule, no database.
 
 Follows Standard Webhooks 1.0.0 (headers `webhook-id`, `webhook-timestamp`, `webhook-signature`) and the CloudEvents
 webhook rules: 2xx is success, a redirect is a failure and is never followed, 410 ends the deliveries, 429/502/504 ask

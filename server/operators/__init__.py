@@ -1,1 +1,1 @@
-"""Operators on the server: built in, from plug-ins, and remote services; asked beside the broker."""
+"""Operators on the server: built in, from plug-ins, and remote services, called outside the broker's thread."""

@@ -1,4 +1,4 @@
-"""Asking operators about one event without waiting for those that take their time.
+"""Operator answers about one event, collected without waiting for slow operators.
 
     planner ──▶ Deferred ──▶ Asking ── at once ──▶ built-in operators
                               │  └──── started ──▶ a service, a process ──▶ answer ──▶ kept here

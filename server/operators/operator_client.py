@@ -1,4 +1,4 @@
-"""One way to an operator that takes its time: deadline, concurrency, circuit, kept answers, and what is told of it.
+"""The client of one slow operator: deadline, concurrency limit, circuit breaker, answer cache and statistics.
 
     start ──▶ under way? ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call, to its deadline ──▶ Answered, or OperatorFailed
 

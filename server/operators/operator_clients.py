@@ -1,4 +1,4 @@
-"""The ways to all operators of a registry: at once, into processes of their own, over HTTP."""
+"""The clients of all operators of a registry: called directly, in child processes, or over HTTP."""
 
 import asyncio
 from collections.abc import Mapping

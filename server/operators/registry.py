@@ -1,4 +1,4 @@
-"""Which operators there are: built in, from plug-ins, remote. One frozen book, replaced as a whole when it changes.
+"""The registry of operators: built in, from plug-ins, remote. Immutable; a change replaces it as a whole.
 
 `available` is what new subscriptions may call. `known` has besides, for every operator that is gone while stored
 subscriptions still call it, one that never answers: their events wait for it instead of passing them by.

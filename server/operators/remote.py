@@ -1,4 +1,4 @@
-"""Remote operators: a service that answers questions about events over HTTP.
+"""Remote operators: HTTP services that answer questions about events.
 
     POST url   {"operator": "crowd", "version": "1", "arguments": [["https://…"]], "event": {"image": ["https://…"]}}
     200        {"holds": true}   or, for a call with variables,   {"bindings": [[3], [{"value": 86, "unit": "degF"}]]}

@@ -1,4 +1,4 @@
-"""The operators of a server at its start: its own over their data, those of plug-ins, and what is stored.
+"""Loading of a server's operators at its start: built in with their data, from plug-ins, and stored ones.
 
 <operator_data>/regions.geojson     named regions
 <operator_data>/tables/*.csv        tables, by the name of their file

@@ -1,4 +1,4 @@
-"""Candidates that hang on operators: decided beside the broker, whatever the operators do."""
+"""Late matching: candidates that wait for operators, decided outside the broker's thread."""
 
 from kindcast.server.pending.service import ParkingService, running_parking
 

@@ -1,4 +1,4 @@
-"""One event and its candidates, from parked to settled: looked at as often as answers come in.
+"""The decision of one event's pending candidates, continued each time an operator's answer arrives.
 
 parked rows ──▶ the event's vocabulary, its desk ──▶ case ──▶ settled ones written at once
                                                       ▲        │ some not answered yet

@@ -1,4 +1,4 @@
-"""What operators say of an event that is not published, and plans in words. Nothing is stored, and nothing is learned.
+"""Explanations with operators: their answers about an event that is not published, and the planner's plans.
 
 It goes the way of published events: the same desk, the same planner with what it has learned, and calls that are shared
 with those under way. An explanation of one subscription asks everything, and waits for it in a worker thread.

@@ -1,4 +1,4 @@
-"""The desk: a matcher of its own for the subscriptions with operators, one for each version of the vocabulary.
+"""The late matcher: a matcher of the subscriptions with operators, under one version of the vocabulary.
 
     event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `Asking`
                                                         └──▶ matched | does not match | undecided, and why

@@ -1,4 +1,4 @@
-"""The desks by version of the vocabulary, their one thread, and the ways to the operators.
+"""The late matchers by version of the vocabulary, the one thread that runs them, and the operator clients.
 
 `run` is the only way in: whatever touches a desk runs in that thread. Operators that come or go make all desks anew;
 what was learned stays.

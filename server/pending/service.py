@@ -1,4 +1,4 @@
-"""The parking of one server process, from start to stop: what is due is decided, a bounded number of events at a time.
+"""The late-matching service of one server process: decides due candidates, a bounded number of events at a time.
 
     broker parks ──▶ woken ──▶ due rows, each read once ──▶ a task an event ──▶ settled
     start ─────────▶            ▲

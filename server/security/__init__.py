@@ -1,1 +1,1 @@
-"""Who may do what, and how much of it: tickets, limits, the way out to sinks."""
+"""Authorisation and network guards: tickets, limits, and outgoing connections to sinks."""

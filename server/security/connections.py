@@ -1,4 +1,4 @@
-"""The connections of the webhooks: one small pool per endpoint, over the guarded network, kept while they are in use.
+"""Connection pools of the webhooks: one small pool per endpoint, over the guarded network.
 
 One pool per endpoint, because a pool of httpcore looks at all its connections for every request. Idle connections are
 closed soon, so that a name that moves is resolved, and checked, again.

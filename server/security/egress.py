@@ -1,4 +1,4 @@
-"""Where kindcast may send: the guard between a subscriber's URL and our network.
+"""The egress guard: which addresses the server may connect to on behalf of subscribers.
 
 A sink is a URL that a stranger chose and that we connect to, so it must not become a way into the network we stand in
 (server-side request forgery). Two checks, both before the first byte is sent:

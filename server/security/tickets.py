@@ -1,4 +1,4 @@
-"""Tickets: what creating a subscription returns, and what every later change of it needs.
+"""Tickets: secrets returned when a subscription is created, and required for every later change of it.
 
 256 random bits, shown once; the store keeps their SHA-256. A fast hash is enough: there is nothing to guess in 256
 bits.

@@ -1,1 +1,1 @@
-"""The only rooms that speak SQL."""
+"""The store: the only package that contains SQL."""

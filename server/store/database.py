@@ -1,4 +1,4 @@
-"""Opening the database: one connection that writes, a pool that reads, and a lock that keeps every other server out.
+"""Opening of the database: one writing connection, a pool of readers, and a lock against a second server.
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for the
 writer.

@@ -1,4 +1,4 @@
-"""What was declared beside the ontologies: attributes, synonyms, rates and event types, every version of each."""
+"""Stored declarations: attributes, synonyms, conversion rates and event types, every version of each."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What waits for a subscriber, and what became of it: the matches after a cursor, acknowledgements, webhook attempts.
+"""Delivery state in the store: the matches after a cursor, acknowledgements and webhook attempts.
 
 Every function takes a connection and runs in the transaction of its caller: reading ones on any reader's connection,
 writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, inside `Broker.execute`.

@@ -1,4 +1,4 @@
-"""Events and their matches: written in bulk by the broker, read back by anybody.
+"""Stored events and their matches: written in bulk by the broker, read by any connection.
 
 Writing functions belong to the broker's thread. Statements are compiled by the database library once and kept; rows go
 in with one call for many.

@@ -1,4 +1,4 @@
-"""The one row that says where the log ends, and the totals that must add up.
+"""The ledger: one row with the end of the log, and totals that must add up.
 
     accepted = matched + unmatched        events
     matches  = delivered + pending + dead + discarded        pairs of event and subscription

@@ -1,4 +1,4 @@
-"""Matches and attempts of subscriptions that were deleted, erased step by step: there may be millions.
+"""Deletion in steps of the matches and attempts of deleted subscriptions: there may be millions.
 
     deleted ──a step at once──▶ nothing left
                   └──more──▶ leftovers: number and cursor ──a step a sweep──▶ nothing left

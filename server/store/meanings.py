@@ -1,4 +1,4 @@
-"""By which rules of matching this database was served, and what each change of them did to its subscriptions."""
+"""The rules of matching that this database was served with, and how each change affected its subscriptions."""
 
 from typing import Any
 

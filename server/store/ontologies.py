@@ -1,4 +1,4 @@
-"""Ontology documents, every version as it was uploaded, with the records that were read from it."""
+"""Stored ontologies: every version of each document as uploaded, with the records read from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

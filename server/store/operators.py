@@ -1,4 +1,4 @@
-"""Remote operators as they were registered, data of our own ones, who calls which, and what was learned of them."""
+"""Stored operators: remote ones, data of built-in ones, the subscriptions that call them, and statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Candidates that hang on operators: parked with their event, looked at again when it is time, gone when decided.
+"""Pending candidates: stored with their event until their operators have decided them.
 
     publish ──insert_parked──▶ parked ──due──▶ the decider ──┬─ settled: the row goes, a match may come, one transaction
                                  ▲                           └─ failed: postponed, or given up (next try NULL)

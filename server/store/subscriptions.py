@@ -1,4 +1,4 @@
-"""Subscriptions as rows. The row is the truth about a subscription; the matcher only holds what must match now."""
+"""Stored subscriptions. The row is authoritative; the matcher only holds what must match now."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

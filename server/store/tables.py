@@ -1,4 +1,4 @@
-"""The tables, in SQLAlchemy Core, for SQLite and PostgreSQL alike.
+"""The database schema, in SQLAlchemy Core, for SQLite and PostgreSQL alike.
 
     ontologies      documents as uploaded, every version, and the records that were read from them; the active ones
                     make the vocabulary again after a restart

@@ -30,7 +30,7 @@ FILES = "files"
 
 
 def read_events(session: SparkSession, archive: str, read: ReadOptions = AS_IT_STANDS) -> DataFrame:
-    """The events of an archive, a partition a split, with the rows that are none. Raises `NoArchive`."""
+    """The events of an archive, one partition per split, with the rows that are no events. Raises `NoArchive`."""
     splits = number_lines(session, splits_of(archive), silent)
     wanted = replace(read, bodies=True)
     rows = session.sparkContext.parallelize(list(enumerate(splits)), len(splits))

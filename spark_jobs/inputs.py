@@ -3,8 +3,8 @@
     --ontology FILE …  --declarations FILE  --subscriptions FILE      what people have
     --inputs DIR                                                       what the command line fetched from a server
 
-A subscriptions file is NDJSON as a server exports it: `{"id", "expression"}` a line; `where` may stand for a tree. A
-bad line is told with its number and does not stop the rest.
+A subscriptions file is NDJSON as a server exports it: one `{"id", "expression"}` per line, or `where` with a
+tree. A bad line is reported with its number and does not stop the rest.
 """
 
 import hashlib

@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How matches are written: a row an event (all events, or only those with matches), or a row a match."""
+    """How matches are written: one row per event (all events, or only those with matches), or one row per match."""
 
     explode: bool = False
     matched_only: bool = False

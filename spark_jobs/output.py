@@ -235,7 +235,7 @@ class Output:
         sync(self.folder)
 
     def _set_aside(self, folder: str) -> None:
-        """In one step, so that nobody sees half of it."""
+        """In one step, so that no reader sees half of it."""
         old = self._own / "old" / folder
         if old.is_dir():
             shutil.rmtree(old)

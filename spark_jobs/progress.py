@@ -12,15 +12,15 @@ from typing import Any
 __all__ = ["Progress", "as_lines", "silent", "tell_problem", "tell_result"]
 
 Progress = Callable[[str, int, int | None], None]
-"""Told of a stage, how much is done, and of how much (None: nobody knows)."""
+"""Called with a stage, how much is done, and the total (None: unknown)."""
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
-    """Tells nobody."""
+    """Reports nothing."""
 
 
 def as_lines(stage: str, done: int, total: int | None) -> None:
-    """Tells standard output."""
+    """Reports on standard output."""
     _tell({"stage": stage, "done": done, "total": total})
 
 

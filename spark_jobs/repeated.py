@@ -2,7 +2,7 @@
 
     splits ─▶ (digest of the name, split, line) ─shuffled by digest─▶ all but the first ─▶ FOLDER/split=<n>/
 
-The one thing here that has to be shuffled: 32 bytes an event, and only of events that have names. Plain data is named
+The one thing here that has to be shuffled: 32 bytes per event, and only of events that have names. Plain data is named
 by its place, so that a split of CSV, or of columns without names, is not even read. Which lines repeat others stays in
 files: a task reads those of its split.
 """

@@ -66,10 +66,10 @@ NORMALISED = _schema(
     ),
     ("vocabulary_version", pa.string()),
 )
-"""Canonical events, beside what was published."""
+"""Canonical events, with the events as published."""
 
 MATCHES = _schema(*_KEY, ("subscriptions", pa.list_(pa.string())), ("vocabulary_version", pa.string()))
-"""An event a row, and who gets it."""
+"""One row per event, with the subscriptions that match it."""
 
 EXPLODED = _schema(*_KEY, ("subscription", pa.string()), ("bindings", pa.string()), ("vocabulary_version", pa.string()))
 """A match a row; `bindings` is JSON, null where the subscription has no variables."""

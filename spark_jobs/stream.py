@@ -35,7 +35,7 @@ from kindcast.spark_jobs.units import by_day, rejected_rows
 __all__ = ["Told", "start_stream"]
 
 Told = Callable[[int, int, int], None]
-"""Told of each batch: its number, its events, their matches."""
+"""Called after each batch with its number, its events and their matches."""
 
 OWN = "_kindcast"
 QUARANTINED = "_quarantine"
@@ -118,7 +118,7 @@ def _write_batch(frame: DataFrame, number: int, output: Path, snapshot: Snapshot
 def _writer(
     building: Path, snapshot: Snapshot, chosen: Chosen
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does: match its part of a batch, write it by day, tell the files."""
+    """The work of a task: match its part of a batch, write it by day, return the files."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = uuid.uuid4().hex[:12]

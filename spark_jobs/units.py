@@ -1,5 +1,5 @@
-"""Units of work as Spark tasks: each reads its part of the archive and writes its files by itself; Spark decides where
-and when, and tries again what failed. What is done already is not done again.
+"""Units of work as Spark tasks: each reads its part of the archive and writes its own files. Spark schedules and
+retries them. Units that are done are not run again.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ def run_tasks(
     *,
     before: int = 0,
 ) -> list[Any]:
-    """`function` of each item, a task each, in order; tells how many are done meanwhile. Raises `JobFailed`."""
+    """`function` of each item, one task each, in order; reports progress meanwhile. Raises `JobFailed`."""
     total = before + len(items)
     progress(stage, before, total)
     if not items:

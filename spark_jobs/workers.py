@@ -147,7 +147,7 @@ def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:
 
 @dataclass(slots=True)
 class _Collector:
-    """Whether something was opened since the collector was told of what stays."""
+    """Whether something was opened since the last `settle`."""
 
     restless: bool = False
 

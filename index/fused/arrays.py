@@ -12,7 +12,7 @@ A segment lays its rows out cluster by cluster, in a cluster by access path, and
     masks      of a long list or a block: for each slot and cell the rows that a value in that cell may let through
     record     what a row asks: (low, high) for each ordered slot, one code for each other slot, and what it emits
 
-`Packed` holds them all in one array a type: a call of a kernel costs some 100 ns for each array that it is given.
+`Packed` holds them all in one array per type, since a kernel call costs some 100 ns for each array argument.
 """
 
 from typing import Any, NamedTuple
@@ -40,13 +40,14 @@ Floats = npt.NDArray[Any]
 
 
 class SegmentArrays(NamedTuple):
-    """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable but for `dead` and `killed`.
+    """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable, except for `dead` (tombstones) and
+    `killed`.
 
     `emit` is what a match gives: the row, `~position` where a program has to be asked first, or `~(n + g)` for group g
     of rows that share the position. Columns are numbered within the segment, ordered ones first; `local` leads to them
     from the numbers of the engine (-1: not read).
     `sizes`: the most lists and blocks that one cluster can offer an event, ancestors aside; the most slots of a
-    cluster; the most rows behind one set of masks; how many positions are dead.
+    cluster; the most rows behind one set of masks; how many positions have a tombstone.
 
     The bounds of ordered column k are `bounds[bound_from[k] : bound_from[k + 1]]`, sorted and distinct (see
     `kindcast.index.fused.kernels`).
@@ -83,7 +84,7 @@ class SegmentArrays(NamedTuple):
     sizes: Ints  # [4]
     bounds: Floats
     bucket_steps: Floats  # least, most and steps a unit, for each ordered column
-    dead: Bytes  # [n] 1 where the row has been removed
+    dead: Bytes  # [n] tombstones: 1 where the row has been removed
     masks: Words
 
 

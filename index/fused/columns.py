@@ -1,7 +1,7 @@
 """The numbered columns that stored clauses read, and the values of a batch of events in them.
 
     (column, how it is read) ─▶ number              keys ─▶ codes, for as long as the engine lives
-    events or a `ColumnBatch` ─▶ EventBatch         one matrix a batch: a value an event and column; the values of
+    events or a `ColumnBatch` ─▶ EventBatch         one matrix per batch: one value per event and column; the values of
                                                     events with several in a column stand behind the matrix
 
 Numbers get their codes later, segment by segment, since each segment has its own order of bounds.

@@ -1,7 +1,7 @@
 """The engine's segments and memtables, and the background compaction that merges them.
 
     add ─▶ newest memtable ─full─▶ sealed ─▶ Merge with what is not much larger ─▶ taken in: segments
-    remove ─▶ out of its memtable, or dead in its segment; half dead: merged without them
+    remove ─▶ out of its memtable, or a tombstone in its segment; half tombstones: merged without them
 
 One thread changes this. Others may match while it changes nothing; what they see, `parts`, is replaced at once, so that
 it is never half of one state and half of another.
@@ -31,15 +31,14 @@ from kindcast.index.fused.segment import Segment
 __all__ = ["Builder", "Upkeep", "at_once", "in_thread"]
 
 
-# Merges: out of sealed memtables and segments one new segment, beside the events that go on being matched.
+# Merges: sealed memtables and segments become one new segment while events are still matched.
 #
 #     due ─▶ Merge(sources) ─▶ run, wherever: groups of the living ─▶ lay_out ─▶ result
 #                    ▲                                                        │
-#     rows removed meanwhile ─────────────────────────────▶ dead in it ◀──────┘ ─▶ swapped in by the owner
+#     rows removed meanwhile ─────────────────────────────▶ tombstones ◀──────┘ ─▶ swapped in by the owner
 #
-# What a merge reads never changes but for marks of the dead, so it needs no lock: a row that is removed while it runs
-# is
-# found alive or dead by it, and is marked in the result afterwards in either case. Until the swap the sources answer.
+# What a merge reads never changes, except for tombstones, so it needs no lock. A row that is removed while the merge
+# runs gets a tombstone in the result in any case. Until the swap the sources answer.
 
 TIER = 8
 """A segment is frozen again together with newer rows once they are an eighth of it: an event asks some log8(n)
@@ -158,12 +157,12 @@ def due(segments: Sequence[Segment], sealed: int) -> list[Segment]:
 
 
 def at_once(run: Callable[[], None]) -> None:
-    """Merges run where they become due: nothing happens beside the owner, who waits."""
+    """Each merge runs in the caller's thread as soon as it is due."""
     run()
 
 
 def in_thread(run: Callable[[], None]) -> None:
-    """Each merge has a thread of its own, and there is none between merges."""
+    """Each merge runs in its own background thread, which ends with it."""
     threading.Thread(target=run, name=THREAD).start()
 
 
@@ -174,7 +173,7 @@ LATE = 4
 ONE_ROW = 4096
 """Bytes that one row in the memtable is reckoned at most, for the budget: clauses of some dozen tests."""
 MANY_DEAD = 16
-"""Dead rows are worth a merge when memory is short once they are one of so many."""
+"""When memory is short, a merge is due once one row in this many is a tombstone."""
 
 
 class Standing(NamedTuple):
@@ -215,7 +214,8 @@ class Upkeep:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of segments, memtables, books, columns, what is derived from the concept graph, and caches."""
+        """The bytes of segments, memtables, row allocation, columns, what is derived from the concept graph, and
+        caches."""
         segments, memtables = self.parts
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in memtables)
         caches = sum(each.nbytes for each in list(self.scratches)) + self.results.nbytes
@@ -233,7 +233,7 @@ class Upkeep:
             self._seal()
 
     def freeze(self, groups: Groups, rest: Rest | None) -> None:
-        """New rows, which stand in the books as `FROZEN`, in a segment of their own. Raises `IndexFull`, with nothing
+        """Add new rows, already allocated as `FROZEN`, as one segment. Raises `IndexFull`, with nothing
         kept of them."""
         segment = self._builder.segment([groups], [rest], room=self._room())
         if segment is not None:
@@ -243,7 +243,7 @@ class Upkeep:
             self.advance(begin=True)
 
     def remove(self, row: int, where: int) -> None:
-        """Forget `row`, which the books say is there."""
+        """Remove `row`, which must be allocated."""
         if where == IN_MEMTABLE:
             memtable = next(each for each in self.parts.memtables if row in each)
             self._books.repeating -= len(memtable.places[row]) > 1
@@ -296,8 +296,8 @@ class Upkeep:
             self._advancing.release()
 
     def merge_now(self) -> None:
-        """Bring every row into one segment without dead rows, here; waits for a merge that runs. Raises what a merge
-        has raised."""
+        """Merge all rows into one segment without tombstones, in this thread; waits for a merge that runs. Raises what
+        a merge has raised."""
         self.advance(begin=True, wait=True)
         segments, memtables = self.parts
         if any(memtables) or len(segments) > 1 or any(segment.live < segment.stored for segment in segments):
@@ -317,7 +317,7 @@ class Upkeep:
     # ── the budget ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def make_room(self, needed: int | None = None) -> None:
-        """For so many bytes more, or one row, by giving up caches, then masks and dead rows. Raises `IndexFull`."""
+        """For so many bytes more, or one row, by giving up caches, then masks and tombstones. Raises `IndexFull`."""
         if self._budget is None:
             return
         if needed is None:  # arrays double when they are full
@@ -366,7 +366,7 @@ class Upkeep:
         """Raise AssertionError if a structural invariant is broken."""
         segments, memtables = self.parts
         books, state = self._books, self._books.state()
-        # Each stored row is where the books say.
+        # Each stored row is where the row allocation says.
         new = [row for memtable in memtables for row in memtable.places]
         assert sorted(new) == np.flatnonzero(state == IN_MEMTABLE).tolist(), (new, state)
         living = [set(segment.living_rows().tolist()) for segment in segments]
@@ -405,7 +405,7 @@ class Upkeep:
             self._books.put(list(memtable.places), FROZEN)
 
     def _take_in(self, merge: Merge) -> None:
-        """The result stands for its sources."""
+        """Replace the sources by the result."""
         segments, memtables = self.parts
         self._merge = None
         self._failed = merge.failed

@@ -1,12 +1,12 @@
 """The `fused` engine: immutable segments matched by compiled kernels, and a small memtable of new rows.
 
     add ─▶ memtable (masks, programs) ─▶ sealed ─▶ merged with smaller segments ─▶ Segment: clusters, lists, masks
-    remove ─▶ out of the memtable, or marked dead; a segment half dead is merged without them
+    remove ─▶ out of the memtable, or a tombstone; a segment of half tombstones is merged without them
 
     events ─▶ Columns.encode ─▶ search: match_segment for each segment, match_memtable ─▶ distinct_rows ─▶ rows
 
-What it takes from the literature: clusters by attribute set and one access path a row (Fabret et al., "Le Subscribe":
-schemas, equality-preferred), columns cut into cells with one AND a column (GEM, DEXIN), visits through the concepts
+From the literature: clusters by attribute set and one access path per row (Fabret et al., "Le Subscribe":
+schemas, equality-preferred), columns cut into cells with one AND per column (GEM, DEXIN), visits through the concepts
 above a value (CTPS), and exact bounds last, for what bits cannot decide.
 
 Exact for the whole clause language; `kindcast.index.fused.conjuncts` says which predicates stand in records and masks,
@@ -126,13 +126,12 @@ def _write(test: OperandColumn, columns: Columns, kept: npt.NDArray[np.int64], e
 
 
 # ── single ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-# One event through one segment, in one call: for the event that comes alone, as most do.
+# The fast path for a single event and a single segment, in one kernel call.
 #
 # A batch of one costs some 15 µs before anything is matched: arrays that are made for one event, and several calls of
 # kernels, each of which unpacks what it is given. Here the values of an event go into one array, and one call answers
-# with its rows in order. Whatever else there is (newest rows, several segments, programs, small clusters that are
-# found
-# together, several values in a column) goes the way of batches.
+# with its rows in order. All other cases (memtables with rows, several segments, programs, small clusters, several
+# values in a column) take the batch path.
 #
 #     LoweredEvent ─▶ Columns.values_of ─▶ match_single: match_segment ─▶ distinct_rows ─▶ rows
 
@@ -328,7 +327,7 @@ class FusedEngine:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """The rows whose clauses match `event`, ascending: by a call of its own where one segment holds all rows, else
+        """The rows whose clauses match `event`, ascending. Takes the fast path where one segment holds all rows, else
         a batch of one."""
         self._upkeep.advance()
         values = self._columns.values_of(event)
@@ -432,8 +431,8 @@ class FusedEngine:
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def merge_now(self) -> None:
-        """Bring every row into one segment without dead rows, here; waits for a merge that runs. Raises what a merge
-        has raised."""
+        """Merge all rows into one segment without tombstones, in this thread; waits for a merge that runs. Raises what
+        a merge has raised."""
         self._upkeep.merge_now()
 
     def check_invariants(self) -> None:
@@ -444,7 +443,7 @@ class FusedEngine:
     def _placed(
         self, stored: Iterable[tuple[int, Clause]], rest: GrowingRest
     ) -> Iterable[tuple[int, tuple[Place, ...]]]:
-        """Where frozen rows stand; what remains to be asked of them goes to `rest`."""
+        """Where frozen rows stand; their residual predicates go to `rest`."""
         for row, clause in stored:
             parts = decompose(clause)
             self._books.put(row, NEVER if parts is None else FROZEN)

@@ -1,8 +1,7 @@
 """Pauses in background work that release the GIL, so that matching is not held up.
 
-A thread that waits for the interpreter's lock gets it after 5 ms, or as soon as its holder lets go. An event that is
-matched takes some ten µs; so a merge, which has thousands of small steps where there are thousands of clusters, lets go
-between them.
+A thread that waits for the GIL gets it after 5 ms, or as soon as its holder releases it. Matching an event takes some
+ten µs, so a merge releases the GIL between its many small steps.
 """
 
 import time

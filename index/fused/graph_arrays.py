@@ -42,7 +42,7 @@ class GraphShape(NamedTuple):
 
 
 def graph_arrays(graph: ConceptGraph) -> GraphArrays:
-    """The edges of `graph`, typed alike for every graph."""
+    """The edges of `graph`, with the same array types for every graph."""
     parent_from, parents, entry_from, entries = graph.edges()
     return GraphArrays(
         _frozen(parent_from, np.int64),

@@ -1,11 +1,11 @@
 """The matching kernel: takes a batch of events through one segment.
 
-    event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask a slot ─▶ rows left ─▶ records, exactly
+    event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask per slot ─▶ rows left ─▶ records, exactly
 
-First pass: each event, all of its clusters but their far blocks. Further passes: each far block, all events, so that a
-block's masks stay in the cache. Lists are looked up in waves: all of a wave ask for memory before the first reads it.
-The body is one loop in one function, since a call that takes many arrays costs as much as a short list; the arrays of
-masks are cut to slices, since flat signed offsets compile to gathers.
+The first pass visits, for each event, all of its clusters except their far blocks. Each further pass takes all events
+through one far block, so that its masks stay in the cache. Lists are looked up in waves: all of a wave ask for memory
+before the first reads it. The body is one loop in one function, since a call that takes many arrays costs as much as a
+short list; the arrays of masks are cut to slices, since flat signed offsets compile to gathers.
 
 Where an event has several values in a column, a conjunct holds when one of them satisfies it, each conjunct by itself:
 lists are looked up for every value, the masks of a column's values are united before they meet those of the others,

@@ -3,11 +3,11 @@
 add ─▶ required and forbidden attributes, a program        match ─▶ those whose attributes fit ─▶ masks ─▶ programs
     ─▶ its places in a segment, for when it is frozen
 
-A *sieve* is for the predicates on one column, of each row the first, or the second, and so on: for each cell of values
-one bit a row, set unless no value in that cell satisfies the row's predicate. Cells of numbers lie between quantiles of
-the bounds; of keys and concepts they are the code's remainder by 64, where a concept also stands in the cells of all
-that is above it. An event unites the masks of its values in a column and joins those of all sieves; what is left is
-asked. Rows are entered into masks when the first event after them comes.
+A *sieve* holds, for one column, the first predicate of each row on it (a second sieve the second, and so on): for each
+cell of values one bit per row, set unless no value in that cell satisfies the row's predicate. Cells of numbers lie
+between quantiles of the bounds; of keys and concepts they are the code's remainder by 64, where a concept also stands
+in the cells of all that is above it. An event unites the masks of its values in a column and joins those of all sieves;
+what is left is asked. Rows are entered into masks when the first event after them comes.
 
 A memtable that is full is *sealed*: nothing is added to it any more, while a segment is made out of it.
 """
@@ -214,7 +214,7 @@ class Memtable:
         return count
 
     def rest(self) -> Rest | None:
-        """What remains to be asked of rows once they are frozen."""
+        """The residual predicates of rows once they are frozen."""
         return self._rest.rest()
 
     def check_invariants(self) -> None:
@@ -233,7 +233,7 @@ class Memtable:
             if entry < self._sieved:
                 reached = (sieves.masks[:, :CELLS, entry >> 6] >> np.uint64(entry & 63)) & np.uint64(1)
                 assert reached.any(axis=1).all(), (entry, reached)
-        # What remains to be asked is asked where the place says so.
+        # Residual predicates are checked where the place says so.
         assert all((row in self._rest) == places[0][0][3] for row, places in self.places.items()), self.places
 
 

@@ -47,7 +47,7 @@ class RowLocations:
         return self._state[: self.size]
 
     def take(self) -> int:
-        """The lowest free row; whoever takes it says where it goes."""
+        """Take the lowest free row; the caller must then say where it is stored."""
         if self._free:
             return heapq.heappop(self._free)
         if self.size == self._state.size:

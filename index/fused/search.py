@@ -67,7 +67,7 @@ class ResultMemory:
         return self.owned(memory)
 
     def owned(self, memory: Codes) -> Codes:
-        """`memory` as a result, which comes back here when nobody has it any more, unless it is large."""
+        """`memory` as a result. The buffer is reused when the result is no longer referenced, unless it is large."""
         if not FEW_ROWS <= memory.size <= KEPT_ROWS:
             return memory
         return np.asarray(_Loan(memory, self._free, self._lent))

@@ -35,12 +35,12 @@ Bools = npt.NDArray[np.bool_]
 class Living(NamedTuple):
     """What was not removed from a segment at some moment."""
 
-    positions: Bools  # [positions] those that are not dead
+    positions: Bools  # [positions] those without a tombstone
     gone: Bytes  # [members] 1 where a row was removed that shares its position with others
 
 
 class Segment:
-    """Immutable but for `arrays.dead` and what `visiting` remembers.
+    """Immutable, except for the tombstones (`arrays.dead`) and the cache of `visiting`.
 
     Invariant: `live` counts the rows that were not removed; lists, ranges and blocks cover every position once.
     """
@@ -144,8 +144,8 @@ class Segment:
             self.scattered.forget()
 
     def kill(self, row: int) -> int:
-        """Mark every position of `row` dead that it has for itself, and it as gone from those it shares; how many there
-        were, 0 if it does not live here."""
+        """Put a tombstone on every position that `row` has alone, and remove it from shared ones; returns how many
+        there were, 0 if it does not live here."""
         row_at = self.rows.__getitem__
         first = bisect_left(self.by_row, row, key=row_at)  # numpy's own would copy the whole order
         last = bisect_right(self.by_row, row, lo=first, key=row_at)
@@ -192,7 +192,7 @@ class Segment:
         return groups
 
     def rest_of(self, living: Living) -> Rest | None:
-        """What remains to be asked of the rows in `living`."""
+        """The residual predicates of the rows in `living`."""
         if self.rest is None:
             return None
         asked = np.flatnonzero(living.positions & (self.program_of >= 0))

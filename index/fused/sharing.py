@@ -4,8 +4,8 @@ rows of a cluster that ask the same ─▶ one position, found and checked once 
 
 A cluster shares where that saves a quarter of its rows at least, and where there is something to check: the rows of a
 list under the only column are copied as they stand. Such rows match often, and all that is found is copied once more to
-be expanded; so nothing is shared where they are many. A position that is shared dies with the last of its rows. What a
-clause means beside its record (a program) is a row's own, so that such clusters do not share.
+be expanded; so nothing is shared where they are many. A shared position gets a tombstone when its last row is removed.
+What a clause means beside its record (a program) is a row's own, so that such clusters do not share.
 """
 
 from bisect import bisect_left
@@ -105,7 +105,7 @@ class Shared:
         return RowGroup(every[alive], np.repeat(ends, counts, axis=0)[alive])
 
     def check_invariants(self, dead: Bytes, rows: Codes) -> None:
-        """Raise AssertionError if a structural invariant is broken; `dead` and `rows` are of the positions."""
+        """Raise AssertionError if a structural invariant is broken; `dead` (tombstones) and `rows` are per position."""
         arrays = self.arrays
         left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
         assert (left == self.left).all(), (left, self.left)

@@ -2,7 +2,7 @@
 
     segments as they are │ the memtables' programs and places │ states of rows │ columns and keys ◀──▶ fused.index
 
-What is mapped on opening is private to the process where it is changed: marks of removed rows do not reach the file.
+What is mapped on opening is private to the process where it is changed: tombstones do not reach the file.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ LAYOUT = 1
 
 
 class Saved(NamedTuple):
-    """What is kept of an engine: the books and the segments. `state` has a byte a row, `repeating` counts the rows
-    with alternatives."""
+    """What is saved of an engine: row allocation and segments. `state` has one byte per row, `repeating` counts the
+    rows with alternatives."""
 
     state: Bytes
     repeating: int

@@ -114,7 +114,7 @@ class Place:
 
 
 class Shredder:
-    """Shreds the columns of one table. `wanted`: whether anybody asks about a raw dotted name; `beside`: for a name
+    """Shreds the columns of one table. `wanted`: whether a subscription uses a raw dotted name; `beside`: for a name
     whose unit stands in a sibling, what tells the sibling by its own raw name."""
 
     def __init__(

@@ -4,7 +4,7 @@ Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those 
 only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is seen,
 and what became of it stays with the matcher, for later tables.
 
-    leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, a unit at a time
+    leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, one unit at a time
     leaf of date-times ─────────────▶ microseconds, where nobody asks about them as texts
     leaf of other cells ──CellIndex─▶ places in a table of distinct values ──▶ a table of keys for each column read
                                                                            ColumnBatch ──▶ engine

@@ -1,7 +1,7 @@
 """Typed events: checks against the declared types before an event is read, derived attributes after.
 
 Between `canonicalise`, which reads every event, and `semantic.schemas`, which knows types but no vocabulary. Where no
-type and no derived attribute is declared, nobody comes here (open mode).
+type and no derived attribute is declared, this module is not used (open mode).
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def check_event(view: View, data: Mapping[str, Any], words: Words) -> list[Probl
 
 
 class _Enough(Exception):
-    """Nobody reads more problems."""
+    """Problems reported of one event at most."""
 
 
 class _Check:

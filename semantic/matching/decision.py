@@ -223,7 +223,7 @@ class Deciding:
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is yet to come: `run` goes on with it."""
+        """Whether an answer is pending; `run` continues when it arrives."""
         return bool(self._started or self._groups)
 
     def run(self) -> None:
@@ -302,7 +302,7 @@ class Deciding:
     # ── one call ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, predicate: int) -> None:
-        """Ask, and settle what it says, or wait for it."""
+        """Make the call, and apply its answer or wait for it."""
         self._note_step(predicate)
         answer = self.asking.answer(self.call(predicate))
         if isinstance(answer, NotAnswered):
@@ -329,7 +329,7 @@ class Deciding:
                 self._take(predicate)
 
     def _drop(self) -> bool:
-        """Wait no longer for what nobody needs any more; whether there was any."""
+        """Cancel calls whose answers are no longer needed; returns whether there were any."""
         held = self._undecided.is_held
         superfluous = [each for each in self._started if each not in self._unheld and not held(each)]
         for predicate in superfluous:

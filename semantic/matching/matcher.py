@@ -199,7 +199,7 @@ class Matcher:
         return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
 
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
-        """Add a subscription from its stored `Compiled.tree`. IRIs that are gone are told in `notes`, not refused."""
+        """Add a subscription from its stored `Compiled.tree`. Removed IRIs are reported in `notes`, not refused."""
         return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
 
     def restore_many(self, trees: Iterable[tuple[str, Mapping[str, Any]]]) -> Restored:
@@ -225,7 +225,8 @@ class Matcher:
         return compiled
 
     def _add_bulk(self, bulk: Bulk) -> list[tuple[npt.NDArray[np.int64], Part]]:
-        """Put all into the engine and the books. Returns the numbers and trees of those that were compiled together."""
+        """Add all to the engine and the subscription table. Returns the numbers and trees of those that were compiled
+        together."""
         lowered = lower_bulk(bulk, self._lowering, self._lowered)
         rows = add_in_bulk(self._engine, lowered.clauses, lowered.columns, lowered.count)
         parts = enter_bulk(bulk, lowered, rows, self._books)
@@ -265,7 +266,7 @@ class Matcher:
         return other
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of slots and rows disagree. Slow; for tests."""
+        """Raise AssertionError if the subscription table disagrees with the index. Slow; for tests."""
         self._engine.check_invariants()
         self._books.check_invariants()
         rows = {row for row, slot in enumerate(self._books.slot_of_row) if slot >= 0}
@@ -292,7 +293,7 @@ class Matcher:
         budget: int | None = None,
     ) -> "Matcher":
         """The matcher that was saved in `folder`, with the same subscriptions in the same slots. The index is mapped,
-        nothing is compiled: what remains to be asked of candidates is made when they are met. Raises
+        nothing is compiled: residual predicates are compiled when a row is first a candidate. Raises
         `UnusableMatcher` for one that is damaged or of another vocabulary; then add the subscriptions again."""
         known = open_saved(folder, vocabulary, versions(operators_by_name(operators)), budget)
         matcher = cls(
@@ -409,7 +410,7 @@ class Matcher:
         return self._verification.of_event(*self._rows(event, among))
 
     def _rows(self, event: Published, among: Collection[str] | None) -> tuple[npt.NDArray[np.int32], Readable]:
-        """The rows that the engine finds, and the event for what remains to be asked. Raises `InvalidEvent`."""
+        """The rows that the engine finds, and the event for the residual predicates. Raises `InvalidEvent`."""
         read = self._plans.read(event)
         rows = self._engine.match(read.lowered)
         if among is not None:

@@ -1,8 +1,8 @@
 """The operator layer: decides the candidates that the index left, with as few operator calls as possible.
 
-candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ ask once ─▶ settle all that hang on it
+candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ call once ─▶ settle all candidates that depend on it
 satisfied  ─▶ bindings joined, constraints, negated groups ─▶ matched
-a call that failed ─▶ the candidates that hang on it are undecided, the others are not touched
+a failed call ─▶ the candidates that depend on it are undecided, the others are not affected
 
 Several events, or several calls of one event, go round by round: each event begins the calls that are needed whatever
 the others answer, those of one operator that answers in batches are asked together, and all are settled.
@@ -109,8 +109,8 @@ def distinct(numbers: npt.NDArray[np.int32], below: int) -> tuple[npt.NDArray[np
     return found, there[numbers]
 
 
-# ── remembering ───────────────────────────────────────────────────────────────────────────────────────────────────────
-# Answers that may be used again: those of operators that say what their answer depends on (`cache_key`).
+# ── answer cache ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# The answer cache: answers of operators that declare what their answer depends on (`cache_key`).
 
 MOST_ANSWERS = 20_000
 """Answers kept, those used longest ago go first. Some tens of megabytes where images are arguments' digests."""
@@ -322,7 +322,7 @@ class OperatorLayer:
     def _answers(
         self, asked: Sequence[tuple[Call, Asking]], pool: ThreadPoolExecutor | None
     ) -> list[Answer | OperatorFailed]:
-        """The answers to calls that nobody has made yet, in their order."""
+        """The answers to calls that were not made before, in their order."""
         found: dict[int, Answer | OperatorFailed] = {}
         waiting: dict[str, list[int]] = {}
         for number, (call, asking) in enumerate(asked):

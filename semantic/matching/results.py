@@ -44,7 +44,7 @@ class Statistics:
 
 
 Failures = Mapping[SubscriptionSlot, Failure]
-"""Slots that may match, and why no one could tell."""
+"""Undecided slots, with the reason for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What became of an event: who gets it, and who cannot be told yet."""
+    """The result for one event: who gets it, and which subscriptions are undecided."""
 
     matches: list[Match]
     undecided: list[Undecided]

@@ -1,9 +1,9 @@
 """A matcher saved in a folder: the engine's index, the subscription table, and the versions that they belong to.
 
     folder/fused.index            the engine's own file, where it has one
-    folder/subscriptions.books    the books; says which vocabulary and which file of the engine they go with
+    folder/subscriptions.books    the subscription table, and the vocabulary and engine file that it belongs to
 
-Whoever opens one can always build the same matcher from the subscriptions instead, so whatever is odd is an error.
+The same matcher can always be built from the subscriptions instead, so any inconsistency is an error.
 """
 
 import json
@@ -94,7 +94,7 @@ def save_books(folder: Path, books: SubscriptionTable, facts: Mapping[str, Any])
 
 
 def open_books(folder: Path) -> tuple[dict[str, Any], SubscriptionTable]:
-    """The facts and the books that were saved. Costs one reading of the file, and some 0.5 µs a subscription. Raises
+    """The saved facts and subscription table. Costs one reading of the file, and some 0.5 µs per subscription. Raises
     `DamagedIndex`, `OtherLayout`, `OSError`."""
     path = folder / FILE
     facts, arrays = read_arrays(path, KIND)

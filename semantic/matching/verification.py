@@ -1,9 +1,9 @@
 """Verification, the last step of matching: rows that an engine found → the subscriptions that match.
 
-    rows ─▶ does anything remain to be asked of them? ─no─▶ slots
+    rows ─▶ any residual predicates? ─no─▶ slots
               └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided
 
-Only rows that were found are looked at, so what remains to be asked of one subscription costs nothing to the events
+Only rows that were found are looked at, so the residual predicates of one subscription cost nothing to the events
 that do not reach it.
 """
 
@@ -78,7 +78,7 @@ Rows = npt.NDArray[np.int32]
 
 
 class Verification:
-    """What remains to be asked of candidates, by row, and the asking. One owner, the matcher of these books."""
+    """The residual predicates by row, and their evaluation. Owned by the matcher of this subscription table."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Verification:
         units: Units,
         parts_of: Callable[[SubscriptionSlot], ClauseParts],
     ) -> None:
-        """`parts_of` compiles and lowers a stored subscription again: what remains to be asked of the rows of one that
-        was opened is found out when the first is a candidate."""
+        """`parts_of` compiles and lowers a stored subscription again: the residual predicates of a loaded one
+        are determined when its first row is a candidate."""
         self.books = books
         self.layer = layer
         self.statistics = Statistics()
@@ -101,7 +101,7 @@ class Verification:
     # ── what remains ────────────────────────────────────────────────────────────────────────────────────────────
 
     def remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
-        """Note what remains to be asked of the candidates in `rows`."""
+        """Note the residual predicates of the candidates in `rows`."""
         for row, (_, lowered, expensive) in zip(rows, parts, strict=True):
             if lowered is not None and lowered.rest:
                 self._rest_of_row[row] = lowered.rest
@@ -110,13 +110,13 @@ class Verification:
             self.books.mark(row, asked=is_asked(lowered, expensive))
 
     def forget(self, row: int) -> None:
-        """Nothing remains to be asked of `row`, which is free now."""
+        """Drop the residual predicates of `row`, which is free now."""
         self._rest_of_row.pop(row, None)
         if row in self.layer:
             self.layer.remove(row)
 
     def check_invariants(self, rows: set[int]) -> None:
-        """Raise AssertionError if this disagrees with the books; `rows` are all that are taken."""
+        """Raise AssertionError if this disagrees with the subscription table; `rows` are all that are taken."""
         unsettled = {row for row in rows if self.books.unsettled[row] not in (0, LATER)}
         assert unsettled == {row for row in rows if row in self._rest_of_row or row in self.layer}, unsettled
         assert self._rest_of_row.keys() <= rows, self._rest_of_row
@@ -148,7 +148,7 @@ class Verification:
         return TablePart(offsets, rows)
 
     def _asks(self, rows: Rows) -> bool:
-        """Whether anything remains to be asked of some of `rows`."""
+        """Whether any of `rows` has residual predicates."""
         return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
 
     def _count(self, events: int, candidates: int, matches: int) -> None:

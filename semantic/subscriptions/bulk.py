@@ -235,10 +235,9 @@ def _together(pieces: list[Piece]) -> Piece:
 
 
 # ── described ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Many subscriptions compiled for whoever stores them: what each became, without its clauses.
+# Many subscriptions compiled for storage: the result for each, without its clauses.
 #
-#     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first of
-# them
+#     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first
 #                                   └──▶ compiled by itself, from what was written: so errors have its places
 #
 # Each comes out as it would have alone; one that is invalid stops no other.
@@ -360,7 +359,7 @@ IMPOSSIBLE = Clause(required=frozenset([AttributeId(0)]), forbidden=frozenset([A
 """Keeps a slot for a subscription that can never match."""
 
 ClauseParts = Sequence[tuple[Clause, LoweredClause | None, ExpensiveClause | None]]
-"""The clauses of one subscription, each with what remains to be asked of its candidates; at least one."""
+"""The clauses of one subscription, each with the residual predicates of its candidates; at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,15 +420,15 @@ def lower_bulk(bulk: Bulk, lowering: Lowering, lower_one: Callable[[Compiled], C
 
 
 def is_asked(lowered: LoweredClause | None, expensive: ExpensiveClause | None) -> bool:
-    """Whether something remains to be asked of the candidates of a clause."""
+    """Whether there are residual predicates for the candidates of a clause."""
     return expensive is not None or (lowered is not None and bool(lowered.rest))
 
 
 def enter_bulk(
     bulk: Bulk, lowered: LoweredBulk, rows: npt.NDArray[np.int32], books: SubscriptionTable
 ) -> list[tuple[npt.NDArray[np.int64], Part]]:
-    """Enter all in the books of a matcher; `rows` are those that the engine gave the places. Returns the numbers and
-    trees of those that were compiled together."""
+    """Enter all in the subscription table of a matcher; `rows` are those that the engine gave the places. Returns the
+    numbers and trees of those that were compiled together."""
     counts = np.diff(lowered.offsets)
     kept = np.flatnonzero(counts)
     slots = np.zeros(counts.size, dtype=np.int32)
@@ -443,7 +442,7 @@ def enter_bulk(
 
 
 # ── repeated ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Subscriptions that are added one by one, compiled by what those of their shape before them became.
+# Subscriptions that are added one by one, compiled by the template of their shape, if there is one.
 #
 # tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree
 #                 └─ no template, or a constant that needs a word ─▶ None: compile it by itself

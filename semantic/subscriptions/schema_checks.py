@@ -41,7 +41,7 @@ __all__ = ["SubscriptionCheck"]
 TYPE = "ce.type"
 NUMBERS = frozenset({"number", "integer"})
 MOST_TOLD = 100
-"""Problems, and notes, of one subscription; nobody reads more."""
+"""Problems, and notes, reported of one subscription at most."""
 MOST_JUDGED = 64
 """Types that a clause may ask for and still be judged; who asks for more wants to browse."""
 SUGGESTED = 10

@@ -2,9 +2,9 @@
 
     name ──▶ slot, its first row ──▶ its further rows, one after the other
              slot ──▶ its tree: a place in a `Part` of many trees of one shape, or JSON of its own; its notes
-             row  ──▶ the slot it belongs to; whether something remains to be asked of its candidates
+             row  ──▶ the slot it belongs to; whether it has residual predicates
 
-Flat arrays and shared parts: a subscription costs its name and some bytes. A part is kept while one of its trees is.
+Flat arrays and shared parts: a subscription takes its name and a few bytes. A part is kept while a tree uses it.
 """
 
 import json
@@ -136,7 +136,7 @@ class SlotNames:
             self._matches = wider
 
 
-# ── books ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── subscription table ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class OwnTrees:
@@ -153,7 +153,7 @@ class OwnTrees:
 
 
 LATER = 2
-"""In `unsettled` of books that were opened: what remains to be asked is found out when the row is a candidate."""
+"""In `unsettled` of a loaded table: the residual predicates are determined when the row is first a candidate."""
 
 Tree = Part | OwnTrees | bytes | None
 """Where the tree of a slot is kept; None where the slot is free."""
@@ -175,7 +175,7 @@ class SubscriptionTable:
         """-1 where a row is free."""
         self.further = array("i")
         self.unsettled = bytearray()
-        """1 where an atom or an operator remains to be asked of candidates, `LATER` where it is not known yet what."""
+        """1 where the row has residual predicates, `LATER` where that is not determined yet."""
         self.asking = 0
         """How many rows are unsettled."""
         self.changes = 0
@@ -285,7 +285,7 @@ class SubscriptionTable:
             self._notes[slot] = notes
 
     def mark(self, row: int, *, asked: bool) -> None:
-        """Whether something remains to be asked of the candidates of a row that is taken."""
+        """Whether there are residual predicates for the candidates of a row that is taken."""
         self.asking += asked - (self.unsettled[row] != 0)
         self.unsettled[row] = asked
 
@@ -305,7 +305,7 @@ class SubscriptionTable:
         return rows
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books disagree. Slow; for tests."""
+        """Raise AssertionError if the table is inconsistent. Slow; for tests."""
         rows = {row: slot for slot in self.slots.values() for row in self.rows(slot)}
         assert rows == {row: slot for row, slot in enumerate(self.slot_of_row) if slot >= 0}, (rows, self.slot_of_row)
         assert self.foreign == sum(row != slot for row, slot in rows.items()), (self.foreign, rows)

@@ -196,12 +196,9 @@ def _is_name(name: Any) -> bool:
 # ── operands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Constants of one slot → what the index compares with, once per distinct value.
 #
-# What a constant means depends on the attribute, on how it is compared and on its kind. `OperandReader` asks the
-# ordinary
-# way, with an expression of one predicate, what each distinct constant means; numbers that mean themselves are not
-# asked
-# one by one. A constant that is refused, or of which there is something to tell, is none for a column: its tree is
-# compiled by itself.
+# What a constant means depends on the attribute, on how it is compared and on its kind. `OperandReader` reads each
+# distinct constant as the compiler would, in an expression of one predicate; plain numbers are taken as they are. A
+# constant that is refused, or that has a note, does not enter a column: its tree is compiled by itself.
 
 EQUAL, ORDERED, KIND = "=", "<=", "isa"
 """How a constant is compared, as the operator that is asked what it means."""

@@ -38,7 +38,7 @@ DEEPEST = 16
 LONGEST_NAME = 200
 """Characters of the name of an attribute or a type."""
 MOST_PROBLEMS = 100
-"""Problems told of one document."""
+"""Problems reported of one document at most."""
 
 WORDS: Final = frozenset(
     {"$schema", "$id", "$comment", "$defs", "title", "description", "default", "examples", "deprecated"}

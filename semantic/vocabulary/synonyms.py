@@ -1,6 +1,6 @@
 """Synonym tables of users: words → root words, for strings and names of attributes (CTPS, section 4).
 
-A table is JSON, `{"PC": "computer", "US": "United States"}`, or CSV with a word and its root word a line:
+A table is JSON, `{"PC": "computer", "US": "United States"}`, or CSV with a word and its root word on each line:
 
     PC,computer
     "Hewlett-Packard",HP
@@ -26,7 +26,7 @@ LONGEST_WORD = 1_000
 MOST_BYTES = 16 << 20
 """Bytes of a table as it is sent."""
 MOST_PROBLEMS = 100
-"""Problems told of one table."""
+"""Problems reported of one table at most."""
 HEADINGS = (("word", "root"), ("synonym", "root"), ("word", "root word"), ("synonym", "root word"))
 """First lines of a CSV that name the columns."""
 

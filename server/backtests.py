@@ -91,7 +91,7 @@ class Backtests:
                 if importlib.util.find_spec("pyspark") is None:
                     most = self._settings.backtest_events
                     raise SparkMissing(
-                        f"{count:,} events are to be looked at; more than {most:,} need Spark: {MISSING}"
+                        f"{count:,} events are in the interval; more than {most:,} need Spark: {MISSING}"
                     )
                 return await self._by_spark(asked, first, last, count, progress)
         finally:
@@ -180,9 +180,9 @@ class Backtests:
                     result: dict[str, Any] = said["result"]
                     return result
                 if "problem" in said:
-                    raise BacktestFailed(f"the Spark job says: {said['problem']}")
+                    raise BacktestFailed(f"the Spark job failed: {said['problem']}")
                 progress(said["stage"], said["done"], said["total"])
-            raise BacktestFailed("the Spark job ended without a word")
+            raise BacktestFailed("the Spark job ended without a result or an error message")
         finally:
             _kill(self._running)
             await self._running.wait()

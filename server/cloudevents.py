@@ -179,7 +179,9 @@ class EventReader:
         if media_type in LINES:
             return self._lines(body, given)
         if media_type.startswith("application/cloudevents"):
-            raise UnknownContent(f"of CloudEvents' formats JSON is read, {STRUCTURED} and {BATCH}; not {media_type}")
+            raise UnknownContent(
+                f"of the CloudEvents formats only JSON is supported ({STRUCTURED} and {BATCH}), not {media_type}"
+            )
         if not given and not _is_json(media_type):
             raise UnknownContent(
                 f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, or as any content with "

@@ -154,7 +154,7 @@ class Settings(BaseSettings):
     def _only_fused_counts(self) -> "Settings":
         """A limit that nobody keeps would be worse than none."""
         if self.index_bytes is not None and self.engine != "fused":
-            raise ValueError(f"index_bytes is kept by the engine fused only, and engine is {self.engine!r}")
+            raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
         return self
 
     @property

@@ -85,7 +85,9 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
         files = sorted((each for each in below if each.is_file), key=lambda each: each.path)
     splits = [split for file in files for split in _of_file(system, root, file, split_bytes, split_rows)]
     if not splits:
-        raise NoArchive(f"{place} holds no file that is read: {', '.join(EXTENSIONS)}, the first four also with .gz")
+        raise NoArchive(
+            f"{place} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
+        )
     return splits
 
 

@@ -208,5 +208,5 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _needed(value: str | None, option: str) -> str:
     if value is None:
-        raise JobFailed(f"{option} is missing: say what to read")
+        raise JobFailed(f"{option} is missing")
     return value

@@ -73,7 +73,7 @@ def json_of(line: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError, too: a number beyond any double
         raise Unreadable(f"no JSON: {error}") from None
     except RecursionError:
-        raise Unreadable("no JSON that we read: it is nested too deeply") from None
+        raise Unreadable("no JSON that can be read: it is nested too deeply") from None
 
 
 def event_of(value: Any, place: str, time_from: str | None = None) -> ArchivedEvent:
@@ -102,7 +102,7 @@ def _cloud_event(value: dict[str, Any]) -> ArchivedEvent:
             context[name] = member
     for name in ("id", "source", "type"):
         if name not in context:
-            raise Unreadable(f"a CloudEvent has the attribute {name}")
+            raise Unreadable(f"the CloudEvents attribute {name} is missing")
     data = value.get("data")
     if value.get("data_base64") is not None:
         data = _from_base64(value["data_base64"], context)
@@ -114,7 +114,7 @@ def _cloud_event(value: dict[str, Any]) -> ArchivedEvent:
 
 def _check(name: str, member: Any) -> None:
     if not _NAME.fullmatch(name):
-        raise Unreadable(f"{name[:64]!r} is no name of a context attribute: lower-case letters and digits")
+        raise Unreadable(f"{name[:64]!r} is not a valid name of a context attribute: use lower-case letters and digits")
     if name in TEXTS:
         if not isinstance(member, str) or not member:
             raise Unreadable(f"{name} must be a text that is not empty")
@@ -139,7 +139,7 @@ def _from_base64(encoded: Any, context: Mapping[str, Any]) -> Any:
 def _refuse_context(data: Mapping[str, Any]) -> None:
     for name in data:
         if name == "ce" or name.startswith("ce."):
-            raise Unreadable(f"/{name}: this name is kept for context attributes such as ce.type")
+            raise Unreadable(f"/{name}: this name is reserved for context attributes such as ce.type")
 
 
 def _instant(said: Any, name: str) -> int | None:

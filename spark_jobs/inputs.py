@@ -108,8 +108,8 @@ def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:
         raise ValueError('a line is {"id": text, "expression": text}')
     expression = said.get("expression", said.get("where"))
     if not isinstance(expression, str | dict):
-        raise ValueError("there is neither an expression nor a where")
+        raise ValueError("expected `expression` or `where`")
     if said["id"] in seen:
-        raise ValueError(f"the id {said['id']!r} stands twice")
+        raise ValueError(f"the id {said['id']!r} is used twice")
     seen.add(said["id"])
     return said["id"], expression

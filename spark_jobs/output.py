@@ -226,7 +226,7 @@ class Output:
             homes = (self._staged / unit / folder, place, old)
             files = next((found for home in homes if (found := sorted(home.glob(f"part-{unit}*.parquet")))), [])
             if not files:
-                raise UnusableOutput(f"a file of {place} is gone that was there: remove {self.folder} and run again")
+                raise UnusableOutput(f"a file of {place} has disappeared: remove {self.folder} and run again")
             for path in files:
                 _link(path, building / path.name)
         if place.is_dir():

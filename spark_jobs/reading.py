@@ -288,7 +288,7 @@ def _of_fields(
                 raise Unreadable(f"{name}: the text is not UTF-8")
             if name in options.numbers:
                 if not _NUMBER.fullmatch(field):
-                    raise Unreadable(f"{name}: {field[:64]!r} is no number")
+                    raise Unreadable(f"{name}: {field[:64]!r} is not a number")
                 data[name] = float(field)
             else:
                 data[name] = field

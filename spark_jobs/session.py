@@ -89,7 +89,7 @@ def _wrapped(home: Path) -> Path:
         made.chmod(0o755)
         made.replace(script)
     if folder.stat().st_uid != os.getuid():
-        raise NoJava(ADVICE.format(found=f"{folder} belongs to somebody else"))
+        raise NoJava(ADVICE.format(found=f"{folder} belongs to another user"))
     return folder
 
 

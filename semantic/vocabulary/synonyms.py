@@ -44,7 +44,7 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
     table: dict[str, str] = {}
     for word, root in synonyms.items():
         if not (isinstance(word, str) and isinstance(root, str)):
-            raise InvalidDeclaration(f"the synonym table maps words to root words; {word!r} → {root!r} does not")
+            raise InvalidDeclaration(f"the synonym table must map texts to texts; {word!r} → {root!r} does not")
         table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
     table = {word: root for word, root in table.items() if word != root}
     return {word: _end(word, table) for word in table}

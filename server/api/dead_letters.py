@@ -79,4 +79,6 @@ def _parsed(cursor: str | None) -> tuple[int, int]:
             return int(number), int(position)
     except (ValueError, binascii.Error):
         pass
-    raise Problem(400, "invalid-cursor", "this is no cursor of this list: leave it out to begin anew")
+    raise Problem(
+        400, "invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning"
+    )

@@ -165,7 +165,9 @@ async def _decoded(request: Request, reader: EventReader) -> Decoded:
     """The events of the request. Raises what `EventReader.read` does, and `Problem` for a compressed body."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        raise Problem(415, "unsupported-encoding", f"bodies are read as they are, not as {encoding}: send it plain")
+        raise Problem(
+            415, "unsupported-encoding", f"the Content-Encoding {encoding} is not supported: send the body uncompressed"
+        )
     body = await request.body()
     content_type, headers = request.headers.get("content-type"), request.headers.items()
     if len(body) < LARGE_BODY:

@@ -29,7 +29,7 @@ async def readyz(broker: AppBroker) -> dict[str, str]:
         try:
             await broker.execute(_touch)
         except StoreUnavailable:
-            raise Problem(503, "not-ready", "the store does not take changes") from None
+            raise Problem(503, "not-ready", "the store does not accept changes") from None
     if broker.trouble is not None:
         raise Problem(503, "not-ready", broker.trouble)
     return {"status": "ready"}

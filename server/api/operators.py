@@ -152,7 +152,7 @@ def _learned(record: Record | None, selectivity: float, cost: float) -> dict[str
 def _predicates(parking: ParkingService, name: str) -> list[dict[str, Any]]:
     entry = parking.broker.state.operators.entries.get(name)
     if entry is None:
-        raise InvalidDeclaration(f"there is no operator {name!r}")
+        raise InvalidDeclaration(f"no operator is called {name!r}")
     operator = entry.operator
     own = [
         (each["predicate"], each["evaluations"])

@@ -121,4 +121,6 @@ def parse_page_cursor(cursor: str | None) -> int:
             return int(text)
     except (ValueError, binascii.Error):
         pass
-    raise Problem(400, "invalid-cursor", "this is no cursor of this list: leave it out to begin anew")
+    raise Problem(
+        400, "invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning"
+    )

@@ -113,7 +113,7 @@ class DocumentReader:
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._turns)
         except Cancelled:
-            raise StoreUnavailable("the server stops, so nothing has happened: try again when it is back") from None
+            raise StoreUnavailable("the server is stopping; nothing was changed: try again after its restart") from None
 
     def stop(self) -> None:
         """End every child that reads; what waits for its turn is not begun."""
@@ -163,7 +163,7 @@ def _rows(connection: Connection) -> list[Row[Any]]:
 
 
 def _read_again(connection: Connection, row: Row[Any], settings: Settings) -> Ontology:
-    _broker_log.info("reading the stored ontology %s, version %d, again", row.name, row.version)
+    _broker_log.info("reading the stored ontology %s, version %d, from its document again", row.name, row.version)
     document = ontologies.find_document(connection, row.name, row.version)
     try:
         ontology = read_isolated(

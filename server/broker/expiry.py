@@ -90,7 +90,7 @@ class Sweeper:
         except GroupBroken:
             raise
         except Exception:
-            _log.exception("the sweep failed, and is tried again")
+            _log.exception("the expiry sweep failed; it will be tried again")
             self.postpone()
 
     def _expire(self, group: Group) -> None:

@@ -42,12 +42,12 @@ def _impact(connection: Connection, state: State) -> dict[str, Any] | None:
         found = impact_of_rules(state.vocabulary, state.declarations.arguments(), ((row.id, row.tree) for row in rows))
         report = impact_report(found, limit=KEPT)
     except Exception:  # what only tells must not keep a server from starting
-        _log.exception("what the rules of matching of this version change could not be told")
+        _log.exception("the effect of this version's rules of matching on the subscriptions could not be computed")
         return None
     changed = report["subscriptions"]
     _log.warning(
-        "the rules of matching are others since this data was last served: %d of %d subscriptions may match otherwise; "
-        "`kindcast ontology rules` tells them all",
+        "the rules of matching have changed since the last start: %d of %d subscriptions may match otherwise; "
+        "`kindcast ontology rules` lists them",
         changed["changed"],
         changed["live"],
     )

@@ -78,7 +78,7 @@ class Snapshots:
 
     def refuse(self, why: object) -> None:
         """Say that the snapshot is not used."""
-        _log.warning("the snapshot of the subscriptions is not used, they are compiled again: %s", why)
+        _log.warning("the snapshot of the subscriptions is not used; all subscriptions are compiled again: %s", why)
         self._written = None
 
     def write_if_due(self, state: State) -> str | None:
@@ -137,7 +137,7 @@ class Snapshots:
             if facts["token"] != token:
                 continue
             if facts["program"] != PROGRAM:
-                raise UnusableMatcher(folder, f"version {facts['program']} wrote it, and this is {PROGRAM}")
+                raise UnusableMatcher(folder, f"it was written by version {facts['program']}; this is {PROGRAM}")
             return folder
         raise UnusableMatcher(self._folder, "it is of another database, or of another time" if found else "it is gone")
 

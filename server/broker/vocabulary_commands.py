@@ -380,7 +380,9 @@ class Meaning:
         back = [each.id for each in noted if each.was_flagged and not each.flagged]
         if done is not None:
             heap.settle(len(prepared.matcher.vocabulary) + done.subscriptions)
-            _log.info("%s is in force: %d subscriptions mean something else", what, impact["subscriptions"]["changed"])
+            _log.info(
+                "%s is in force: %d subscriptions changed their meaning", what, impact["subscriptions"]["changed"]
+            )
             if flagged:
                 shown = ", ".join(flagged[:LOGGED])
                 _log.warning("%d subscriptions use something that %s removed: %s", len(flagged), what, shown)
@@ -431,7 +433,7 @@ class Meaning:
         now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
         if upload.replaces != now and not (upload.replaces == "*" and now):
             there = f"version {now} of {upload.name!r} is in force" if now else f"there is no ontology {upload.name!r}"
-            raise VersionChanged(f"{there}: look at it again before you replace it")
+            raise VersionChanged(f"{there}: read the active version before you replace it")
 
     async def _known(
         self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False

@@ -117,7 +117,7 @@ class BrokerThread:
                 if not commands or stopping:
                     self._keep(stopping)
         except BaseException:
-            _log.exception("the broker's thread ends: the server must be restarted")
+            _log.exception("the broker's thread has ended because of an error: restart the server")
             self.trouble = "the broker's thread ended unexpectedly"
         finally:
             self._refuse_rest()
@@ -195,7 +195,7 @@ class BrokerThread:
                 self.trouble = None
         except (SQLAlchemyError, GroupBroken) as error:
             cause = getattr(error, "orig", None) or error.__cause__ or error
-            _log.error("a group was not committed, its %d commands are refused: %s", commands, cause)
+            _log.error("a transaction was not committed; its %d commands are refused: %s", commands, cause)
             self.trouble = "the store refused the last change"
             self._doubtful = group
             self._settle()
@@ -223,7 +223,9 @@ class BrokerThread:
             self._state.commits = commits
             self._announce(group)
         else:
-            raise RuntimeError(f"the ledger says {commits} commits, we made {self._state.commits}: another writer?")
+            raise RuntimeError(
+                f"the ledger has {commits} commits, but this server made {self._state.commits}: another writer?"
+            )
         self._doubtful = None
         return True
 

@@ -64,7 +64,7 @@ def _by_server(
         for each in versions:
             name, _, number = each.partition("=")
             if not number.isdigit():
-                raise CommandFailed(f"{each!r} is no version of an ontology.", "Write it as shop=2.")
+                raise CommandFailed(f"{each!r} does not name a version of an ontology.", "Write it as shop=2.")
             body["ontologies"][name] = int(number)
     with output.progress() as bar:
         task = bar.add_task("backtest", total=None)

@@ -43,7 +43,9 @@ def run_job(arguments: Sequence[str]) -> dict[str, Any]:
             if status == WRONG_USE:
                 sys.stderr.write(said)
                 raise SystemExit(WRONG_USE)
-            raise CommandFailed(problem or f"the job ended without a word:\n{said[-SHOWN:]}")
+            raise CommandFailed(
+                problem or f"the job ended without a result or an error message. Its last output:\n{said[-SHOWN:]}"
+            )
     return result
 
 

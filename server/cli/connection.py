@@ -34,10 +34,10 @@ def connected(server: str) -> Iterator[Client]:
             yield client
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
         raise CommandFailed(
-            f"{server} is no address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."
+            f"{server} is not the address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."
         ) from error
     except httpx.TimeoutException as error:
-        raise CommandFailed(f"{server} did not answer in time.", f"See how it is: {server}/readyz") from error
+        raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
     except httpx.TransportError as error:
         raise CommandFailed(
             f"no server answers at {server} ({error}).",

@@ -76,7 +76,7 @@ def one_event(source: str) -> dict[str, Any]:
     """The only event of `source`. Raises CommandFailed when there is none, more than one, or something else."""
     lines = list(event_lines(source))
     if len(lines) != 1:
-        raise CommandFailed(f"one event was expected, there are {len(lines)}.")
+        raise CommandFailed(f"one event was expected, but {len(lines)} were given.")
     return valid(lines[0])
 
 
@@ -92,7 +92,7 @@ def json_file(source: str) -> dict[str, Any]:
     except ValueError as error:
         raise CommandFailed(str(error)) from error
     if not isinstance(value, dict):
-        raise CommandFailed("a JSON object was expected.")
+        raise CommandFailed("expected a JSON object.")
     return value
 
 
@@ -158,8 +158,8 @@ def _json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
-        raise ValueError("not JSON that anybody reads: it is nested too deeply") from error
+        raise ValueError("not JSON: it is nested too deeply") from error
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"not JSON: {constant} is no number there")
+    raise ValueError(f"not JSON: {constant} is not a JSON number")

@@ -184,7 +184,7 @@ def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: 
     if sum((server is not None, data is not None, bool(files))) != 1:
         raise CommandFailed(
             "say what to match by, in one way.",
-            "Give --server URL, or --data DIR, or --ontology FILE with --subscriptions FILE.",
+            "Use --server URL, or --data DIR, or --ontology FILE with --subscriptions FILE.",
         )
     if files:
         yield files

@@ -45,7 +45,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     database = data / "kindcast.db"
     if not database.is_file():
         raise CommandFailed(
-            f"{data} holds no database of a server (kindcast.db).", "Name the folder of kindcast serve."
+            f"{data} holds no database of a server (kindcast.db).", "Give the data folder of kindcast serve."
         )
     folder.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///file:{database.absolute()}?mode=ro&uri=true")
@@ -53,7 +53,10 @@ def read_inputs(data: Path, folder: Path) -> None:
         with engine.connect() as connection:
             for number, row in enumerate(ontologies.active_records(connection)):
                 if row.records is None or not is_readable(row.records):
-                    raise CommandFailed(f"{data} was written by an older version.", "Start the server on it once.")
+                    raise CommandFailed(
+                        f"{data} was written by an older version.",
+                        "Start the server with this folder once to upgrade it.",
+                    )
                 _write(folder / f"{number:03}.records", row.records)
             declared = active_declarations(connection).arguments()
             _write(folder / "declarations.json", json.dumps(declared, default=dict).encode())

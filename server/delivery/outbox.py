@@ -127,7 +127,7 @@ class ProgressLog:
                 lambda connection: record_progress(connection, [step for step, _ in steps]), lambda changed: changed
             )
         except Exception as error:  # whatever it is: the outbox must outlive it, and says so again and again
-            log.error("the outcome of %d webhook attempts could not be written yet: %s", len(steps), error)
+            log.error("the results of %d webhook attempts could not be written; trying again: %s", len(steps), error)
             return False
         for _, written in steps:
             if not written.done():
@@ -437,7 +437,7 @@ class Outbox:
         try:
             return await self._broker.read(lambda connection: awaiting_webhooks(connection, announced))
         except Exception:
-            log.exception("the outbox cannot read the store; it tries again in %g s", FAULT_PAUSE_SECONDS)
+            log.exception("the outbox cannot read the store; next attempt in %g s", FAULT_PAUSE_SECONDS)
             self._announced = None
             asyncio.get_running_loop().call_later(FAULT_PAUSE_SECONDS, self._woken.set)
             return []
@@ -460,7 +460,11 @@ class Outbox:
             while announced.is_set() and not self._stopping:
                 again = await self._courier.deliver(number, announced)
         except Exception:
-            log.exception("delivery to subscription number %d stumbled; again in %g s", number, FAULT_PAUSE_SECONDS)
+            log.exception(
+                "delivery to subscription number %d failed unexpectedly; next attempt in %g s",
+                number,
+                FAULT_PAUSE_SECONDS,
+            )
             again = time.time() + FAULT_PAUSE_SECONDS
         finally:
             del self._under_way[number]

@@ -84,7 +84,7 @@ class SettlingLog:
         try:
             await self._broker.submit(lambda group: settle(group, [each for each, _ in some]))
         except Exception as error:  # whatever it is: what was decided stays decided
-            log.error("what operators decided about %d events could not be written yet: %s", len(some), error)
+            log.error("late decisions about %d events could not be written; trying again: %s", len(some), error)
             return False
         for _, written in some:
             if not written.done():

@@ -66,10 +66,12 @@ class Versions:
 
         row = await self._broker.read(parts)
         if row is None:
-            _log.error("the vocabulary %s is gone: what waits under it is decided under the one in force", version)
+            _log.error(
+                "the vocabulary %s is not in the store: its pending candidates use the active vocabulary", version
+            )
             return self._broker.vocabulary
         ontologies = [await self._broker.meaning.stored_ontology(name, number) for name, number in row.ontologies]
-        _log.info("making the vocabulary %s again for events that wait for an operator", version)
+        _log.info("rebuilding the vocabulary %s for events that wait for an operator", version)
         declared = Declarations.from_json(row.declarations)
         return await asyncio.to_thread(self._broker.meaning.build, ontologies, declared)
 

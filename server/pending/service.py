@@ -122,7 +122,7 @@ class ParkingService:
                 return 0.0
             return LONGEST_SLEEP_SECONDS if upcoming is None else min(max(0.0, upcoming - now), LONGEST_SLEEP_SECONDS)
         except Exception:
-            log.exception("parked candidates cannot be read; again in %g s", FAULT_PAUSE_SECONDS)
+            log.exception("pending candidates cannot be read; next attempt in %g s", FAULT_PAUSE_SECONDS)
             return FAULT_PAUSE_SECONDS
 
     def _begin(self, rows: Iterable[Row[Any]]) -> None:
@@ -147,7 +147,9 @@ class ParkingService:
         try:
             await decide_event(parked, self.desks, self._settling, self._schedule, self._reader)
         except Exception:
-            log.exception("event %d stumbled; again in %g s", parked.event, FAULT_PAUSE_SECONDS)
+            log.exception(
+                "late matching of event %d failed unexpectedly; next attempt in %g s", parked.event, FAULT_PAUSE_SECONDS
+            )
             await asyncio.sleep(FAULT_PAUSE_SECONDS)
         finally:
             self._busy -= taken
@@ -158,7 +160,7 @@ class ParkingService:
             try:
                 await self.keep_learned()
             except Exception as error:
-                log.error("what was learned of operators could not be written yet: %s", error)
+                log.error("the statistics of operators could not be written; trying again: %s", error)
 
 
 @asynccontextmanager

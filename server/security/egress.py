@@ -98,7 +98,7 @@ def check_sink(url: str, *, allow_private: bool) -> Sink:
     if not host:
         raise SinkRefused("the sink names no host")
     if not _HOST.fullmatch(host):
-        raise SinkRefused("the host of the sink has characters that no host name has")
+        raise SinkRefused("the host of the sink has characters that are not allowed in a host name")
     if parsed.userinfo:
         raise SinkRefused("the sink holds a user name or password; give them as sinkcredential instead")
     if parsed.fragment:

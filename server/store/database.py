@@ -167,7 +167,7 @@ def _prepare_postgresql_writer(connection: Any, _: Any) -> None:
 def _normalised(url: str) -> URL:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise StoreUnreadable("a database in memory keeps nothing: give sqlite:///path/to/file.db")
+        raise StoreUnreadable("an in-memory database is not persistent: give sqlite:///path/to/file.db")
     if parsed.drivername in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):

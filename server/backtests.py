@@ -43,7 +43,7 @@ __all__ = ["Asked", "Backtests"]
 PAGE = 2_000
 """Events read and matched at one time: the event loop gets its turn in between."""
 WAITING = 8
-"""Backtests that wait for the one that runs; more are told to come later."""
+"""Backtests that may wait for the running one; more are refused with `BrokerBusy`."""
 MISSING = "pip install 'kindcast[spark]' (and Java 17 or newer), or ask for fewer events with since and until"
 
 

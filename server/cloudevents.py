@@ -3,7 +3,7 @@
     Content-Type                          mode
     application/cloudevents+json          structured: the body is the event
     application/cloudevents-batch+json    batch: an array of events
-    application/x-ndjson                  a line an event: a CloudEvent if it has `specversion`, else the data of one
+    application/x-ndjson                  one event per line: a CloudEvent if it has `specversion`, else the data of one
     any other, with ce-* headers          binary: the headers are the event's attributes, the body is its data
     application/json, or …+json           plain: the object is the data; what an event must have is filled in
 
@@ -124,7 +124,7 @@ _LOOKS_STRUCTURED = Note(
 
 
 class UnknownContent(ValueError):
-    """Nobody here reads this content type."""
+    """The content type is not supported."""
 
 
 class TooManyEvents(ValueError):

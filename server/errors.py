@@ -9,20 +9,20 @@ ServerError
 ├── TicketMissing           the change needs the header Kindcast-Ticket
 ├── TicketWrong             that is not its ticket
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
-├── SinkMissing             settings for a webhook, and no sink
+├── SinkMissing             settings for a webhook, but no sink
 ├── TooManySubscriptions    the limit of this server is reached
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── UnknownJob              no job has this id (any more)
 ├── SparkMissing            so many events need Spark, which is not installed
 ├── BacktestFailed          the Spark job of a backtest failed
-├── NothingBefore           nothing was in force before, so nothing can be gone back to
+├── NothingBefore           no other version was active before, so a rollback is impossible
 ├── UnknownDeclaration      nothing of this kind and name was declared
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
 ├── UnknownOperator         no remote operator has this name
 ├── OperatorInUse           subscriptions call it; `subscriptions` has some ids, `count` how many
 ├── OperatorFixed           it is the server's own, or a plug-in's
 ├── TooManyOperators        the limit of remote operators is reached
-├── VersionChanged          another version is in force than the one that was to be replaced
+├── VersionChanged          the active version is not the one that was to be replaced
 └── UnknownEvent            no event has this sequence (any more)
 """
 

@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     reasoner_heap_bytes: Annotated[int, Field(ge=64 * MIB)] = 2_048 * MIB
     """Of Java's heap, beside which it takes up to 3 GiB of addresses."""
     reasoner_seconds: PositiveFloat = 300.0
-    """Nobody can tell from the size of an ontology how long its classification takes."""
+    """The size of an ontology does not tell how long its classification takes."""
 
     # ── how long ────────────────────────────────────────────────────────────────────────────────────────────────────
     default_ttl_seconds: PositiveFloat = 86_400.0
@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _only_loopback(cls, host: str) -> str:
-        """This version knows no keys, so everybody who reaches the port may do everything."""
+        """This version has no API keys, so every client that reaches the port may do everything."""
         if not is_loopback(host):
             raise ValueError(
                 f"{host!r} is not this machine's loopback: without API keys, which this version does not have, "
@@ -152,7 +152,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _only_fused_counts(self) -> "Settings":
-        """A limit that nobody keeps would be worse than none."""
+        """A limit that is not enforced would be worse than none."""
         if self.index_bytes is not None and self.engine != "fused":
             raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
         return self

@@ -1,7 +1,7 @@
 """Strict JSON: RFC 8259 only, without NaN, Infinity, lone surrogates or unbounded nesting.
 
-A name that stands twice in one object counts as its last value, as nearly every reader of JSON has it. What is stored
-is written anew from what was read, so nobody behind us can read such a text otherwise than we did.
+If a name occurs twice in one object, the last value counts, as in nearly every JSON parser. Stored JSON is serialised
+again from the parsed value, so later readers cannot interpret it differently.
 """
 
 from collections.abc import Iterable

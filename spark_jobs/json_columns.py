@@ -3,9 +3,9 @@
     lines ─▶ one object a line? ─▶ Arrow ─▶ types that keep every value? ─▶ table
                └─no─────────────────┴─────────┴─no─▶ None: one by one (`archived_events`)
 
-Arrow's reader is some eight times faster than objects of Python, but reads some texts otherwise: several objects in a
-line, NaN, integers as doubles, texts as times. It refuses members of several types and names that are there twice,
-which JSON allows.
+Arrow's reader is some eight times faster than Python objects, but reads some texts differently: several objects in a
+line, NaN, integers as doubles, texts as times. It refuses members of several types and duplicate names, which JSON
+allows.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The reader of a split → batches of events; records that cannot be read get their file, line and reason.
 
-Nothing is unpickled, no schema is inferred: a line is JSON, a field of CSV is a text (or a number, where the job was
-told so), a column of Parquet has the type that its file says. A line has a bounded length.
+Nothing is unpickled, no schema is inferred: a line is JSON, a field of CSV is a text (or a number, where an option
+says so), a column of Parquet has the type that its file says. A line has a bounded length.
 """
 
 import csv

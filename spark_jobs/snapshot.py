@@ -4,7 +4,7 @@
     FOLDER/vocabulary/           the records of each ontology, and what is declared beside them
     FOLDER/shard-000/ …          `Matcher.save`: the subscriptions, in as many shards as fit a worker's memory
 
-A subscription is always in the shard that its id says, so one that changes changes one shard. No pickle: records are
+The id of a subscription determines its shard, so a changed subscription changes one shard. No pickle: records are
 MessagePack and JSON, the index is flat arrays. The folder lies where all workers see it, or Spark carries it to them.
 """
 

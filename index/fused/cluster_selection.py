@@ -2,8 +2,8 @@
 
     present attributes ─▶ clusters hung under these, and those that require nothing ─▶ all required? none forbidden?
 
-Each cluster hangs under the attribute that the fewest clusters require, so that of thousands an event meets few that it
-cannot match.
+Each cluster is filed under its attribute that the fewest clusters require, so that an event visits few of thousands of
+clusters in vain.
 """
 
 from collections.abc import Callable, Iterable, Sequence

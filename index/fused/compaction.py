@@ -3,8 +3,8 @@
     add ─▶ newest memtable ─full─▶ sealed ─▶ Merge with what is not much larger ─▶ taken in: segments
     remove ─▶ out of its memtable, or a tombstone in its segment; half tombstones: merged without them
 
-One thread changes this. Others may match while it changes nothing; what they see, `parts`, is replaced at once, so that
-it is never half of one state and half of another.
+Only one thread changes this. Other threads may match while it makes no change. What they read, `parts`, is
+replaced atomically.
 """
 
 import logging
@@ -166,7 +166,7 @@ def in_thread(run: Callable[[], None]) -> None:
     threading.Thread(target=run, name=THREAD).start()
 
 
-# ── upkeep ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── compaction ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LATE = 4
 """While a merge runs, the memtable may grow to so many times its size; then it is frozen by itself, by the owner."""

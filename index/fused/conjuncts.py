@@ -2,7 +2,7 @@
 
     Clause ──▶ required, forbidden      the attribute sets: which cluster
            ──▶ alternatives             conjunctions of conjuncts, one of which holds on every event that matches
-           ──▶ rest                     predicates asked by a program of the rows that got so far
+           ──▶ rest                     residual predicates, checked by a program on the remaining rows
 
 | test of a predicate that is not negated | conjunct |
 |---|---|

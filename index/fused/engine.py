@@ -10,7 +10,7 @@ schemas, equality-preferred), columns cut into cells with one AND per column (GE
 above a value (CTPS), and exact bounds last, for what bits cannot decide.
 
 Exact for the whole clause language; `kindcast.index.fused.conjuncts` says which predicates stand in records and masks,
-and which are asked by programs of the rows that got so far. No clause is kept, only what was made of it.
+and which are asked by programs of the rows that got so far. Clauses are not kept, only their compiled form.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -125,7 +125,7 @@ def _write(test: OperandColumn, columns: Columns, kept: npt.NDArray[np.int64], e
                 ends[:] = found[:, None]
 
 
-# ── single ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── fast path ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 # The fast path for a single event and a single segment, in one kernel call.
 #
 # A batch of one costs some 15 µs before anything is matched: arrays that are made for one event, and several calls of

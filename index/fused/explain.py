@@ -2,7 +2,7 @@
 
     segment ─▶ clusters visited ─▶ lists, ranges, blocks looked at ─▶ rows left after each column ─▶ checked ─▶ found
 
-Slow, for people; tests hold what it finds to what the kernels find.
+Slow, for people; tests compare what it finds with what the kernels find.
 """
 
 from collections.abc import Sequence

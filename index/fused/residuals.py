@@ -297,7 +297,7 @@ def _is_properly_above(
     return found
 
 
-# ── rest ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── residual predicates ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Rest(NamedTuple):
@@ -327,7 +327,7 @@ class GrowingRest:
         self._of[row] = self._programs.add(predicates, columns)
 
     def discard(self, row: int) -> None:
-        """`row` is gone, or had nothing to ask."""
+        """Remove the program of `row`, if it has one."""
         self._of.pop(row, None)
 
     def rest(self) -> Rest | None:

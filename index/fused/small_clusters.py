@@ -1,7 +1,7 @@
 """Small clusters, searched together: for data where nearly every row has its own attribute set.
 
-Visiting a cluster costs some 100 ns, whatever it holds. So where there are many clusters of few rows, they stand last
-in the segment, and one set of masks over all their positions says which of them can still match:
+Visiting a cluster costs some 100 ns, whatever its size. Clusters with few rows are therefore stored last in the
+segment, and one set of masks over all their positions says which of them can still match:
 
     attributes   those that an event lacks take out the rows that require them, those it has the rows that forbid them
     cells        a value in a column takes out the rows that ask the column for something in other cells

@@ -65,8 +65,8 @@ class Enumeration:
 def enumeration(members: Sequence[str], chains: Sequence[Sequence[str]] | None) -> Enumeration:
     """The enumeration of `members`, ordered by `chains`, each from low to high.
 
-    Raises InvalidDeclaration for a chain with a stranger, and for a circle. Cost: members times pairs, at most 256 of
-    the former where there is an order.
+    Raises InvalidDeclaration for a chain with an unknown member, and for a cycle. Cost: members times pairs, at most
+    256 of the former where there is an order.
     """
     if chains is None:
         return Enumeration(tuple(members))

@@ -165,7 +165,7 @@ def _steps(came_from: Mapping[_Place, _Place], start: _Place, end: _Place) -> tu
     return tuple(reversed(steps))
 
 
-# ── what the documents state ────────────────────────────────────────────────────────────────────────────────────────
+# ── statements of documents ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Stated:

@@ -341,7 +341,7 @@ def _type_of(member: str | int | float | bool) -> str:
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Event types and views → JSON Schema documents, which `documents` reads back to the same shape.
+# Event types and views → JSON Schema documents, which this module reads back to the same shape.
 #
 # What was uploaded is kept and given back as it was; this writes what has no document of its own, such as a view.
 

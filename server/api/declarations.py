@@ -45,7 +45,7 @@ WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "descript
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 
-# ── the rules themselves ────────────────────────────────────────────────────────────────────────────────────────────
+# ── rules of matching ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @router.get("/rules", summary="The rules of matching")

@@ -62,8 +62,7 @@ async def acknowledge_messages(
     acknowledgement: Annotated[Acknowledgement, Body()],
     ticket: Annotated[str | None, Header(alias=TICKET_HEADER)] = None,
 ) -> Acknowledgement:
-    """Acknowledges everything up to the cursor, and tells where the subscription stands: never further back than
-    before."""
+    """Acknowledges everything up to the cursor, and returns the subscription's cursor, which never moves back."""
     acked = await acknowledge_cursor(_delivery(request).broker, id, acknowledgement.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
 

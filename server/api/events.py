@@ -187,7 +187,7 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
 
 
 def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
-    """Who got the event, by which way, and how far that has come."""
+    """Which subscriptions got the event, by which protocol, and the state of each delivery."""
     attempts: dict[int, list[dict[str, Any]]] = {}
     for row in events.find_attempts(connection, sequence, limit=10 * TRACED):
         attempt = {

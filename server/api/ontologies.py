@@ -27,7 +27,7 @@ Name = Annotated[
 ]
 
 UNTOLD = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})
-"""Content types that say nothing about a document; the first is nobody's, the second is what curl sends by itself."""
+"""Content types that say nothing about a document: none at all, and the default of curl."""
 
 MOST = 2**31 - 1
 """The highest number of a version."""
@@ -178,7 +178,7 @@ async def rollback(
     broker: AppBroker,
     dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
 ) -> Response:
-    """Puts the version in force that was in force before the active one; the same call again goes forth again. 409
+    """Activates the version that was active before the present one. A second rollback undoes the first. 409
     where there was none."""
     told = await broker.meaning.activate_ontology(name, None, dry_run=dry_run)
     return await _changed(broker, name, dry_run, told)

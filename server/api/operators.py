@@ -59,7 +59,7 @@ AppParking = Annotated[ParkingService, Depends(_parking)]
 @router.get("", summary="List operators")
 async def list_all(broker: AppBroker, parking: AppParking) -> Response:
     """All operators, built in, from plug-ins and remote, with what was declared and what was learned of them. One that
-    is `missing` is called by stored subscriptions and provided by nobody: their events wait."""
+    is `missing` is called by stored subscriptions but no longer provided: their events wait."""
     listed = await _described(broker, parking)
     return answer({"operators": listed})
 
@@ -99,7 +99,7 @@ async def retry(broker: AppBroker) -> Response:
     return answer({"again": await broker.submit(try_again)})
 
 
-# ── describing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── descriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _described(broker: AppBroker, parking: AppParking) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ async def export(broker: AppBroker) -> Response:
 
 @router.post("/import", summary="Import subscriptions")
 async def import_lines(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
-    """NDJSON: a line as for subscribing; an `id` in it is told again as `was`. A bad line does not stop the rest."""
+    """NDJSON: one subscription per line; its `id`, if any, is returned as `was`. A bad line does not stop the rest."""
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
     if len(numbered) > settings.max_events_per_request:
@@ -185,11 +185,11 @@ async def pause(id: Id, broker: AppBroker, ticket: Ticket = None) -> Response:
 
 @router.post("/{id}/resume", summary="Resume")
 async def resume(id: Id, broker: AppBroker, ticket: Ticket = None) -> Response:
-    """Goes on after a pause, or after its webhook was given up; what waits is tried at once."""
+    """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
     return _current(await broker.resume(id, ticket), broker)
 
 
-# ── making ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def _page(connection: Connection, after: int) -> list[Row[Any]]:
     return list(subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE))
 
 
-# ── showing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _current(row: Row[Any], broker: Broker) -> Response:

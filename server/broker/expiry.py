@@ -3,7 +3,7 @@
 Expiry itself needs no sweep to be exact: an event is never matched for a subscription whose time is over. The sweep
 marks such subscriptions and takes them out of the matcher, so that they cost nothing.
 
-Retention wins over everything: an event older than it is deleted even if a subscriber has not taken it (it counts as
+Retention has priority: an older event is deleted even if a subscriber has not taken it (it counts as
 discarded in the ledger), so a forgotten subscription cannot fill the disk.
 """
 

@@ -1,8 +1,8 @@
 """Tuning of Python's garbage collector: long-lived objects are frozen, so that full collections skip them.
 
-The collector visits every object that it knows, and a vocabulary with its subscriptions is millions of them, so a full
-round takes tenths of a second and comes several times a second while events are published. Frozen, they are visited no
-more: publishing became half as fast again in the workload of real readings.
+A full collection visits every tracked object. A vocabulary with its subscriptions has millions, so each takes tenths of
+a second, several times per second while events are published. Frozen objects are not visited: publishing became 1.5
+times as fast in the workload of real readings.
 """
 
 import gc

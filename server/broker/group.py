@@ -81,13 +81,13 @@ class Group:
         self._undo.append(step)
 
     def note(self, live: Live, *, told: bool = True) -> None:
-        """A subscription came, went, or is another than it was; `told`: whoever delivers is to hear of it."""
+        """Note that a subscription was added, removed or changed; `told`: the delivery is to be notified."""
         self._noted.setdefault(live.number, live.id)
         if told:
             self.touched.add(live.number)
 
     def run(self, work: Callable[["Group"], T]) -> T:
-        """One command in a savepoint of its own. What it raises is raised again after its changes are undone.
+        """Run one command in its own savepoint. What it raises is raised again after its changes are undone.
 
         Raises `StoreUnavailable` where the database refused, `GroupBroken` when the whole transaction is lost.
         """
@@ -134,10 +134,9 @@ class Group:
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Every change of the state in memory, each with the step that takes it back.
+# Changes of the state in memory, each with its undo step.
 #
-# The store is changed beside it, by the commands, in the same group; the two can therefore only succeed or fail
-# together.
+# The store is changed beside it, by the commands, in the same group, so both succeed or both fail.
 # A `Live` is what was true when it was read: each change returns what is true after it.
 
 SILENT = ("paused", "expired")

@@ -3,8 +3,8 @@
     decided by an operator ──▶ the parked row goes ──▶ a match at the next position, where it holds
     not decided            ──▶ its next try, or given up: told on the subscription
 
-A candidate that is not parked any more (its subscription was deleted, another answer came first) is passed over: so
-there is at most one match for an event and a subscription, whatever happens twice.
+A candidate that is no longer pending (its subscription was deleted, or another answer came first) is skipped, so there
+is at most one match per event and subscription.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Settlement:
 
 
 def settle(group: Group, settlements: Sequence[Settlement]) -> None:
-    """Write them all. Costs a few statements an event, and a row a match."""
+    """Write them all. Costs a few statements per event, and one row per match."""
     connection, state = group.connection, group.state
     before = (state.sequence, state.last_accepted_at)
 

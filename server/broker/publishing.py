@@ -4,8 +4,9 @@ decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
-No operator is called here: what hangs on one is parked with the event, and decided by `kindcast.server.pending`.
-Subscriptions are slots of the matcher from the index to the row of a match; nobody's name is looked up.
+No operator is called here: candidates that need one are stored with the event, and decided by
+`kindcast.server.pending`. From the index to the row of a match, subscriptions are slots of the matcher; no name is
+looked up.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Upgrade report: how a newer version's rules of matching change the stored subscriptions.
 
-It tells, in the log and at `GET /v1/rules`, which subscriptions mean something else since; nothing is asked and nothing
-is refused. The report is kept, so that it can still be read when the log is gone.
+The first start with other rules logs which subscriptions changed their meaning; `GET /v1/rules` shows the same. Nothing
+is refused. The report is stored, so that it can be read later.
 """
 
 import logging

@@ -2,12 +2,12 @@
 
     stop, or idle after many changes ──▶ folder/<commits>/   the matcher as it saves itself, and the roll
                                           its token ──▶ the store, which notes from then on what changes
-    start ──▶ the folder with that token ──▶ roll ──▶ less what is gone, plus what came ──▶ as the store has it
+    start ──▶ the folder with that token ──▶ roll ──▶ minus removed, plus added ones ──▶ as the store has it
 
-Only the database is trusted. A snapshot helps where it is whole, of this vocabulary, these operators and this program,
-and has the token that the database names (another has come from a backup, or is of another time); else there is a line
-in the log, and the matcher is built from the store. What a subscription asks never changes, so an old snapshot is as
-good as a new one but for what was noted since: a server that is killed loses nothing by it.
+Only the database is trusted. A snapshot is used if it is complete, belongs to this vocabulary, these operators and this
+program, and has the token that the database names. Otherwise a line is logged, and the matcher is built from the store.
+The expression of a subscription never changes, so an old snapshot needs only the changes noted since: a server that is
+killed loses nothing.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class Snapshots:
         self._written = None
 
     def write_if_due(self, state: State) -> str | None:
-        """Write one if there were many changes since the last; for a moment in which nobody waits. Returns its token,
+        """Write one if there were many changes since the last; call it when no command waits. Returns its token,
         which the store is to name (`store.unsaved.begin`) before anything changes; then `keep_newest`."""
         if not self._every:
             return None

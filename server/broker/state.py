@@ -222,7 +222,7 @@ class State:
     new_matcher: Callable[[Vocabulary], Matcher]
     """An empty one, as the settings want it, without operators."""
     declarations: Declarations = field(default_factory=Declarations)
-    """What the vocabulary was made of, beside its ontologies."""
+    """The declarations of the vocabulary, without its ontologies."""
     operators: Registry = EMPTY
     """Those that subscriptions may call. The matcher knows them, and leaves asking to others."""
     parked_under: str = ""

@@ -4,9 +4,9 @@
     stored version ──decode──▶ records ───┴─worker threads─▶ vocabulary ──▶ subscriptions compiled again, impact
                                                                 └──▶ broker's thread: swapped in one step
 
-Reading a document holds nobody up. What follows, building and swapping, is done one change at a time, in the order in
-which the changes arrive at it, each upon the one before; publishers go on meanwhile. A change that fails anywhere
-leaves the vocabulary in force as it was.
+Documents are read concurrently. Vocabularies are then built and swapped one change at a time, in order of arrival, each
+based on the one before; events are still published meanwhile. A change that fails leaves the active vocabulary as it
+was.
 """
 
 import asyncio
@@ -426,7 +426,7 @@ class Meaning:
         return await self.tell(prepared, done, f"{name}, version {version}")
 
     async def _check_follows(self, upload: Upload) -> None:
-        """Raises `VersionChanged` when another version is in force than the one that the upload is to follow."""
+        """Raises `VersionChanged` when the active version is not the one that the upload is to replace."""
         if upload.replaces is None:
             return
         rows = await self.door.read(lambda connection: ontologies.list_versions(connection, upload.name))
@@ -532,14 +532,13 @@ def _counted(ids: Sequence[str]) -> dict[str, Any]:
     return {"count": len(ids), "listed": list(ids[:LISTED])}
 
 
-# ── declaring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── declarations ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # Declarations as commands: attributes, synonyms, rates and event types, versioned and swapped like ontologies.
 #
 #     body ──checked against all others──▶ declarations ──▶ vocabulary ──▶ subscriptions compiled again ──▶ swapped
 #
 # A declaration is one version of one name of one kind; the same body again is the same version. The checks are those
-# of
-# `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
+# of `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
 
 
 class Declaring:

@@ -4,8 +4,8 @@
                               └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened
 
 After a commit that failed the connection is never used again: the ledger is read on a new one, and says whether the
-group is on disk. If not, its changes of the state are undone; if it is, they stand (though nobody was told, as nobody
-may rely on what was not acknowledged). Until that is known, every command is refused.
+group is on disk. If not, its changes of the state are undone; if it is, they stand (without an announcement,
+since they were not acknowledged). Until that is known, every command is refused.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class BrokerThread:
         return commands, True
 
     def _keep(self, stopping: bool) -> None:
-        """Nobody waits, or will: a moment for a snapshot of what is on disk."""
+        """The queue is empty: time to write a snapshot of what is on disk."""
         if self._snapshots is None or self._doubtful is not None:
             return
         if stopping:
@@ -230,7 +230,7 @@ class BrokerThread:
         return True
 
     def _announce(self, group: Group) -> None:
-        """Tell whoever waits for messages. What a listener raises is its own fault, and stops nobody here."""
+        """Notify the listeners. An exception in a listener is logged and does not stop the thread."""
         calls: list[Callable[[], None]] = []
         if group.touched:
             calls += [partial(each, group.touched) for each in self._listeners]
@@ -253,7 +253,7 @@ class BrokerThread:
         self._answer([(command, None, StoreUnavailable()) for command in commands])
 
     def _refuse_rest(self) -> None:
-        """Nobody may wait forever for a thread that ended."""
+        """Fail the waiting commands of a thread that has ended."""
         with self._door:
             self._closed = True
         refused: list[tuple[Command, Any, BaseException | None]] = []

@@ -19,7 +19,7 @@ __all__ = ["AsyncClient", "Client"]
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 STREAM_TIMEOUT_SECONDS = 45.0
-"""Without a byte on a stream: three pings were missed, so the connection is dead even if nobody said so."""
+"""Without a byte on a stream: three pings were missed, so the connection is lost."""
 
 _PASSING = frozenset({408, 425, 429})
 
@@ -49,7 +49,7 @@ class Client(Calls):
         return read_answer(call, self._http.request(call.method, self.server + call.path, **call.arguments()))
 
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
-        """Messages as they come, for ever: a connection that breaks is opened again where it broke off.
+        """Messages as they come, without end: a broken connection is opened again at the last cursor.
 
         Ends when the subscription is deleted or expires. Raises `ProblemError` when the server refuses for good.
         """

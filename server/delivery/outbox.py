@@ -73,13 +73,11 @@ class RetrySchedule:
 
 
 # ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-# What came of the webhook attempts, on its way to disk: collected while the broker is busy, written together.
+# Results of webhook attempts, buffered while the broker is busy and written together.
 #
 # Couriers go on with the next message while the last success is still being written; if the process dies in between,
-# that
-# message is sent again with the same id, which is what "at least once" means. Before a courier ends it waits for its
-# last
-# progress, so that the next one starts from what is on disk.
+# that message is sent again with the same id ("at least once"). Before a courier ends it waits for its last progress,
+# so that the next one starts from what is on disk.
 
 log = logging.getLogger(__name__)
 
@@ -136,12 +134,11 @@ class ProgressLog:
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-# How much may go to one endpoint at a time, and to all together.
+# Limits on concurrent requests, per endpoint and in total.
 #
-# An endpoint is scheme, host and port; all subscriptions that point there share its slots, and its pause when it asks
-# us
-# to slow down. The slots over all endpoints are split into three lanes, so that sinks that swallow every request until
-# the deadline can fill their own lane only:
+# An endpoint is scheme, host and port; all subscriptions that point there share its slots, and its pause after a
+# 429 or 502. The slots over all endpoints are split into three lanes, so that sinks that never answer can only fill
+# their own lane:
 #
 #     proven     one half      the endpoint has answered lately, whatever it said
 #     new        a quarter     it has not answered yet, as after a restart
@@ -151,7 +148,7 @@ ENDPOINT_SHARE = 8
 """One endpoint gets at most one slot in so many, whatever the settings say: half of the smallest lanes."""
 
 MAX_PROVEN = 100_000
-"""Endpoints remembered as proven; when there are more, all begin anew."""
+"""Endpoints remembered as proven; when there are more, the list is cleared."""
 
 
 @dataclass(slots=True)
@@ -220,9 +217,8 @@ class Endpoints:
 #                                                               ▼
 #                                         status, next time (on disk) ──▶ the outbox sets a timer
 #
-# It ends when nothing waits, when the subscription is no longer to be called, or at the first failure. What it holds
-# is
-# on disk, save the progress being written.
+# It ends when nothing waits, when the subscription is no longer to be called, or at the first failure. All of its
+# state is on disk, except the progress being written.
 
 PAGE_MESSAGES = 64
 PAGE_BYTES = 1 << 20
@@ -240,7 +236,7 @@ pull."""
 
 @dataclass(slots=True)
 class Courier:
-    """Delivers for any number of subscriptions, each in a task of its own. On one event loop. Once `stopping`, nothing
+    """Delivers for any number of subscriptions, each in its own task. On one event loop. Once `stopping`, nothing
     new leaves."""
 
     broker: Broker
@@ -443,7 +439,7 @@ class Outbox:
             return []
 
     def _start(self, number: int, group: asyncio.TaskGroup) -> None:
-        """Sends a courier, unless one is under way: that one was told by `announce`."""
+        """Starts a courier, unless one is running: `announce` has woken that one."""
         if (timer := self._timers.pop(number, None)) is not None:
             timer.cancel()
         if number not in self._under_way and not self._stopping:

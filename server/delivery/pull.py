@@ -57,8 +57,8 @@ async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, 
 
 
 async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: str | None) -> int:
-    """Acknowledges everything up to the cursor; returns where the subscription stands, which is never further back than
-    before. On disk when it returns.
+    """Acknowledges everything up to the cursor; returns the subscription's cursor, which never moves back. On disk when
+    it returns.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
     """

@@ -27,7 +27,7 @@ Event = Mapping[str, tuple[Any, ...]]
 
 
 def missing(name: str) -> OperatorFailed:
-    """Nobody provides the operator."""
+    """The operator is not provided any more."""
     return OperatorFailed(f"there is no operator {name!r} at present", kind="missing")
 
 
@@ -49,7 +49,7 @@ class Caller(Protocol):
         """The answer, at once."""
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """The answer, later. Any thread. Who cancels it does not need it any more."""
+        """The future answer. Any thread. Cancel it when it is not needed any more."""
 
     def told(self) -> dict[str, Any]:
         """How it is doing, for people."""

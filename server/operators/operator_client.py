@@ -2,8 +2,8 @@
 
     start ──▶ under way? ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call, to its deadline ──▶ Answered, or OperatorFailed
 
-Who asks what is under way already shares that call, whatever subscription or event it asks for; it is cancelled when
-nobody is left who needs it. Calls run on the event loop of the server; `start` is the door for other threads.
+A question that is already being asked shares that call, whatever subscription or event it asks for; it is cancelled
+when no waiter is left. Calls run on the event loop of the server; `start` is the door for other threads.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ FAILURES = 5
 """In a row: fewer may be chance, more would hold up candidates for so many timeouts."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-"""Doubled from the first to the longest: a short hiccup costs a second, a dead service one call a minute."""
+"""Doubled from the first to the longest: a short failure costs one second, a broken service one call per minute."""
 
 
 class Circuit:
@@ -95,7 +95,7 @@ class Circuit:
         self._probe = None
 
 
-# ── calling ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_KEPT = 10_000
 """Answers of one operator that are kept for those who ask the same."""
@@ -258,7 +258,7 @@ class OnLoop:
                 "failed": self._failed}  # fmt: skip
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """The last waiter has cancelled."""
         self._closed()
 
     async def _asked(self, key: bytes, event: Event, arguments: tuple[Any, ...]) -> Answered:

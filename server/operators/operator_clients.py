@@ -80,7 +80,7 @@ class Callers:
 
 
 class _Plugin:
-    """A plug-in's function: in processes of its own where it can be, so that what hangs is killed."""
+    """A plug-in's function: in its own processes where possible, so that a call that hangs can be killed."""
 
     def __init__(self, operator: Operator, seconds: float) -> None:
         self._operator = _isolated(replace(operator, timeout=seconds, batch=None))

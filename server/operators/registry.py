@@ -1,7 +1,7 @@
 """The registry of operators: built in, from plug-ins, remote. Immutable; a change replaces it as a whole.
 
 `available` is what new subscriptions may call. `known` has besides, for every operator that is gone while stored
-subscriptions still call it, one that never answers: their events wait for it instead of passing them by.
+subscriptions still call it, one that never answers, so that their events wait for it.
 """
 
 import inspect
@@ -125,7 +125,7 @@ def _is_header(header: tuple[str, str]) -> bool:
 
 
 # ── data ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-# What the built-in operators know: named regions, tables, calendar windows, from a folder and uploaded.
+# Data of the built-in operators: named regions, tables and calendar windows, from a folder or uploaded.
 #
 # operator_data (a folder, read at the start) ──┐
 #                                               ├─▶ OwnData ──▶ the built-in operators over it

@@ -28,7 +28,7 @@ MOST_BYTES = 256 << 20
 
 
 def restore_registry(connection: Connection, settings: Settings) -> Registry:
-    """All of them, with stand-ins for those that stored subscriptions call and nobody provides any more.
+    """All of them, with stand-ins for those that stored subscriptions call but that are no longer provided.
 
     Raises `StoreUnreadable` for data that cannot be read: an operator over half of it would decide wrongly.
     """

@@ -1,8 +1,8 @@
 """The decision of one event's pending candidates, continued each time an operator's answer arrives.
 
-parked rows ──▶ the event's vocabulary, its desk ──▶ case ──▶ settled ones written at once
-                                                      ▲        │ some not answered yet
-                                                      └─ woken ◀┘
+pending rows ──▶ the event's vocabulary, its late matcher ──▶ case ──▶ decided ones written at once
+                                                               ▲        │ some not answered yet
+                                                               └─ woken ◀┘
 failed ──▶ the next time of the schedule, or given up
 
 An operator that fails leaves its candidates for the next try, in which what others answered is not asked again. In the
@@ -92,7 +92,7 @@ class SettlingLog:
         return True
 
 
-# ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── decision ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 UNREADABLE = Failure("failed", "the event cannot be read under the vocabulary that it was accepted under")
 
@@ -172,8 +172,8 @@ async def decide_event(
 def _begin(
     desks: LateMatchers, vocabulary: Vocabulary, event: Event, asking: Asking, ids: Sequence[str], *, patient: bool
 ) -> Case | list[str] | None:
-    """The case; or which subscriptions the desk does not know (it may have been made anew); None where the event cannot
-    be read. In the thread of the desks."""
+    """The case; or which subscriptions the late matcher lacks (it may have been rebuilt); None where the event cannot
+    be read. In the thread of the late matchers."""
     desk = desks.at(vocabulary)
     lacking = desk.lacks(ids)
     if lacking:
@@ -185,7 +185,7 @@ def _begin(
 async def _begun(
     desks: LateMatchers, vocabulary: Vocabulary, open: _Open, begin: Callable[[Sequence[str]], Case | list[str] | None]
 ) -> Case | None:
-    """The case, when the desk knows all candidates; those of a subscription that is gone went with it."""
+    """The case, once the late matcher has all candidates; those of deleted subscriptions are dropped."""
     while True:
         found = await desks.run(partial(begin, tuple(open.numbers)))
         if not isinstance(found, list):
@@ -197,7 +197,7 @@ async def _begun(
 
 
 def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, schedule: Schedule) -> None:
-    """Hand on what is settled now."""
+    """Queue the decisions made so far for writing."""
     now = time.time()
     matched = {id: match for id, match in verdicts.matched.items() if id in open.numbers}
     unmatched = [id for id in verdicts.unmatched if id in open.numbers]

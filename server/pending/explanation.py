@@ -1,7 +1,7 @@
 """Explanations with operators: their answers about an event that is not published, and the planner's plans.
 
-It goes the way of published events: the same desk, the same planner with what it has learned, and calls that are shared
-with those under way. An explanation of one subscription asks everything, and waits for it in a worker thread.
+It takes the path of published events: the same late matcher, the same planner with its statistics, and calls that are
+shared with running ones. An explanation of one subscription asks everything, and waits for it in a worker thread.
 """
 
 import asyncio

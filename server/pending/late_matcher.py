@@ -3,8 +3,8 @@
     event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `Asking`
                                                         └──▶ matched | does not match | undecided, and why
 
-All desks share what is learned of the operators. Everything here runs in one thread, which never waits: an operator
-that takes its time is asked elsewhere, and a `Case` goes on when it has answered.
+All late matchers share the statistics of the operators. Everything here runs in one thread, which never waits: an
+operator that takes its time is asked elsewhere, and a `Case` goes on when it has answered.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,8 +36,8 @@ class Verdicts:
 
 
 class Case:
-    """Candidates of one event on their way to a decision. In the thread of the desks; it stays with the operators and
-    subscriptions of its beginning."""
+    """Candidates of one event on their way to a decision. In the thread of the late matchers; it stays with the
+    operators and subscriptions of its beginning."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class LateMatcher:
 def desk_maker(
     operators: Callable[[], Mapping[str, Operator]], experience: Experience, *, planner: str, depth: int
 ) -> Callable[[Vocabulary], LateMatcher]:
-    """How to make a desk: with the operators of the moment, and with what was learned so far."""
+    """A factory of late matchers, with the present operators and the statistics so far."""
     new_matcher = partial(Matcher, planner=planner, limits=EventLimits(depth=depth))
 
     def made(vocabulary: Vocabulary) -> LateMatcher:

@@ -1,7 +1,7 @@
 """The late matchers by version of the vocabulary, the one thread that runs them, and the operator clients.
 
-`run` is the only way in: whatever touches a desk runs in that thread. Operators that come or go make all desks anew;
-what was learned stays.
+`run` is the only way in: a late matcher is only touched in that thread. When operators change, all late matchers
+are rebuilt; the statistics stay.
 """
 
 import asyncio
@@ -76,12 +76,12 @@ class Versions:
         return await asyncio.to_thread(self._broker.meaning.build, ontologies, declared)
 
 
-# ── desks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── late matchers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 T = TypeVar("T")
 
 KEPT = 3
-"""LateMatchers: of the vocabulary in force, and of some from before that events still wait under."""
+"""Late matchers of the active vocabulary, and of earlier ones that pending events still need."""
 
 
 class LateMatchers:
@@ -111,12 +111,12 @@ class LateMatchers:
         return self.callers.by_name
 
     async def run(self, work: Callable[[], T]) -> T:
-        """`work` in the thread of the desks."""
+        """`work` in the thread of the late matchers."""
         self._follow()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def at(self, vocabulary: Vocabulary) -> LateMatcher:
-        """The desk of a version; a new one knows no subscriptions yet."""
+        """The late matcher of a version; a new one has no subscriptions yet."""
         desk = self._desks.get(vocabulary.version)
         if desk is None:
             desk = self._desks[vocabulary.version] = self._made(vocabulary)

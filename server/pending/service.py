@@ -1,6 +1,6 @@
 """The late-matching service of one server process: decides due candidates, a bounded number of events at a time.
 
-    broker parks ──▶ woken ──▶ due rows, each read once ──▶ a task an event ──▶ settled
+    broker parks ──▶ woken ──▶ due rows, each read once ──▶ one task per event ──▶ decided
     start ─────────▶            ▲
     timer, the next try ────────┘
 

@@ -17,7 +17,7 @@ from kindcast.server.security.egress import GuardedBackend, Resolver, SystemReso
 __all__ = ["Connections"]
 
 KEEPALIVE_SECONDS = 15.0
-"""A connection, or a whole pool, that nobody used for so long is closed."""
+"""A connection or pool that was unused for this long is closed."""
 
 MAX_POOLS = 1_024
 """Endpoints with open connections; above it the longest unused ones are closed at once."""
@@ -31,7 +31,7 @@ class _Pool:
 
 
 class Connections:
-    """One event loop; any number of `to` at a time. No limits of its own: who asks sets the caps."""
+    """One event loop; any number of `to` at a time. It sets no limits; its caller does."""
 
     def __init__(self, *, allow_private: bool, resolver: Resolver | None = None) -> None:
         self._resolver = resolver if resolver is not None else SystemResolver()
@@ -41,7 +41,7 @@ class Connections:
 
     @asynccontextmanager
     async def to(self, endpoint: str) -> AsyncIterator[httpcore.AsyncConnectionPool]:
-        """The pool of an endpoint, for one request. On the way, pools that nobody uses any more are closed."""
+        """The pool of an endpoint, for one request. Pools that are no longer used are closed on the way."""
         pool = self._pools.get(endpoint)
         if pool is None:
             pool = self._pools[endpoint] = _Pool(self._new_pool())

@@ -60,7 +60,7 @@ _REFUSED_NETWORKS = tuple(
         "5f00::/16",  # segment routing identifiers
     )
 )
-"""What `ipaddress.is_global` lets through although nobody's webhook lives there."""
+"""Addresses that `ipaddress.is_global` admits but that cannot host a webhook."""
 
 
 class SinkRefused(ValueError):

@@ -270,7 +270,7 @@ def remember_discards(connection: Connection, before: int) -> int:
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int) -> None:
-    """Books matches as delivered in the ledger, whose parts must add up."""
+    """Counts matches as delivered in the ledger, whose parts must add up."""
     delivered = connection.execute(
         sa.select(sa.func.count())
         .select_from(matches)
@@ -320,11 +320,10 @@ def _portions(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
-# Dead letters: what waits for a webhook that was disabled by its failures. Nobody sends it until somebody says so.
+# Dead letters: matches of a webhook that was disabled by its failures. They are sent only on request.
 #
-# They are the matches after the cursor, as anybody's; only the status of the subscription tells them from pending
-# ones.
-# So nothing moves when a webhook is given up, nor when it is taken up again.
+# They are the matches after the cursor; only the status of the subscription distinguishes them from pending ones. So no
+# row changes when a webhook is disabled or enabled again.
 
 DISABLED = "disabled_by_failures"
 
@@ -338,7 +337,7 @@ class DeadLetter:
 
 
 def is_dead() -> ColumnElement[bool]:
-    """Whether what waits for a subscription is dead."""
+    """Whether the waiting matches of a subscription are dead letters."""
     return subscriptions.c.status == DISABLED
 
 

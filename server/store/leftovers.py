@@ -3,7 +3,7 @@
     deleted ──a step at once──▶ nothing left
                   └──more──▶ leftovers: number and cursor ──a step a sweep──▶ nothing left
 
-Nobody sees them any more: whoever reads matches asks for the subscription. The ledger counts those that were never
+They are not visible any more: matches are only read through their subscription. The ledger counts those that were never
 delivered as discarded when they are erased; until then they are pending.
 """
 

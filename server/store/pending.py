@@ -1,11 +1,11 @@
 """Pending candidates: stored with their event until their operators have decided them.
 
-    publish ──insert_parked──▶ parked ──due──▶ the decider ──┬─ settled: the row goes, a match may come, one transaction
+    publish ──insert_parked──▶ parked ──due──▶ late matching ─┬─ decided: row deleted, match added, one transaction
                                  ▲                           └─ failed: postponed, or given up (next try NULL)
                                  └───────── retry_given_up
 
-A row and a match of the same event and subscription never stand together: whoever writes the match deletes the row, and
-writes only if there was one.
+A row and a match of the same event and subscription never coexist: the transaction that writes the match deletes the
+row, and writes only if there was one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -191,7 +191,7 @@ class Backtests:
     # ── what both need ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _vocabulary(self, asked: Asked) -> tuple[list[Ontology], Vocabulary]:
-        """The vocabulary in force, or the one with other versions. Raises `UnknownOntology`."""
+        """The active vocabulary, or the one with other versions. Raises `UnknownOntology`."""
         vocabulary = self._broker.vocabulary
         if not asked.versions:
             return list(vocabulary.ontologies), vocabulary

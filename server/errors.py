@@ -124,7 +124,7 @@ class BacktestFailed(ServerError):
 
 
 class NothingBefore(ServerError):
-    """No other version was in force before."""
+    """No other version was active before."""
 
 
 class UnknownDeclaration(ServerError):
@@ -174,4 +174,4 @@ class UnknownEvent(ServerError):
 
 
 class VersionChanged(ServerError):
-    """Another version is in force than the one that was to be replaced."""
+    """The active version is not the one that was to be replaced."""

@@ -39,8 +39,7 @@ __all__ = [
 # One archived object → an event: a CloudEvent where it has `specversion`, else the data of one.
 #
 # The same rules as when it is published over HTTP, so that an archive of what a server accepted means here what it
-# meant
-# there. What has no name gets one: its place in the archive.
+# meant there. What has no name gets one: its place in the archive.
 
 ANONYMOUS = "urn:kindcast:anonymous"
 """The source of an event that names none."""

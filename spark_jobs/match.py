@@ -52,10 +52,8 @@ __all__ = [
 #     way
 #
 # A unit of work is a split of the archive against a group of shards of the subscriptions, as many as fit into a
-# worker's
-# memory. Nothing is shuffled, so no value is too frequent; a task has a bounded number of events. With several groups
-# the
-# tasks go group by group, and the parts of an event are joined at the end by their place, split by split.
+# worker's memory. Nothing is shuffled, so no value is too frequent; a task has a bounded number of events. With several
+# groups the tasks go group by group, and the parts of an event are joined at the end by their place, split by split.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ A_ROW_AN_EVENT = Chosen()
 
 
 def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> DataFrame:
-    """Who gets each event. `events` has the columns of `schemas.EVENTS`; the result those of `MATCHES`, or with
+    """The matches of each event. `events` has the columns of `schemas.EVENTS`; the result those of `MATCHES`, or with
     `explode` of `EXPLODED`. Rows that cannot be read are left out: `quarantined` has them."""
     schema = EXPLODED if explode else MATCHES
 

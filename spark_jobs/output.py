@@ -6,9 +6,8 @@
     OUTPUT/_kindcast/journal.json                  what is being put in place; a crash is carried on from here
     OUTPUT/_kindcast/committed.json                what is in place
 
-A unit is named by a digest of all that it depends on (the part of the file, its stamp, the subscriptions, the
-options), so
-running again does again only what changed. A day is swapped in by renaming its folder. Needs a file system with atomic
+A unit is named by a digest of all its inputs (the part of the file, its stamp, the subscriptions, the options), so a
+second run repeats only what changed. A day is swapped in by renaming its folder. Needs a file system with atomic
 renames: a local one, NFS and the like; not an object store.
 """
 

@@ -90,11 +90,11 @@ class ShardMatcher:
         return self._names
 
     def ids(self, table: MatchTable) -> Any:
-        """`dictionary<string>[matches]`: who gets an event, match by match. No text is copied."""
+        """`dictionary<string>[matches]`: the subscription of each match. No text is copied."""
         return pa.DictionaryArray.from_arrays(pa.array(table.slots), self._names)
 
     def subscriptions(self, table: MatchTable) -> Any:
-        """`list<dictionary<string>>[events]`: who gets each event."""
+        """`list<dictionary<string>>[events]`: the subscriptions that each event matches."""
         return pa.ListArray.from_arrays(pa.array(table.offsets.astype(np.int32)), self.ids(table))
 
     def spent(self) -> dict[str, float]:

@@ -36,8 +36,7 @@ __all__ = ["JSON_NUMBER", "TYPES", "TypedEvents"]
 # attributes resolve first (rule 2), an attribute with a dot is a nested one (rule 1), null, [] and {} are no values
 # (rule
 # 1), words of an enumeration may be synonyms (rule 9), and `@type` is no attribute. The annotations only add: a
-# concept
-# must lie beneath the declared one, a text beside numbers must be a quantity.
+# concept must lie beneath the declared one, a text beside numbers must be a quantity.
 
 MOST_PROBLEMS = 100
 """Problems told of one event; the walk ends there."""

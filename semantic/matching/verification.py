@@ -98,7 +98,7 @@ class Verification:
         self._parts_of = parts_of
         self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
 
-    # ── what remains ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── residual predicates ─────────────────────────────────────────────────────────────────────────────────────
 
     def remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
         """Note the residual predicates of the candidates in `rows`."""

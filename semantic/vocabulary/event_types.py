@@ -133,8 +133,7 @@ def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple:
 #     2  R has only attributes of the types of E,
 #     3  an attribute has one triple; mandatory and multiple go before optional and unique.
 #
-# The view of an event is the one that leaves nothing out. A publisher who promises less than his types allow may
-# choose
+# The view of an event is the one that leaves nothing out. A publisher who promises less than his types allow may choose
 # fewer optional attributes.
 
 

@@ -16,7 +16,7 @@ NAMED = 5
 
 
 def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Vocabulary) -> Iterator[Note]:
-    """What is to be told of `term` at `attribute`, which resolved to `found`: that names are deprecated, with their
+    """The notes about `term` at `attribute`, which resolved to `found`: that names are deprecated, with their
     replacements, and that individuals of the same name were set aside."""
     for old, new in found.replaced:
         yield Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead")

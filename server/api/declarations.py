@@ -72,13 +72,13 @@ async def put_attribute(
 
 @router.get("/attributes", summary="List declared attributes")
 async def list_attributes(broker: AppBroker) -> Response:
-    """Every declaration in force, by name. What ontologies say of their properties is not among them."""
+    """Every active declaration, by name. What ontologies say of their properties is not among them."""
     return await _listed(broker, "attribute")
 
 
 @router.get("/attributes/{name}", summary="One declared attribute")
 async def get_attribute(name: Name, broker: AppBroker) -> Response:
-    """The declaration in force, and when each version was made."""
+    """The active declaration, and when each version was made."""
     return await _shown(broker, "attribute", name)
 
 
@@ -105,13 +105,13 @@ async def put_synonyms(
 
 @router.get("/synonyms", summary="List tables of synonyms")
 async def list_synonyms(broker: AppBroker) -> Response:
-    """Every table in force, by name."""
+    """Every active table, by name."""
     return await _listed(broker, "synonyms")
 
 
 @router.get("/synonyms/{name}", summary="One table of synonyms")
 async def get_synonyms(name: Name, broker: AppBroker) -> Response:
-    """The table in force, and when each version was made."""
+    """The active table, and when each version was made."""
     return await _shown(broker, "synonyms", name)
 
 
@@ -136,7 +136,7 @@ async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, 
 
 @router.get("/rates", summary="The exchange rates")
 async def get_rates(broker: AppBroker) -> Response:
-    """The table in force, and when each version was made."""
+    """The active table, and when each version was made."""
     return await _shown(broker, "rates", THE_RATES)
 
 
@@ -184,7 +184,7 @@ async def list_schemas(
 
 @router.get("/schemas/{type:path}", summary="One event type")
 async def get_schema(type: Name, broker: AppBroker) -> Response:
-    """The schema in force, and when each version was made."""
+    """The active schema, and when each version was made."""
     return await _shown(broker, "schema", type)
 
 

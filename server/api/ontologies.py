@@ -166,7 +166,7 @@ async def activate(
     version: Annotated[int, Query(ge=1, le=MOST)],
     dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
 ) -> Response:
-    """Puts a stored version in force, which may be an earlier one, and answers which live subscriptions mean something
+    """Activates a stored version, which may be an earlier one, and returns which live subscriptions mean something
     else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
     told = await broker.meaning.activate_ontology(name, version, dry_run=dry_run)
     return await _changed(broker, name, dry_run, told)

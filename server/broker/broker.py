@@ -102,7 +102,7 @@ class Broker:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary in force: one reference to a frozen thing. Any thread."""
+        """The active vocabulary: one reference to a frozen thing. Any thread."""
         return self.state.vocabulary
 
     @property
@@ -134,7 +134,7 @@ class Broker:
     async def execute(
         self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None
     ) -> T:
-        """`work` in the broker's thread, inside the transaction of a group, with a savepoint of its own: if it raises,
+        """Run `work` in the broker's thread, inside the transaction of a group, with its own savepoint: if it raises,
         its changes are undone and the exception is raised here. Returns after the commit.
 
         `announce(result)` gives the numbers of subscriptions to tell the listeners of. `work` must not change what the

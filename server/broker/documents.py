@@ -154,7 +154,7 @@ def decoded(records: bytes | None) -> Ontology | None:
 
 
 def active_ontologies(connection: Connection, settings: Settings) -> list[Ontology]:
-    """All that is in force, by name. `connection` writes. Raises `StoreUnreadable` rather than give less."""
+    """All that is active, by name. `connection` writes. Raises `StoreUnreadable` rather than give less."""
     return [decoded(row.records) or _read_again(connection, row, settings) for row in _rows(connection)]
 
 

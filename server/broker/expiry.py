@@ -78,7 +78,7 @@ class Sweeper:
         self._not_before = time.time() + PATIENCE_SECONDS
 
     def sweep(self, group: Group) -> None:
-        """Do what is due, a bounded piece of it. A sweep that fails is tried again; commands go on meanwhile."""
+        """Run one bounded sweep. A sweep that fails is tried again; commands are served meanwhile."""
         if group.now < self._not_before:
             return
         try:

@@ -167,7 +167,7 @@ def admit(group: Group, live: Live, compiled: Compiled) -> Live:
 
 
 def admit_many(group: Group, lives: Sequence[Live], trees: Sequence[Mapping[str, Any]]) -> None:
-    """`admit` each, with its stored tree, which the vocabulary in force compiled."""
+    """`admit` each, with its stored tree, which the active vocabulary compiled."""
     roll = group.state.roll
     restored = roll.matcher.restore_many((live.id, tree) for live, tree in zip(lives, trees, strict=True))
 

@@ -29,8 +29,7 @@ __all__ = ["Live", "LiveSubscriptions", "State"]
 # present
 #
 # The names and slots are the matcher's own, so a start that opens a saved matcher reads two arrays and makes no object
-# a
-# subscription.
+# a subscription.
 
 NEVER = math.inf
 """The end of a slot that is free."""

@@ -37,7 +37,7 @@ FLAGS = frozenset(
     {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
     | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain"}
 )
-"""Notes that say that a part of a subscription can never hold under the vocabulary in force, for what it needs is gone
+"""Notes that say that a part of a subscription can never hold under the active vocabulary, for what it needs is gone
 or was declared otherwise."""
 
 
@@ -259,7 +259,7 @@ def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, 
 
 
 def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
-    """Active, and in the matcher, unless it has no meaning under the vocabulary in force; returns what its row must
+    """Active, and in the matcher, unless it has no meaning under the active vocabulary; returns what its row must
     say of that."""
     live = set_status(group, live, "active")
     if live.matching:

@@ -44,13 +44,11 @@ __all__ = ["Declaring", "Meaning", "Upload", "active_declarations", "fill", "kee
 #     worker thread    trees in the store ──compile──▶ a matcher under the new vocabulary, while events go on
 #     broker's thread  what came or went meanwhile ──▶ that matcher ──▶ swapped with the row that says "active"
 #
-# The trees in the store are what is compiled (they hold IRIs, no labels), the same as after a restart; so a server
-# that
+# The trees in the store are what is compiled (they hold IRIs, no labels), the same as after a restart; so a server that
 # was restarted and one that was not mean the same. An event is matched either before the step or after it.
 #
 # A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until
-# it
-# is back.
+# it is back.
 
 LISTED = 20
 """Ids of subscriptions that an error or an answer names; the count is complete."""
@@ -120,7 +118,7 @@ def prepare(
 
 
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
-    """Put the vocabulary of `prepared` in force, together with the row that says so (`mark_active` writes it)."""
+    """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it)."""
     mark_active(group.connection)
     matcher, roll, seen = prepared.matcher, group.state.roll, prepared.seen
     for operator in group.state.operators.known.values():  # some may have come meanwhile
@@ -335,7 +333,7 @@ class Meaning:
             return self._described(stored.report, upload.name, done.version, True) | told, True
 
     async def activate_ontology(self, name: str, version: int | None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Put a stored version in force, None for the one before the active one, and tell what it does to the
+        """Activate a stored version (None: the one before the active one), and return what it does to the
         subscriptions; `dry_run` only tells. Raises `UnknownOntology`, `NothingBefore`."""
         if dry_run:
             number = await self._number(name, version)
@@ -397,7 +395,7 @@ class Meaning:
         }
 
     def build(self, read: Iterable[Ontology], declarations: Declarations | None = None) -> Vocabulary:
-        """The vocabulary of these ontologies and declarations; None stands for those in force. Any thread."""
+        """The vocabulary of these ontologies and declarations; None stands for the active ones. Any thread."""
         declared = (self.door.state.declarations if declarations is None else declarations).arguments()
         with heap.building():
             return Vocabulary.from_ontologies(sorted(read, key=lambda each: each.name), **declared)
@@ -461,7 +459,7 @@ class Meaning:
         return found
 
     async def _whole(self, name: str, version: int) -> Vocabulary:
-        """The vocabulary in force with a stored version in place of the one of its name."""
+        """The active vocabulary with a stored version in place of the one of its name."""
         return await asyncio.to_thread(self._with, await self.stored_ontology(name, version))
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
@@ -483,7 +481,7 @@ class Meaning:
         return read.ontology
 
     async def with_versions(self, versions: Mapping[str, int]) -> list[Ontology]:
-        """The ontologies in force, those that `versions` names in the version that it says. Raises
+        """The active ontologies, those in `versions` in the version given there. Raises
         `UnknownOntology`."""
         others = [each for each in self.vocabulary.ontologies if each.name not in versions]
         chosen = [await self.stored_ontology(name, version) for name, version in versions.items()]
@@ -625,7 +623,7 @@ class Declaring:
 
 
 def active_declarations(connection: Connection) -> Declarations:
-    """All that is in force."""
+    """All that is active."""
     found: dict[str, dict[str, Any]] = {"attribute": {}, "synonyms": {}, "rates": {}, "schema": {}}
     for row in declarations.active(connection):
         found[row.kind][row.name] = row.body

@@ -37,7 +37,7 @@ FAILED = 1
 INTERRUPTED = 130
 
 FAILURES = (CommandFailed, InExpression, ProblemError, SemanticError, IndexingError, OSError)
-"""What is told in words. Anything else is a fault of ours and keeps its traceback."""
+"""Errors shown as messages. Any other exception is a bug and keeps its traceback."""
 
 application = typer.Typer(
     name="kindcast",

@@ -50,7 +50,7 @@ def run_job(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str]:
-    """What the job told at its end; the bar moves until then."""
+    """The result that the job reports at its end; the bar moves until then."""
     result: dict[str, Any] | None = None
     problem = ""
     assert child.stdout is not None

@@ -15,7 +15,7 @@ SHOWN = 10
 
 
 def show_impact(told: dict[str, Any]) -> None:
-    """Which concepts, attributes, units and words change, for how many, and who is left without a meaning."""
+    """Which concepts, attributes, units and words change, for how many subscriptions, and which lose their meaning."""
     impact, subscriptions = told.get("impact"), told.get("subscriptions")
     if impact is None or subscriptions is None:
         output.paragraph("nothing changes: it is in force already")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
-"""Of one's own files one may expect more patience than of a stranger's upload."""
+"""The user's own files may take longer than uploads from strangers."""
 
 FIRST_WAIT_SECONDS = 0.02
 LONGEST_WAIT_SECONDS = 0.5

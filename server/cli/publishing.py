@@ -20,7 +20,7 @@ __all__ = ["publish"]
 BATCH = 500
 """Events of one request: enough that the commit costs little an event, little enough that progress is seen."""
 SHOWN_EVENTS = 10
-"""Events told of one by one; of more only the sum."""
+"""Events reported one by one; for more only the totals are shown."""
 LIVE_LINES = 1
 """From standard input each line is published when it comes: somebody may be typing."""
 
@@ -54,7 +54,7 @@ def publish(
 
 @dataclass
 class Tally:
-    """What became of the events so far. `told` are the first answers, to be shown."""
+    """The results so far. `told` are the first answers, to be shown."""
 
     read: int = 0
     accepted: int = 0

@@ -16,7 +16,7 @@ from kindcast.server.cli.problems import CommandFailed
 __all__ = ["serve"]
 
 STOP_SECONDS = 5
-"""How long requests that run may go on after the server was told to stop."""
+"""How long running requests may continue after the server was told to stop."""
 BACKLOG = 2_048
 
 

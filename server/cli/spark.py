@@ -26,7 +26,7 @@ commands = typer.Typer(
 )
 
 REFRESH_SECONDS = 5.0
-"""How often a stream asks the server what is in force."""
+"""How often a stream asks the server for its active version."""
 
 Archive = Annotated[str, typer.Option("--archive", metavar="PATH", help="A file or folder: JSON lines, CSV, Parquet.")]
 Output = Annotated[str, typer.Option("--output", metavar="DIR", help="The folder to write.")]

@@ -19,7 +19,7 @@ __all__ = ["fetch_inputs", "read_inputs"]
 
 
 def fetch_inputs(client: Client, folder: Path) -> None:
-    """Write what the server has in force into `folder`. Raises `ProblemError` and httpx's errors."""
+    """Write what is active on the server into `folder`. Raises `ProblemError` and httpx's errors."""
     folder.mkdir(parents=True, exist_ok=True)
     with httpx.Client(base_url=client.server, timeout=60.0) as http:
         names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
@@ -35,7 +35,7 @@ def fetch_inputs(client: Client, folder: Path) -> None:
 
 
 def read_inputs(data: Path, folder: Path) -> None:
-    """Write what a data folder has in force into `folder`. Raises CommandFailed."""
+    """Write what is active in a data folder into `folder`. Raises CommandFailed."""
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
     from kindcast.semantic.ontology.encoding import is_readable

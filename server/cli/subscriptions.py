@@ -150,7 +150,7 @@ def pause(
 def resume(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Go on after a pause, or after a webhook failed for too long."""
+    """Resume after a pause, or after a webhook failed for too long."""
     with connected(server) as client:
         _show(client.resume(id, ticket=ticket), json)
 

@@ -89,7 +89,7 @@ def activate(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Put a version in force, also an earlier one, and show which subscriptions mean something else since."""
+    """Activate a version, which may be an earlier one, and show which subscriptions change their meaning."""
     with connected(server) as client, output.errors().status(f"version {version} of {name} …"):
         told = client.activate_ontology(name, version, dry_run=dry_run)
     _show(name, told, json)
@@ -98,7 +98,7 @@ def activate(
 def rollback(
     name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Go back to the version that was in force before the active one."""
+    """Go back to the version that was active before the present one."""
     with connected(server) as client, output.errors().status(f"{name} …"):
         told = client.rollback_ontology(name, dry_run=dry_run)
     _show(name, told, json)

@@ -15,8 +15,7 @@ __all__ = ["Call", "Calls", "Json", "ProblemError", "described", "path_of", "pro
 # One request, described once and sent two ways.
 #
 # A method of `Calls` returns a `Call`: method, path, what to send, how to read the answer. The decorator `described`
-# turns it into a method that `Client` sends at once and `AsyncClient` as a coroutine, both fully typed, so that no
-# call
+# turns it into a method that `Client` sends at once and `AsyncClient` as a coroutine, both fully typed, so that no call
 # of the API is written twice. `read_answer` makes a value, or a `ProblemError`, of what comes back.
 
 if TYPE_CHECKING:
@@ -178,12 +177,12 @@ class MeaningCalls:
 
     @described
     def activate_ontology(self, name: str, version: int, *, dry_run: bool = False) -> Call[Json]:
-        """Puts a version in force, also an earlier one."""
+        """Activates a version, which may be an earlier one."""
         return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version)
 
     @described
     def rollback_ontology(self, name: str, *, dry_run: bool = False) -> Call[Json]:
-        """Puts the version in force that was in force before the active one."""
+        """Activates the version that was active before the present one."""
         return _changing("POST", path_of("ontologies", name, "rollback"), dry_run)
 
     @described
@@ -376,7 +375,7 @@ class Calls(MeaningCalls, OperatorCalls):
 
     @described
     def children(self, term: str) -> Call[Json]:
-        """What stands directly beneath the concept."""
+        """The direct children of the concept."""
         return get(path_of("concepts", "children"), term=term)
 
     # ── subscriptions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -426,7 +425,7 @@ class Calls(MeaningCalls, OperatorCalls):
 
     @described
     def resume(self, id: str, *, ticket: str | None = None) -> Call[Json]:
-        """Goes on after `pause`, or after a webhook was disabled by failures."""
+        """Resumes after `pause`, or after a webhook was disabled by failures."""
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
@@ -436,7 +435,7 @@ class Calls(MeaningCalls, OperatorCalls):
 
     @described
     def redrive(self, subscription: str, *, ticket: str | None = None) -> Call[Json]:
-        """Sends the dead letters of a subscription after all."""
+        """Sends the dead letters of a subscription again."""
         headers = self.ticket_header(subscription, ticket)
         return post(path_of("dead-letters", "redrive"), {"subscription": subscription}, headers=headers)
 
@@ -473,12 +472,13 @@ class Calls(MeaningCalls, OperatorCalls):
 
     @described
     def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[Json]:
-        """What became of an event: who got it, every delivery attempt; with a subscription, why it did or did not."""
+        """The trace of an event: its matches and every delivery attempt; with a subscription, why it did or did not
+        match."""
         return get(path_of("events", str(sequence), "trace"), subscription=subscription)
 
     @described
     def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[Json]:
-        """Who would match, with which bindings; nothing is stored."""
+        """The subscriptions that would match, with their bindings; nothing is stored."""
         one = isinstance(events, Mapping)
         return post(path_of("match"), {"event": events} if one else {"events": list(events)})
 

@@ -40,8 +40,7 @@ __all__ = ["STANDARD_DELAYS", "Endpoints", "Outbox", "ProgressLog", "RetrySchedu
 
 # When a failed webhook is tried again: a policy over counters, apart from the outbox that carries it out.
 #
-# The default follows Standard Webhooks: 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 hours after the failure before,
-# ten
+# The default follows Standard Webhooks: 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 hours after the failure before, ten
 # attempts over a little more than three days. Jitter spreads what failed together.
 
 STANDARD_DELAYS = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)

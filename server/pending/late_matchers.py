@@ -26,11 +26,11 @@ from kindcast.server.store import pending as parking
 __all__ = ["LateMatchers"]
 
 
-# The vocabulary that an event was accepted under: the one in force, one from before, or one made again.
+# The vocabulary that an event was accepted under: the active one, an earlier one, or one built again.
 
 KEPT_VOCABULARIES = 2
-"""Vocabularies beside the one in force: they are large, and an old one is needed for as long as an operator is out of
-order when words change."""
+"""Vocabularies kept beside the active one: they are large, and an old one is needed for as long as an operator is out
+of order when words change."""
 
 _log = logging.getLogger("kindcast.parking")
 

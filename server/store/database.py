@@ -1,7 +1,8 @@
 """Opening of the database: one writing connection, a pool of readers, and a lock against a second server.
 
-SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for the
-writer.
+SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for
+the writer.
+
 PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `synchronous_commit` is on there.
 """
 

@@ -61,7 +61,7 @@ def add_version(connection: Connection, declared: StoredDeclaration, *, now: flo
 
 
 def activate(connection: Connection, kind: str, name: str, version: int) -> None:
-    """Make this version, and no other of the name, the one in force."""
+    """Make this version the active one of its name."""
     connection.execute(update(declarations).where(_those(kind, name)).values(active=declarations.c.version == version))
 
 
@@ -71,13 +71,13 @@ def delete_declaration(connection: Connection, kind: str, name: str) -> None:
 
 
 def active(connection: Connection) -> Sequence[Row[Any]]:
-    """All that is in force, by kind and name."""
+    """All that is active, by kind and name."""
     query = select(declarations).where(declarations.c.active)
     return connection.execute(query.order_by(declarations.c.kind, declarations.c.name)).all()
 
 
 def list_active(connection: Connection, kind: str) -> Sequence[Row[Any]]:
-    """What is in force of one kind, by name."""
+    """What is active of one kind, by name."""
     query = select(declarations).where(declarations.c.active, declarations.c.kind == kind)
     return connection.execute(query.order_by(declarations.c.name)).all()
 

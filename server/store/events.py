@@ -166,8 +166,8 @@ def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
 
 
 def find_matches(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
-    """Who got an event: (number, id, sink, acked, bindings, position), in the order in which the subscriptions were
-    made."""
+    """The matches of an event: (number, id, sink, acked, bindings, position), in the order in which the subscriptions
+    were made."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,

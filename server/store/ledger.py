@@ -47,8 +47,7 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            3 ──▶ 4   events are found by type; what a snapshot lacks is noted; deleted subscriptions leave in steps
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
-# age
-# takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
+# age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
 LAYOUT = 4

@@ -96,7 +96,7 @@ def active_records(connection: Connection) -> Sequence[Row[Any]]:
 
 
 def active_versions(connection: Connection) -> list[list[Any]]:
-    """[name, version] of all that is in force, by name."""
+    """[name, version] of all that is active, by name."""
     query = select(ontologies.c.name, ontologies.c.version).where(ontologies.c.active).order_by(ontologies.c.name)
     return [[name, version] for name, version in connection.execute(query)]
 
@@ -130,7 +130,7 @@ def find_version(connection: Connection, name: str, version: int) -> Row[Any] | 
 
 
 def find_previous(connection: Connection, name: str) -> int | None:
-    """The version that was in force before the active one; None where there was none."""
+    """The version that was active before the present one; None where there was none."""
     query = select(ontologies.c.version).where(
         ontologies.c.name == name, ontologies.c.active.is_(False), ontologies.c.activated_at.is_not(None)
     )

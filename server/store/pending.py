@@ -1,7 +1,7 @@
 """Pending candidates: stored with their event until their operators have decided them.
 
     publish ──insert_parked──▶ parked ──due──▶ late matching ─┬─ decided: row deleted, match added, one transaction
-                                 ▲                           └─ failed: postponed, or given up (next try NULL)
+                                 ▲                            └─ failed: postponed, or given up (next try NULL)
                                  └───────── retry_given_up
 
 A row and a match of the same event and subscription never coexist: the transaction that writes the match deletes the

@@ -19,8 +19,7 @@ __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 #     unsaved            number and id of each subscription that is not as it was in that snapshot
 #
 # The token is in the snapshot too. So a database that came from a back-up, or another one, never takes a snapshot for
-# its
-# own; and a start need not read the subscriptions that did not change.
+# its own; and a start need not read the subscriptions that did not change.
 
 _NOTE = text("INSERT INTO unsaved (number, id) VALUES (:number, :id) ON CONFLICT (number) DO NOTHING")
 

@@ -267,7 +267,7 @@ class FusedEngine:
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Into the memtable, which is frozen when it is full. Some 50 µs, beside what merges cost elsewhere. Raises
+        """Into the memtable, which is frozen when it is full. Some 50 µs, without the cost of merges. Raises
         `IndexFull`."""
         self._upkeep.advance()
         self._upkeep.make_room()
@@ -300,7 +300,7 @@ class FusedEngine:
     def add_columns(
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
-        """`add_many` for clauses that stand in columns: some 10 ns a test, beside what laying them out costs."""
+        """`add_many` for clauses that stand in columns: some 10 ns per test, plus the layout."""
         if count <= min(self._memtable_rows, BULK_ROWS):
             return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
         rows = np.array([self._books.take() for _ in range(count)], dtype=np.int32)

@@ -400,7 +400,7 @@ def _starts(sizes: Ints) -> Ints:
 
 
 # ── grouping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Rows by cluster: what segments are laid out from, and what is left of them when they merge.
+# Groups of rows by cluster: the input of segment layout, and what segments give back when they merge.
 #
 # parts of a clause ──▶ places: a cluster and the ends of each slot, one for each alternative ──▶ groups
 # groups of several segments and memtables ──▶ one
@@ -411,7 +411,7 @@ Place = tuple[ClusterKey, tuple[float, ...]]
 
 
 def places_of(parts: Parts, columns: Columns) -> tuple[Place, ...]:
-    """Where a clause stands in segments; numbers its columns and keys. Costs some µs an alternative."""
+    """The places of a clause in segments; numbers its columns and keys. Costs some µs per alternative."""
     asked = bool(parts.rest)
     places = []
     for alternative in parts.alternatives:

@@ -77,7 +77,7 @@ class Memtable:
 
     def __init__(self, columns: Columns) -> None:
         self.places: dict[int, Sequence[Place]] = {}
-        """Where each row will stand in a segment."""
+        """The places of each row in a future segment."""
         self._columns = columns
         self._programs = Programs()
         self._rest = GrowingRest()

@@ -116,7 +116,7 @@ class Scratch:
         return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers)
 
     def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
-        """`batch` for programs: where columns stand in it, and where the marks of its concepts begin."""
+        """`batch` for programs: the positions of its columns, and the starts of its concept marks."""
         key = batch.columns.tobytes(), columns
         known = self._places.get(key)
         if known is None:

@@ -130,7 +130,7 @@ class Segment:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all rows stand in clusters that are visited one by one, and none asks a program or shares."""
+        """Whether all clusters are visited one by one, and no row has a program or a shared position."""
         return self.scattered is None and self.rest is None and self.shared is None
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
@@ -204,7 +204,7 @@ class Segment:
         return Living(cast(Bools, self.arrays.dead == 0), gone)
 
     def living_rows(self) -> Codes:
-        """The rows that were not removed, each as often as it stands here."""
+        """The rows without a tombstone, each once per position."""
         own: Codes = self.rows[(self.arrays.dead == 0) & (self.rows >= 0)]
         if self.shared is None:
             return own

@@ -8,10 +8,9 @@ means is looked up once for each set of names in one place, and what became of a
        └───────────────────────────── a number: itself, in the columns that read it as it is
     the names of an object, in order ─▶ a shape: its members, and the attributes that they make present
 
-Only what some subscription asks about is read; the rest is looked at as far as it could be refused. What is refused,
-and what is not read value by value (an attribute that is derived from others and asked about, types that are not those
-of JSON), is left to `Canonicaliser` and `Lowering`: the answer is None, and the event goes that way. So there is one
-meaning, and one place that refuses events.
+Only what some subscription uses is read; the rest is only checked. The fast path returns None for invalid events, and
+for what is not read value by value (derived attributes that a subscription uses, types that JSON does not have). The
+event then goes through `Canonicaliser` and `Lowering`, the only place that defines meanings and refuses events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,7 +83,7 @@ class _Member:
 
 
 Measured = tuple[tuple[ColumnId, str | None], ...]
-"""Where a number stands: in these columns, as it is (None) or as what it measures in a unit."""
+"""The columns that a number goes into: unchanged (None), or converted from a unit."""
 
 
 class _Quantity:
@@ -496,7 +495,7 @@ class EventPlans:
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _number(self, member: _Member, value: float, shape: _Shape, data: Mapping[str, Any]) -> Cell:
-        """A number under a name of which it is not known, or not so, that it stands in its columns as it is."""
+        """A number under a name whose numbers do not, or not certainly, go into their columns unchanged."""
         if member.raw == TYPE:
             raise _Refused
         if not member.attributes:

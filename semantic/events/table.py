@@ -10,7 +10,7 @@ and what became of it stays with the matcher, for later tables.
                                                                            ColumnBatch ──▶ engine
 
 Rows are canonicalised one by one, as `Matcher.match` would, only where a value cannot be read without the event around
-it: one that others are derived from, or the type of an event where types are declared.
+it: one that other attributes are derived from, or the type of an event where types are declared.
 """
 
 import threading

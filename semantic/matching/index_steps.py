@@ -12,7 +12,7 @@ from kindcast.semantic.conditions.lowering import Lowering
 __all__ = ["index_steps"]
 
 SHOWN = 20
-"""Clusters and steps that are told one by one; the totals count all."""
+"""Clusters and steps listed one by one at most; the totals count all."""
 
 
 def index_steps(engine: object, lowering: Lowering, event: LoweredEvent) -> dict[str, Any]:

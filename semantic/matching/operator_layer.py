@@ -4,8 +4,8 @@ candidates ─▶ Undecided ◀─▶ strategy: which call next ─▶ call once
 satisfied  ─▶ bindings joined, constraints, negated groups ─▶ matched
 a failed call ─▶ the candidates that depend on it are undecided, the others are not affected
 
-Several events, or several calls of one event, go round by round: each event begins the calls that are needed whatever
-the others answer, those of one operator that answers in batches are asked together, and all are settled.
+Several events, or several calls of one event, proceed in rounds: each event starts the calls that are needed in any
+case, calls of one batching operator are made together, and all answers are applied.
 """
 
 import time

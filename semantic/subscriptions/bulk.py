@@ -1,10 +1,10 @@
 """Bulk compilation: subscriptions of one shape are compiled together, the others one by one.
 
     (name, expression) … ─▶ shapes ─▶ groups ─▶ templates ─▶ Piece: constants of many trees as columns
-                               └─ has none, few like it, constants that need a word ─▶ compiled by itself
+                               └─ no shape, few like it, constants that need resolution ─▶ compiled by itself
 
-The outcome is that of compiling one after the other: the same clauses and notes, and the first that is invalid ends it
-with those before it kept. Only how far the input has been read by then differs: up to `CHUNK` further.
+The outcome is the same as compiling one by one: the same clauses and notes; the first invalid subscription ends it, and
+those before it are kept. Only the input may have been read further by then, by up to `CHUNK`.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Resolution of names in expressions: terms become IRIs, attribute names become canonical ones.
 
 docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
-resolved expression is what a server stores: it never depends on labels again. Resolving it once more, under another
+resolved expression is what a server stores: it no longer depends on labels. Resolving it once more, under another
 version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
 """
 
@@ -49,7 +49,7 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 __all__ = ["Resolved", "resolve"]
 
 CANDIDATES = 20
-"""Meanings of an ambiguous term that are told."""
+"""Meanings of an ambiguous term that are listed at most."""
 SUGGESTED = 10
 """Members of enumerations of one subscription for which near ones are looked for: each is compared with all."""
 

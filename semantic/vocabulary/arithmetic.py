@@ -1,8 +1,8 @@
 """Arithmetic expressions of derived attributes: `now - graduation`, `price * quantity`, `(high - low) / 2`.
 
 A language of its own because it is so small: numbers, quantities (`5 kg`, `5 "kg/m3"`), attributes (in backquotes where
-the name is odd), `now`, `year(…)`, the four operations, parentheses. Nothing is ever evaluated by Python. What a parsed
-expression is worth says `derivation`.
+the name is odd), `now`, `year(…)`, the four operations, parentheses. Nothing is ever evaluated by Python. `derivation`
+evaluates parsed expressions.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Derived attributes: values computed for attributes that an event does not state.
 
-S-ToPSS calls them mapping functions ("experience = now - graduation"). A derived value replaces no published one: where
-the event has the attribute, nothing is derived. What is undefined (division by zero, a number plus a mass) makes the
+S-ToPSS calls them mapping functions ("experience = now - graduation"). A published value has priority: where the event
+has the attribute, nothing is derived. What is undefined (division by zero, a number plus a mass) makes the
 attribute absent, with a note.
 """
 

@@ -142,7 +142,7 @@ CALLED: Mapping[DataKind, tuple[str, ...]] = {
     "tables": ("inTable", "lookUp"),
     "windows": ("inWindow",),
 }
-"""Who reads what."""
+"""Which operator reads which data."""
 
 
 def read_piece(kind: DataKind, name: str, document: bytes) -> Piece:

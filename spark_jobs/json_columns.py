@@ -26,7 +26,7 @@ __all__ = ["JsonColumns", "Lines", "lines_of"]
 EXACT = float(1 << 53)
 """What Arrow reads as a double from here on may have been an integer that is none."""
 NESTED = 400
-"""Arrow reads nested values by recursion: brackets beyond one a line that a piece may have."""
+"""Arrow reads nested values by recursion: how many brackets a piece may have beyond one per line."""
 MOST_MEMBERS = 1_000
 """Of one event, by its name in any: a member that an object lacks becomes null, which counts as a value."""
 FIRST_BYTES = 4_096
@@ -65,7 +65,7 @@ class Lines:
 
 
 def lines_of(text: bytes) -> Lines:
-    """The lines of `text` without their ends, of which the last may lack its own. Some 0.3 ns a byte."""
+    """The lines of `text` without their ends, of which the last may lack its own. Some 0.3 ns per byte."""
     letters = np.frombuffer(text, dtype=np.uint8)
     ends = np.flatnonzero(letters == NEWLINE)
     if letters.size and letters[-1] != NEWLINE:

@@ -25,7 +25,7 @@ class Visiting:
     """The clusters of one segment. Never changes, but for what it remembers."""
 
     def __init__(self, clusters: Sequence[ClusterKey], breathe: Callable[[], None]) -> None:
-        """Some µs a cluster."""
+        """Some µs per cluster."""
         times: dict[AttributeId, int] = {}
         for required, _, _, _ in clusters:
             breathe()

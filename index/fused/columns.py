@@ -125,7 +125,7 @@ class Columns:
         return columns
 
     def encode(self, events: Sequence[LoweredEvent]) -> EventBatch:
-        """The values of `events`. Costs some 200 ns a value."""
+        """The values of `events`. Costs some 200 ns per value."""
         presents: dict[frozenset[AttributeId], int] = {}
         kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
         places: dict[int, int] = {}
@@ -163,7 +163,7 @@ class Columns:
 
     def values_of(self, event: LoweredEvent) -> tuple[ColumnLayout, Floats] | None:
         """The columns that are read of `event`, and its value in each (a number, or the code of a key or concept, -1:
-        none that is known); None if it has several values in one. Some 100 ns a value."""
+        none that is known); None if it has several values in one. Some 100 ns per value."""
         names = tuple(event.values)
         layout = self._layouts.get(names)
         if layout is None or layout.known != len(self.how):
@@ -199,8 +199,8 @@ class Columns:
         return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:
-        """The values of a batch that stands in columns already. Costs some ns a value; some µs a value of events that
-        do not."""
+        """The values of a batch that stands in columns already. Costs some ns per value; some µs per value of events
+        that do not."""
         flat: dict[int, Any] = {}
         listed: dict[int, list[tuple[Ints, Any]]] = {}
         for values in batch.columns:

@@ -134,7 +134,8 @@ class Merge:
             self.done = True
 
     def mark_removed(self) -> None:
-        """Mark in the result what was removed since the last time. By whoever runs it, then by the owner."""
+        """Put tombstones into the result for rows removed since the last call. Called by the merging thread, then by
+        the owner."""
         while self._marked < len(self.removed):
             row = self.removed[self._marked]
             self._marked += 1

@@ -72,7 +72,7 @@ def possible(clauses: ClauseColumns) -> npt.NDArray[np.bool_]:
 def groups_of_columns(
     bulk: Iterable[tuple[ClauseColumns, npt.NDArray[np.int32]]], columns: Columns
 ) -> dict[ClusterKey, RowGroup]:
-    """Each of the `bulk` with the row of every clause, -1 where no event can match it. A few ns a test, and some µs
+    """Each of the `bulk` with the row of every clause, -1 where no event can match it. A few ns per test, and some µs
     for each form."""
     by_key: dict[ClusterKey, list[RowGroup]] = {}
     for clauses, rows in bulk:
@@ -199,7 +199,7 @@ def match_single(
 # ── fused ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MEMTABLE_ROWS = 2048
-"""Entries of a memtable: their masks take 256 bytes a column of an event, and the fewer merges the better."""
+"""Entries of a memtable: their masks take 256 bytes per column of an event, and the fewer merges the better."""
 BULK_ROWS = 256
 """So many rows that come together get a segment of their own: to add each costs more than to lay them out."""
 

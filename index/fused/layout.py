@@ -431,7 +431,7 @@ def places_of(parts: Parts, columns: Columns) -> tuple[Place, ...]:
 
 
 def groups_of_places(stored: Iterable[tuple[int, Sequence[Place]]]) -> Groups:
-    """New rows by cluster. Costs a µs a row."""
+    """New rows by cluster. Costs 1 µs per row."""
     growing: dict[ClusterKey, tuple[list[int], list[float]]] = {}
     for row, places in stored:
         for key, placed in places:

@@ -338,7 +338,7 @@ class GrowingRest:
 
 def rest_of_rows(rows: Codes, numbers: Codes, programs: ProgramArrays) -> Rest | None:
     """The programs `numbers` of the given rows, which may repeat (with the same program each time) and stand in any
-    order; None for no rows. Costs some ns a test."""
+    order; None for no rows. Costs some ns per test."""
     if not rows.size:
         return None
     rows, first = np.unique(rows, return_index=True)

@@ -92,7 +92,7 @@ class Segment:
         masked: bool = True,
         breathe: Callable[[], None] = hold,
     ) -> "Segment":
-        """Laid out for `groups`. Costs about 1 µs a row and slot. `breathe` is called between small steps, so that
+        """Laid out for `groups`. Costs about 1 µs per row and slot. `breathe` is called between small steps, so that
         other threads get the interpreter."""
         groups, shared = share(groups)
         groups, dense = _small_ones_last(groups, masked)

@@ -119,7 +119,7 @@ class Shared:
 
 def share(groups: Groups) -> tuple[Groups, SharedArrays | None]:
     """The same clusters, in which rows that ask the same are one, `~g` for group g; None if nothing is worth it. Sorts
-    a word a row, and those that share by all that they ask."""
+    one word per row, and those that share by all that they ask."""
     copied = sum(group.rows.size for (_, _, slots, _), group in groups.items() if len(slots) < 2)
     if COPIED * copied > sum(group.rows.size for group in groups.values()):
         return groups, None

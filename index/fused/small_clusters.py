@@ -29,9 +29,9 @@ SCATTERED_ROWS = 64
 FEWEST_SCATTERED = 64
 """So many small clusters are found together; fewer are visited."""
 MOST_COLUMNS = 64
-"""Columns with masks, those that most rows ask: 8 bytes a row each."""
+"""Columns with masks, those that most rows ask: 8 bytes per row each."""
 MOST_ATTRIBUTES = 1024
-"""Attributes with a mask, an eighth of a byte a row each; others are checked row by row."""
+"""Attributes with a mask, an eighth of a byte per row each; others are checked row by row."""
 REMEMBERED_BYTES = 1 << 22
 """What is remembered of kinds of events: some words for each."""
 

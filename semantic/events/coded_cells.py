@@ -60,7 +60,7 @@ class CodedCells:
 
 
 def coded(column: Any) -> CodedCells | None:
-    """The texts of a column of Arrow, if they repeat. Costs some 10 ns a cell, less where they are codes already."""
+    """The texts of a column of Arrow, if they repeat. Costs some 10 ns per cell, less where they are codes already."""
     cells = _encoded(column, MOST_DISTINCT)
     if cells is None:
         return None

@@ -219,9 +219,9 @@ class EventPlans:
         self._context = _Member(CONTEXT, (), {})
 
     def read(self, event: Mapping[str, Any] | Event | CanonicalEvent) -> ReadEvent:
-        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns a value, 0.5 µs an array
-        or object, and the reading of texts and quantities that were not seen lately; what no plan reads costs some 10
-        times as much. Raises `InvalidEvent`."""
+        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns per value, 0.5 µs per
+        array or object, and the reading of texts and quantities that were not seen lately; what no plan reads costs
+        some 10 times as much. Raises `InvalidEvent`."""
         if isinstance(event, CanonicalEvent):
             return ReadEvent(self._lowering.event(event), self, event, event)
         read = self.planned(event)

@@ -9,7 +9,7 @@ row, structs join names with a dot. What comes out means what `flatten` finds in
     load   struct<value, unit>  ──▶   load      [5, 7]      units ["kg", "g"]      where a row has both (rule 15)
                                       load.value, load.unit
 
-Every cell is checked as `flatten` would check it; cells under names that nobody asks about are only checked. Takes
+Every cell is checked as `flatten` would check it; cells under names that no subscription uses are only checked. Takes
 what pyarrow gives without importing it.
 """
 

@@ -1,11 +1,11 @@
 """Tables of events → columns of the index. Each distinct value is read once.
 
-Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those under names that nobody asks about are
-only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is seen,
-and what became of it stays with the matcher, for later tables.
+Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those under names that no subscription uses
+are only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is
+seen, and what became of it stays with the matcher, for later tables.
 
     leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, one unit at a time
-    leaf of date-times ─────────────▶ microseconds, where nobody asks about them as texts
+    leaf of date-times ─────────────▶ microseconds, where no subscription reads them as texts
     leaf of other cells ──CellIndex─▶ places in a table of distinct values ──▶ a table of keys for each column read
                                                                            ColumnBatch ──▶ engine
 
@@ -281,7 +281,7 @@ class TableReader:
     def _places(
         self, index: _CellIndex, name: str, unit: str | None, cells: list[Any], *, checked: bool = True
     ) -> Places:
-        """Some 40 ns a cell; a cell never seen costs its reading."""
+        """Some 40 ns per cell; a cell never seen costs its reading."""
         try:
             places = np.fromiter(map(index.places.__getitem__, cells), np.int32, len(cells))
         except TypeError:  # a list or a dict has no hash
@@ -473,7 +473,7 @@ class _Part:
     def _add(
         self, column: ColumnId, rows: Rows | None, values: npt.NDArray[Any], table: KeyTable | None = None
     ) -> None:
-        """Values of a column: one a row, or of `rows`, ascending."""
+        """Values of a column: one per row, or of `rows`, ascending."""
         offsets: Rows | None = None
         if rows is not None:
             if rows.size < 2 or (rows[1:] > rows[:-1]).all():
@@ -488,7 +488,7 @@ class _Part:
             self._found.append(ColumnValues(column, np.zeros(0), table, values, offsets))
 
     def _rows_with(self, there: npt.NDArray[np.bool_], rows: Rows | None) -> npt.NDArray[np.bool_]:
-        """Of `there`, one a cell, the rows."""
+        """The rows of the cells in `there`."""
         if rows is None:
             return there
         found = np.zeros(self._count, dtype=np.bool_)

@@ -379,7 +379,7 @@ class Matcher:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
 
         Null and NaN mean absent; a list is several values; a struct flattens with dots; dates, decimals and what a
-        dictionary holds are read as `match` reads them. Columns that nobody asks about are only checked. Values are
+        dictionary holds are read as `match` reads them. Columns that no subscription uses are only checked. Values are
         read once per distinct value, not per row. With an engine that takes columns, so many `threads` read the table
         and search the index; the result is the same. Raises `InvalidEvent`, `ValueError` for columns of different
         lengths.

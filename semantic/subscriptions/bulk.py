@@ -393,7 +393,7 @@ def lower_one(
 
 
 def lower_bulk(bulk: Bulk, lowering: Lowering, lower_one: Callable[[Compiled], ClauseParts]) -> LoweredBulk:
-    """Lower all of `bulk`. Linear; a column costs some ns a constant, what cannot stand in one some µs a clause."""
+    """Lower all of `bulk`. Linear; a column costs some ns per constant, what cannot stand in one some µs per clause."""
     pieces = list(bulk.pieces())
     singles = {number: lower_one(compiled) for number, compiled in bulk.singles.items()}
     offsets = np.zeros(len(bulk.names) + 1, dtype=np.int64)

@@ -113,7 +113,7 @@ class SlotNames:
             self.assign(slot, name)
 
     def restore(self, count: int, slots: Sequence[int], names: Sequence[str]) -> None:
-        """So many slots, of which these have names. For new ones, which nobody looks at yet."""
+        """Enter so many slots, of which these have names. Only for a table that is not in use yet."""
         self._names += [None] * count
         self._keep(count)
         for slot, name in zip(slots, names, strict=True):

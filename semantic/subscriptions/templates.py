@@ -82,7 +82,7 @@ _ENDS = frozenset(("[]", "[)", "(]", "()"))
 
 def shape_of(tree: Any, constants: list[Any], depth: int = 0) -> Shape | None:
     """The shape of `tree`, with its constants added to `constants` in the order of the tree; None if it has none.
-    Linear, about 1 µs a predicate."""
+    Linear, about 1 µs per predicate."""
     if type(tree) is not dict or len(tree) != 1 or depth > DEEPEST:
         return None
     ((key, body),) = tree.items()

@@ -45,7 +45,7 @@ class LabelIndex:
         sizes        int32: distinct pairs in each label
 
     Building goes through the labels twice, in pieces: on the way it takes little more than the index itself, some 100
-    bytes a label.
+    bytes per label.
     """
 
     def __init__(self, records: Iterable[ConceptRecord]) -> None:

@@ -99,8 +99,8 @@ async def list_all(
 
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker) -> Response:
-    """NDJSON: a line a subscription, its expression with IRIs in place of labels, so that it means the same elsewhere.
-    Sinks, secrets and tickets are left out; what is exported can be imported."""
+    """NDJSON: one subscription per line, its expression with IRIs in place of labels, so that it means the same
+    elsewhere. Sinks, secrets and tickets are left out; what is exported can be imported."""
     return StreamingResponse(_exported(broker), media_type="application/x-ndjson")
 
 

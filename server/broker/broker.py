@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Broker:
-    """One a process and database. Its coroutines run on one event loop; each change is on disk when it returns.
+    """One per process and database. Its coroutines run on one event loop; each change is on disk when it returns.
 
     Every change raises `StoreUnavailable` when it could not be committed: then nothing has happened.
     """

@@ -54,7 +54,7 @@ def isolation(settings: Settings) -> Isolation:
 
 
 class DocumentReader:
-    """One a broker; its coroutine runs on the broker's event loop."""
+    """One per broker; its coroutine runs on the broker's event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._limits = document_limits(settings)

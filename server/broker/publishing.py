@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, slots=True)
 class EventMatches:
     """What one event would match; `problem` instead where it cannot be read. `undecided`: the subscriptions that hang
-    on operators; `canonical` is the event for whoever asks those."""
+    on operators; `canonical` is the event as they need it."""
 
     matches: list[Match]
     notes: tuple[Note, ...] = ()

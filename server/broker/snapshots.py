@@ -46,8 +46,8 @@ NOTED_PER_CHANGE = 10
 
 
 class Snapshots:
-    """Owned by the broker's thread, or by whoever starts it. Nothing here raises: without a snapshot, a server only
-    starts more slowly."""
+    """Owned by the broker's thread, or by the thread that starts it. Nothing here raises: without a snapshot, a server
+    only starts more slowly."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.snapshot_folder

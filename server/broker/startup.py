@@ -37,7 +37,7 @@ _log = logging.getLogger("kindcast.broker")
 def restore(connection: Connection, settings: Settings, snapshots: Snapshots) -> State:
     """Everything that the last server had. Raises `StoreUnreadable` rather than serve less.
 
-    Costs the building of the vocabulary, some µs a subscription, and the compilation of those that the snapshot does
+    Costs the building of the vocabulary, some µs per subscription, and the compilation of those that the snapshot does
     not have.
     """
     started = time.perf_counter()

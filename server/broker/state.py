@@ -24,7 +24,7 @@ __all__ = ["Live", "LiveSubscriptions", "State"]
 
 # Who is subscribed: what the broker must know of every subscription at match time, however many there are.
 #
-#     in the matcher ──▶ its slot there ──▶ numbers[slot], ends[slot]     two flat arrays: 16 bytes a subscription
+#     in the matcher ──▶ its slot there ──▶ numbers[slot], ends[slot]     two flat arrays: 16 bytes per subscription
 #     not in it      ──▶ aside: id ──▶ Live                               paused, expired, or without a meaning at
 # present
 #
@@ -88,7 +88,7 @@ class LiveSubscriptions:
         return np.where(np.frombuffer(self._ends, dtype=np.float64)[slots] > now, numbers, 0)
 
     def numbers_sum(self) -> int:
-        """The sum of all numbers, to be compared with the store's. Some ns a subscription."""
+        """The sum of all numbers, to be compared with the store's. Some ns per subscription."""
         inside = int(np.frombuffer(self._numbers, dtype=np.int64).sum()) if self._numbers else 0
         return inside + sum(each.number for each in self.aside.values())
 
@@ -143,7 +143,7 @@ class LiveSubscriptions:
 
     def under(self, matcher: Matcher) -> "LiveSubscriptions":
         """The same subscriptions with another matcher, which may have more of them or fewer. This one stays as it
-        is. Some 0.5 µs a subscription."""
+        is. Some 0.5 µs per subscription."""
         other = LiveSubscriptions(matcher)
         slots = _slots(matcher)
         size = int(slots.max(initial=-1)) + 1
@@ -166,7 +166,7 @@ class LiveSubscriptions:
 
     def soonest(self, count: int) -> tuple[list[tuple[float, str]], float]:
         """(end, id) of the `count` subscriptions of the matcher that end first and of all aside that have not, and the
-        time up to which none is missing. Some ns a subscription, and 1 µs for each that is told."""
+        time up to which none is missing. Some ns per subscription, and 1 µs for each that is told."""
         ends = np.frombuffer(self._ends, dtype=np.float64)
         until = NEVER
         first = np.arange(ends.size)

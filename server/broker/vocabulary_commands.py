@@ -272,7 +272,7 @@ class Upload:
 
 
 class Meaning:
-    """One a broker; its coroutines run on the broker's event loop."""
+    """One per broker; its coroutines run on the broker's event loop."""
 
     def __init__(self, door: Door, documents: DocumentReader) -> None:
         self.door = door
@@ -540,7 +540,7 @@ def _counted(ids: Sequence[str]) -> dict[str, Any]:
 
 
 class Declaring:
-    """One a broker; its coroutines run on the broker's event loop."""
+    """One per broker; its coroutines run on the broker's event loop."""
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning

@@ -171,8 +171,8 @@ class Endpoints:
 
     @asynccontextmanager
     async def slot(self, endpoint: str, *, failing: bool) -> AsyncIterator[None]:
-        """Waits for a slot of the endpoint first, and only then for one of the lane: whoever waits for a busy endpoint
-        holds nothing that others need."""
+        """Waits for a slot of the endpoint first, and only then for one of the lane: a courier that waits for a busy
+        endpoint holds nothing that others need."""
         known = self._endpoint(endpoint)
         known.users += 1
         try:
@@ -372,7 +372,7 @@ STOP_SECONDS = 2.0
 
 
 class Outbox:
-    """One a process. `run` is its life; everything else is called on the same event loop."""
+    """One per process. `run` is its life; everything else is called on the same event loop."""
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker = broker

@@ -175,7 +175,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The function of an operator on the server: asks through whoever looks at the event in this thread."""
+    """The function of an operator on the server: asks through the `Asking` of the event in this thread."""
 
     name: str
     __signature__: inspect.Signature = field(repr=False)

@@ -22,7 +22,7 @@ __all__ = ["Callers"]
 
 
 class Callers:
-    """One a server; on its event loop. What an operator's circuit has learned stays as long as its entry does."""
+    """One per server; on its event loop. What an operator's circuit has learned stays as long as its entry does."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -85,7 +85,7 @@ KEPT = 3
 
 
 class LateMatchers:
-    """One a server. Coroutines on its event loop; `at` only inside `run`."""
+    """One per server. Coroutines on its event loop; `at` only inside `run`."""
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker

@@ -44,7 +44,7 @@ KEEP_SECONDS = 30.0
 
 
 class ParkingService:
-    """One a process. On one event loop."""
+    """One per process. On one event loop."""
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker

@@ -108,7 +108,7 @@ class Database:
             detail = f"another server uses {self._url.database}: stop it, or choose another data folder"
             raise StoreInUse(detail) from error
         self._lock = lock
-        # Made here, readable by nobody else: it holds webhook secrets. Its companions get the same rights.
+        # Created here with access for the owner only: it holds webhook secrets. Its companions get the same rights.
         os.close(os.open(str(self._url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     # ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ Every function takes a connection and runs in the transaction of its caller: rea
 writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, inside `Broker.execute`.
 
     matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
-    matches --too old, remember_discards--> discarded: up to where, so that nobody resumes silently after a loss
+    matches --too old, remember_discards--> discarded: up to where, so that no loss goes unnoticed
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

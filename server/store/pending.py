@@ -140,7 +140,7 @@ def withdraw_before(connection: Connection, sequence: int) -> int:
 def keep_vocabulary(
     connection: Connection, version: str, ontologies: list[list[Any]], declarations: dict[str, Any]
 ) -> None:
-    """What a version of the vocabulary was made of, for whoever decides under it later. Versions that nothing is parked
+    """What a version of the vocabulary was made of, for later decisions under it. Versions that nothing is parked
     under any more go."""
     known = connection.execute(select(vocabularies.c.version)).scalars().all()
     old = [each for each in known if each != version and not _is_needed(connection, each)]

@@ -166,10 +166,19 @@ def _full(count: int, words: int) -> Words:
 
 
 @compiled
+def _among(columns: Codes, column: int, start: int, end: int) -> bool:
+    for i in range(start, end):
+        if columns[i] == column:
+            return True
+    return False
+
+
+@compiled
 def _clear_cells(
     arrays: SegmentArrays, first: int, begin: int, place: Ints, cell_bits: Words, words: int, masks: Words
 ) -> None:
-    """Take every row out of the masks of the cells that it does not reach."""
+    """Take every row out of the masks of the cells that it does not reach. Of several slots on one column the first one
+    says where: different values of an event may satisfy them, in different cells."""
     for cluster in range(first, arrays.ordered.size):
         slot, width = arrays.slot_from[cluster], arrays.slot_from[cluster + 1] - arrays.slot_from[cluster]
         ordered = arrays.ordered[cluster]
@@ -180,7 +189,7 @@ def _clear_cells(
             bit = ~(np.uint64(1) << np.uint64(row & 63))
             for j in range(width):
                 column = arrays.slot_column[slot + j]
-                if place[column] < 0:
+                if place[column] < 0 or _among(arrays.slot_column, column, slot, slot + j):
                     continue
                 start = place[column] * CELLS * words + (row >> 6)
                 how = arrays.column_how[column]

@@ -42,7 +42,8 @@ def a_clause(chance: random.Random) -> Clause:
     """Some attributes asked, one perhaps required and not asked, one perhaps forbidden."""
     asked = chance.sample(range(ATTRIBUTES), chance.randrange(1, 5))
     others = [each for each in range(ATTRIBUTES) if each not in asked]
-    predicates = [Predicate(AttributeId(each), ((ColumnId(each), a_test(chance, each)),)) for each in asked]
+    twice = chance.sample(asked, chance.random() < 0.3)  # different values of an event may satisfy the two
+    predicates = [Predicate(AttributeId(each), ((ColumnId(each), a_test(chance, each)),)) for each in (*asked, *twice)]
     bare = chance.sample(others, chance.randrange(2))
     if chance.random() < 0.1:  # a program has to be asked as well
         predicates.append(Predicate(AttributeId(0), ((ColumnId(0), KeyTest(frozenset("a"))),), negated=True))

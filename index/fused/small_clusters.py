@@ -167,10 +167,10 @@ def _full(count: int, words: int) -> Words:
 
 @compiled
 def _among(columns: Codes, column: int, start: int, end: int) -> bool:
+    found = False
     for i in range(start, end):
-        if columns[i] == column:
-            return True
-    return False
+        found |= columns[i] == column
+    return found
 
 
 @compiled

@@ -451,9 +451,9 @@ class _Part:
         self._cells(leaf, CodedCells([as_json(each) for each in distinct], all_codes), rows, None)
 
     def _cells(self, leaf: Leaf, cells: CodedCells | list[Any], rows: Rows | None, units: CodedCells | None) -> None:
-        if units is not None and isinstance(cells, list):  # integers that only Python holds
-            large = np.array([type(cell) is int for cell in cells], dtype=np.bool_)
-            self.whole |= self._rows_with(large, rows)
+        if units is not None and isinstance(cells, list):  # integers that only Python holds, and doubles among them
+            numbers = np.array([type(cell) in (int, float) for cell in cells], dtype=np.bool_)
+            self.whole |= self._rows_with(numbers, rows)
         index, places = self._reader.looked_up(leaf.name, cells, checked=leaf.is_checked)
         self.note(self._rows_with(places >= 0, rows), self._reader.name(leaf.name).present)
         self._keys(index, places, rows)

@@ -107,3 +107,12 @@ def test_table_without_rows_or_columns_has_no_matches(matcher: Matcher) -> None:
         table = matcher.match_table(columns)
         assert (table.offsets.tolist(), table.slots.tolist()) == ([0], [])
         assert (table.offsets.dtype, table.slots.dtype) == (np.int64, np.int32)
+
+
+def test_table_numbers_too_large_for_one_column_keep_the_units_beside_them() -> None:
+    """An integer that a double cannot hold sends its column another way; a row whose unit means nothing stays one."""
+    declared = {"temp": {"kind": "number", "unit": "degC", "unit_from": "unit"}}
+    matcher = Matcher(Vocabulary.from_bytes(TREE, format="turtle", attributes=declared))
+    matcher.add("warm", "temp >= 86 degF")
+    columns: dict[str, list[Any]] = {"temp": [[None, -1], [5.0, 1e16], [5.0, 1e16]], "unit": [None, "unknown", "degF"]}
+    assert by_rows(matcher, columns) == names(matcher.match_table(columns)) == [[], [], ["warm"]]

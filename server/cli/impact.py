@@ -34,7 +34,8 @@ def show_impact(told: dict[str, Any]) -> None:
         use = "1 subscription uses" if flagged["count"] == 1 else f"{flagged['count']} subscriptions use"
         output.warn(f"{use} something that is removed; kept, and flagged until it returns: {shown}")
     if back["count"]:
-        output.hint(f"{back['count']} flagged before: what they use is back")
+        are = "1 subscription is" if back["count"] == 1 else f"{back['count']} subscriptions are"
+        output.hint(f"{are} no longer flagged: what was removed is back")
 
 
 def _told(part: str, each: dict[str, Any]) -> str:

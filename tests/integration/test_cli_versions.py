@@ -39,7 +39,7 @@ def test_versions_story_is_told_to_people(kindcast: Kindcast, fleet: str) -> Non
     assert "active, flagged" in next(line for line in kindcast("subscriptions").out.splitlines() if id in line)
     back = kindcast("ontology", "rollback", fleet)
     assert "version 1, is in force" in back.out
-    assert "have it back" in back.err
+    assert "1 subscription is no longer flagged" in back.err
     assert "no difference" in kindcast("ontology", "diff", fleet, "--to", "1").out
 
 

@@ -66,7 +66,7 @@ def _satisfies(graph: ConceptGraph, test: Test, value: Key) -> bool:
             return test.low <= cast(float, value) <= test.high
 
 
-# ── naive ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class NaiveEngine:

@@ -1,7 +1,7 @@
 """Columnar reading of JSON lines by Arrow, where the result is the same as reading each line alone.
 
     lines ─▶ one object a line? ─▶ Arrow ─▶ types that keep every value? ─▶ table
-               └─no─────────────────┴─────────┴─no─▶ None: one by one (`archived_events`)
+               └─no─────────────────┴─────────┴─no─▶ None: one by one (`event_batch`)
 
 Arrow's reader is some eight times faster than Python objects, but reads some texts differently: several objects in a
 line, NaN, integers as doubles, texts as times. It refuses members of several types and duplicate names, which JSON

@@ -196,7 +196,7 @@ def match_single(
     return distinct_rows(offsets, buffer[: starts[passes]], capacity)[1]
 
 
-# ── fused ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MEMTABLE_ROWS = 2048
 """Entries of a memtable: their masks take 256 bytes per column of an event, and the fewer merges the better."""

@@ -216,7 +216,7 @@ def _starts(sizes: list[int]) -> Ints:
     return starts
 
 
-# ── matching ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the batch kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 WAVE = 64
 """Lists that are looked up together: more than most events have, and what is fetched for them fits the first cache."""

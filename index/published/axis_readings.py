@@ -23,7 +23,7 @@ __all__ = ["Axis", "AxisReadings", "Reader"]
 Axis = tuple[type, int, int]
 """How it is asked (the kind of predicate), of which column or attribute, and the how-manieth time in the clause."""
 AxisReadings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]]
-"""`firsts`, `codes` and `values` as in `tree_search.Said`."""
+"""`firsts`, `codes` and `values` as in `matching_tree.search.Said`."""
 
 
 class Reader:

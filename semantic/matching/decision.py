@@ -116,7 +116,7 @@ def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
     return False
 
 
-# ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── one event on its way to a decision ────────────────────────────────────────────────────────────────────────────────
 
 if TYPE_CHECKING:
     from kindcast.semantic.matching.operator_layer import OperatorLayer

@@ -153,7 +153,7 @@ def _lowest_free() -> int:
     return spare
 
 
-# ── child ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the child process ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 PACKAGE = Path(__file__).absolute().parents[2]
 """`kindcast`, as this file was found: through a link of a checkout, or in a wheel."""

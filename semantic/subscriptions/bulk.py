@@ -234,7 +234,7 @@ def _together(pieces: list[Piece]) -> Piece:
     return Piece(pieces[0].template, numbers, tuple(Operands.joined(each) for each in slots))
 
 
-# ── described ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── what is stored ────────────────────────────────────────────────────────────────────────────────────────────────────
 # Many subscriptions compiled for storage: the result for each, without its clauses.
 #
 #     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first

@@ -240,8 +240,7 @@ def _exponent(text: str, position: int) -> tuple[int | None, int]:
 #
 # A plain name is tried as a symbol or a name of pint's, as a code of UN/CEFACT, as a name of QUDT, and last as an
 # expression of such names (`km/h`); only there prefixes come off, so that `GP` is CEFACT's mg/m³, not the giga-poise.
-# An
-# IRI says by itself which system it belongs to. Everything comes out as expressions that
+# An IRI says by itself which system it belongs to. Everything comes out as expressions that
 # `kindcast.semantic.units.grammar` reads.
 
 QUDT = re.compile(

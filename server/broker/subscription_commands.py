@@ -273,7 +273,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
     return {"notes": notes, "flagged": is_flagged(notes)}
 
 
-# ── importing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── many at once ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # Many new subscriptions in one command: compiled together beside the thread, stored by one statement, added in bulk.
 #
 #     checked requests ──describe, any thread──▶ what to store ──create_many, one group──▶ rows, roll, matcher

@@ -1,4 +1,4 @@
-"""Commands that change the vocabulary: ontologies here, declarations in `declaring`.
+"""Commands that change the vocabulary: ontologies and declarations.
 
     document ──child process──▶ records ──┐
     stored version ──decode──▶ records ───┴─worker threads─▶ vocabulary ──▶ subscriptions compiled again, impact
@@ -237,7 +237,7 @@ def _iris(tree: Any) -> Iterator[str]:
             stack.extend(node)
 
 
-# ── meaning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── ontologies ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _log = logging.getLogger("kindcast.broker")
 

@@ -1,4 +1,4 @@
-"""The commands `kindcast ontology versions`, `diff`, `activate` and `rollback`, with previews; and `kindcast rules`:
+"""The commands `kindcast ontology versions`, `diff`, `activate` and `rollback`, with previews; and `rules`:
 how a newer kindcast matches differently."""
 
 from typing import Annotated, Any
@@ -105,7 +105,7 @@ def rollback(
 
 
 def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show which subscriptions match otherwise since a kindcast with other rules of matching was started here."""
+    """Show which subscriptions match differently since the rules of matching changed on this server."""
     with connected(server) as client:
         told = client.rules()
     if json:
@@ -113,7 +113,7 @@ def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> No
         return
     output.paragraph(f"the rules of matching have number {told['meaning']}", "bold")
     if told["impact"] is None:
-        output.paragraph("no subscription of before reads otherwise by them")
+        output.paragraph("no subscription matches differently because of them")
         return
     show_impact({"impact": told["impact"], "subscriptions": told["impact"]["subscriptions"]})
 

@@ -154,7 +154,7 @@ def _place(error: Json) -> str:
     return f"{error['pointer']}: " if error.get("pointer") else ""
 
 
-# ── meaning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── ontologies and declarations ───────────────────────────────────────────────────────────────────────────────────────
 # The calls that change what words mean: versions of ontologies, and declarations beside them.
 
 

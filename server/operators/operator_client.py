@@ -157,7 +157,6 @@ class OnLoop:
 
     def __init__(
         self,
-        name: str,
         call: Call,
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
@@ -165,7 +164,6 @@ class OnLoop:
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         """`closed` frees what the call holds."""
-        self.name = name
         self.limits = limits
         self.circuit = Circuit()
         self._call = call

@@ -71,12 +71,12 @@ class Callers:
                 keep_seconds=asked.cache_seconds,
                 attributes=asked.attributes,
             )
-            return OnLoop(operator.name, remote, limits, self._loop)
+            return OnLoop(remote, limits, self._loop)
         if entry.kind == "builtin":
             return AtOnce(operator.function)
         plugin = _Plugin(operator, operator.timeout or self._settings.operator_timeout_seconds)
         limits = Limits(seconds=plugin.longest_seconds, concurrency=operator.concurrency)
-        return OnLoop(operator.name, plugin, limits, self._loop, closed=plugin.close)
+        return OnLoop(plugin, limits, self._loop, closed=plugin.close)
 
 
 class _Plugin:

@@ -196,7 +196,7 @@ class OwnData:
         return builtin_operators(regions=regions, tables_known=tables, windows_known=windows)
 
 
-# ── uses ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── operators of a subscription ───────────────────────────────────────────────────────────────────────────────────────
 # Which operators a stored subscription calls, seen from its tree: `{"op": ["locIn", "Bronx"]}`, wherever it stands.
 
 

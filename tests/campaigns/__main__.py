@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         place = STATE / f"{name}-{options.seed}-failures.txt"
         place.write_text("\n".join(outcome.failures) + "\n", encoding="utf-8")
         sys.stdout.write(f"{len(outcome.failures)} failures, all in {place}\n")
-    if not options.dry:
+    if outcome.kept and not options.dry:
         keep(name, options.seed, outcome.summary, minutes)
     return 1 if outcome.failures else 0
 

@@ -310,9 +310,11 @@ def run(options: Any, told: Told) -> Outcome:
                 place.write_text(json.dumps(kept, ensure_ascii=False, default=str), encoding="utf-8")
     pairs = (kept["worlds"] if options.world is None else 1) * of_one
     told(pairs, pairs, f"{pairs:,} pairs, {_wrong(kept)}")
-    summary = f"{pairs:,} pairs in {pairs // of_one:,} worlds, {kept['matches']:,} of them matches; {', '.join(ways)}"
+    worlds = pairs // of_one
+    within = f"{worlds:,} worlds" if worlds != 1 else "1 world"
+    summary = f"{pairs:,} pairs in {within}, {kept['matches']:,} of them matches; {', '.join(ways)}"
     failures = [json.dumps(each, ensure_ascii=False, default=str) for each in kept["disagreements"]]
-    return Outcome(f"{summary}: {_wrong(kept)}", failures)
+    return Outcome(f"{summary}: {_wrong(kept)}", failures, kept=options.world is None)
 
 
 def _wrong(kept: Mapping[str, Any]) -> str:

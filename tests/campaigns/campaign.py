@@ -25,10 +25,11 @@ Told = Callable[[float, float, str], None]
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`summary` is what is kept of the run: counts in words. `failures`: what went wrong, each with how to see it
-    again."""
+    again. `kept`: whether it is a run of its own, and no look at a part of one."""
 
     summary: str
     failures: list[str] = field(default_factory=list)
+    kept: bool = True
 
 
 class Campaign(Protocol):

@@ -127,6 +127,14 @@ def test_maps_name_every_module_and_no_other(repository: Path) -> None:
     assert wrong == []
 
 
+def test_architecture_names_modules_that_exist(repository: Path) -> None:
+    """The way of an event leads from file to file."""
+    text = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:index|semantic|server|spark_jobs)/[a-z_/]+\.py)`", text))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (repository / name).is_file()] == []
+
+
 def test_version_has_its_section_in_the_changelog(repository: Path, project: dict[str, Any]) -> None:
     """Whoever installs a version can read what is in it."""
     changelog = (repository / "CHANGELOG.md").read_text(encoding="utf-8")

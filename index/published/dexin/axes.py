@@ -147,9 +147,8 @@ def free_copy(axis: Axis, used: set[NumberAxis | NameAxis]) -> Axis:
 #             └─ edges[i, HIGH]  ─▶ slot of an upper end ─▶ run of rows
 #
 # The paper's slots divide a known range evenly; here the edges are quantiles of the ends that are stored, so that
-# skewed
-# ones fill the slots evenly as well, and are drawn again whenever an axis has doubled. Inside a slot rows are in no
-# order: the paper's own variant (linked lists instead of RB-trees); only in the slot of the value each is looked at.
+# skewed ones fill the slots evenly as well, and are drawn again whenever an axis has doubled. Inside a slot rows are in
+# no order: the paper's own variant (linked lists instead of RB-trees); only in the slot of the value each is looked at.
 #
 # A slot has a *place* from 1 on. Place 0 is the lower end, `BEYOND` the upper end of a row that does not ask.
 

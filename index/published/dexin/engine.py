@@ -333,7 +333,7 @@ def _fill(places: Numbers, first: Numbers, runs: Rows, name_first: Numbers, p: i
                 out[at + k - first[place]] = runs[k]
 
 
-# ── dexin ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 FREE, EXACT, INEXACT, DEAD = range(4)

@@ -101,13 +101,10 @@ def _order(root: Node) -> None:
 #     the don't-care edge of this node, and
 #     the nodes that are reached by the same path with one or more edges of its last run of operands not caring
 #
-# (erratum 24; Aguilera et al., the section on optimisations). Of those the ones that another one leads to are left
-# out:
+# (erratum 24; Aguilera et al., the section on optimisations). Of those the ones that another one leads to are left out:
 # where one replaced edge gives a node, nodes with further edges replaced *behind* it are its own successors. Where a
-# path
-# beside the run asks for an axis that the run passes over (its don't-care edges are collapsed), the search goes on
-# there.
-# All are found beforehand, by walking the tree beside the run.
+# path beside the run asks for an axis that the run passes over (its don't-care edges are collapsed), the search goes on
+# there. All are found beforehand, by walking the tree beside the run.
 
 MOST_SUCCESSORS = 64
 """Successors of one node; a node with more is given up, and its tree searched along both edges."""

@@ -212,7 +212,7 @@ class Candidates:
         return RowTable(offsets, found.rows[kept])
 
 
-# ── matching tree ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 INDEXED_SHARE = 0.75
 """An axis becomes an index when at least so many clauses ask for it with `=`: the others are copied to every branch."""

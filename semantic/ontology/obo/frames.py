@@ -5,8 +5,8 @@
     name: T cell                                           Clause("is_a", "CL:0000542 ! lymphocyte", line 15)])
     is_a: CL:0000542 ! lymphocyte
 
-Tolerant: what cannot be read costs its own line and a warning, nothing else. Values are kept raw; `values` reads
-them.
+Tolerant: what cannot be read costs its own line and a warning, nothing else. Frames keep values
+raw; the functions below read them.
 """
 
 import io

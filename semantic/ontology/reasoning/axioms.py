@@ -169,9 +169,8 @@ def is_datatype(iri: str) -> bool:
 # What a document uses as a class, as an object property, as a data property: by declaration, else by its use.
 #
 # Documents whose imports are not there use properties that nobody declares, and plain RDF knows only `rdf:Property`.
-# OWL
-# must be told: a property whose range, restriction or value is of data is a data property, any other one in use is an
-# object property. Annotation properties are neither.
+# OWL must be told: a property whose range, restriction or value is of data is a data property, any other one in use is
+# an object property. Annotation properties are neither.
 
 
 class PropertyKinds:

@@ -102,7 +102,7 @@ def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
     return warnings
 
 
-# ── owl ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the reasoner's process ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

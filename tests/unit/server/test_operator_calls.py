@@ -25,7 +25,7 @@ class Slow:
 
 def way(slow: Slow) -> OnLoop:
     limits = Limits(seconds=30.0, concurrency=4, attributes=("n",))
-    return OnLoop("slow", slow, limits, asyncio.get_running_loop())
+    return OnLoop(slow, limits, asyncio.get_running_loop())
 
 
 async def settle() -> None:

@@ -47,7 +47,7 @@ def test_rules_are_told_to_people(kindcast: Kindcast, shop_server: str) -> None:
     """A server that has always had these rules has nothing to tell of others."""
     shown = kindcast("ontology", "rules").out
     assert "the rules of matching have number" in shown
-    assert "no subscription of before" in shown
+    assert "no subscription matches differently because of them" in shown
     assert kindcast("ontology", "rules", "--json").json["impact"] is None
 
 

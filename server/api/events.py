@@ -217,6 +217,7 @@ def _undecided(row: Row[Any]) -> dict[str, Any]:
         "subscription": row.id,
         "state": "given_up" if row.next_try_at is None else "waiting",
         "reason": row.reason,
+        "kind": row.kind,
         "tries": row.tries,
         "since": moment(row.parked_at),
         "next_try_at": moment(row.next_try_at),

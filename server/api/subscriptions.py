@@ -297,6 +297,7 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "undecided": row.undecided,
         "last_undecided": moment(row.last_undecided),
         "last_undecided_reason": row.last_undecided_reason,
+        "last_undecided_kind": row.last_undecided_kind,
     }
 
 

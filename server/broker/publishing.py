@@ -22,6 +22,7 @@ from kindcast.semantic.events.event_plans import ReadEvent
 from kindcast.semantic.explanations.operator_answers import as_json
 from kindcast.semantic.matching.results import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
+from kindcast.semantic.operators.failures import Failure
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent
@@ -173,7 +174,7 @@ class _Rows:
                 group.touched.add(subscription)
         matched = len(self._matches) - before
         waiting = _in_time(state, table.undecided.get(number, {}), group.now)
-        self._parked += [self._parked_row(subscription, reason) for _, subscription, reason in waiting]
+        self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
         self._hits += matched > 0
         told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
@@ -203,12 +204,13 @@ class _Rows:
             self._group.totals["parked"] += len(self._parked)
             self._group.parked = True
 
-    def _parked_row(self, subscription: int, reason: str) -> ParkedRow:
+    def _parked_row(self, subscription: int, failure: Failure) -> ParkedRow:
         return {
             "event": self._group.state.sequence,
             "subscription": subscription,
             "vocabulary_version": self._version,
-            "reason": reason,
+            "reason": failure.reason,
+            "kind": failure.kind,
             "tries": 0,
             "parked_at": self._group.now,
             "next_try_at": self._group.now,
@@ -235,14 +237,14 @@ def _read(matcher: Matcher, event: Event) -> ReadEvent | InvalidEvent:
         return problem
 
 
-def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, str]]:
-    """(slot, number, reason) of those whose time is not over."""
+def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:
+    """(slot, number, failure) of those whose time is not over."""
     if not failures:
         return []
     slots = np.array(sorted(failures), dtype=np.int32)
     numbers = state.roll.numbers_in_time(slots, now).tolist()
     pairs = zip(slots.tolist(), numbers, strict=True)
-    return [(slot, number, failures[SubscriptionSlot(slot)].reason) for slot, number in pairs if number]
+    return [(slot, number, failures[SubscriptionSlot(slot)]) for slot, number in pairs if number]
 
 
 def _duplicate(event: DecodedEvent, known: Known) -> Outcome:

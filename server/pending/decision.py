@@ -233,6 +233,7 @@ def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Sche
         "of_event": event,
         "of_subscription": number,
         "of_reason": failure.reason,
+        "of_kind": failure.kind,
         "of_tries": tries,
         "of_next_try_at": at,
     }

@@ -27,6 +27,7 @@ from sqlalchemy import (
     false,
     func,
     insert,
+    inspect,
     select,
     update,
 )
@@ -45,12 +46,13 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #     layout 1 ──▶ 2   ontologies keep their records; declarations; subscriptions are flagged
 #            2 ──▶ 3   matches have positions, so that some may come late; candidates are parked; operators
 #            3 ──▶ 4   events are found by type; what a snapshot lacks is noted; deleted subscriptions leave in steps
+#            4 ──▶ 5   what is undecided has the kind of its failure
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
 # age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
-LAYOUT = 4
+LAYOUT = 5
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -102,7 +104,20 @@ def _index_types(connection: Connection) -> None:
     _add(connection, "ledger", Column("snapshot", String))
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _keep_records, 2: _give_positions, 3: _index_types}
+def _keep_failure_kinds(connection: Connection) -> None:
+    """Layout 5. The kind of earlier failures is not known: only their reason was stored. A database of layout 1 or 2
+    had no table `parked`, and has just got the present one."""
+    if "kind" not in {each["name"] for each in inspect(connection).get_columns("parked")}:
+        _add(connection, "parked", Column("kind", String))
+    _add(connection, "subscriptions", Column("last_undecided_kind", String))
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {
+    1: _keep_records,
+    2: _give_positions,
+    3: _index_types,
+    4: _keep_failure_kinds,
+}
 """What leads from a layout to the next one."""
 
 

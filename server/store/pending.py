@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
+from kindcast.semantic.operators.failures import FailureKind
 from kindcast.server.store.tables import events, late, parked, subscriptions, vocabularies
 
 __all__ = [
@@ -45,6 +46,7 @@ class ParkedRow(TypedDict):
     subscription: int
     vocabulary_version: str
     reason: str
+    kind: FailureKind
     tries: int
     parked_at: float
     next_try_at: float | None
@@ -56,6 +58,7 @@ class Retry(TypedDict):
     of_event: int
     of_subscription: int
     of_reason: str
+    of_kind: FailureKind
     of_tries: int
     of_next_try_at: float | None
 
@@ -66,7 +69,12 @@ _INSERT = insert(parked)
 _RETRY = (
     update(parked)
     .where(parked.c.event == bindparam("of_event"), parked.c.subscription == bindparam("of_subscription"))
-    .values(reason=bindparam("of_reason"), tries=bindparam("of_tries"), next_try_at=bindparam("of_next_try_at"))
+    .values(
+        reason=bindparam("of_reason"),
+        kind=bindparam("of_kind"),
+        tries=bindparam("of_tries"),
+        next_try_at=bindparam("of_next_try_at"),
+    )
 )
 _UNDECIDED = (
     update(subscriptions)
@@ -75,6 +83,7 @@ _UNDECIDED = (
         undecided=subscriptions.c.undecided + 1,
         last_undecided=bindparam("of_now"),
         last_undecided_reason=bindparam("of_reason"),
+        last_undecided_kind=bindparam("of_kind"),
     )
 )
 
@@ -107,7 +116,13 @@ def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> in
     over = [each for each in left if each["of_next_try_at"] is None]
     if over:
         told = [
-            {"of_subscription": each["of_subscription"], "of_now": now, "of_reason": each["of_reason"]} for each in over
+            {
+                "of_subscription": each["of_subscription"],
+                "of_now": now,
+                "of_reason": each["of_reason"],
+                "of_kind": each["of_kind"],
+            }
+            for each in over
         ]
         connection.execute(_UNDECIDED, told)
     return len(over)
@@ -182,10 +197,11 @@ def next_due(connection: Connection, *, after: float) -> float | None:
 
 
 def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[Any]]:
-    """What is parked with an event: (id, reason, tries, parked_at, next_try_at), oldest subscription first."""
+    """What is parked with an event: (id, reason, kind, tries, parked_at, next_try_at), oldest subscription first."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.id,
         parked.c.reason,
+        parked.c.kind,
         parked.c.tries,
         parked.c.parked_at,
         parked.c.next_try_at,

@@ -136,6 +136,7 @@ subscriptions = Table(
     Column("undecided", _Number, nullable=False, server_default="0"),  # events that no operator could decide in the end
     Column("last_undecided", Double),
     Column("last_undecided_reason", Text),
+    Column("last_undecided_kind", String),  # kind of failure; NULL beside a reason: noted before kinds were kept
     sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
 )
 
@@ -183,6 +184,7 @@ parked = Table(
     Column("subscription", _Number, nullable=False),
     Column("vocabulary_version", String, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("kind", String),  # kind of failure; NULL: parked before kinds were kept
     Column("tries", Integer, nullable=False),
     Column("parked_at", Double, nullable=False),
     Column("next_try_at", Double),  # NULL: given up

@@ -14,11 +14,14 @@ __all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_la
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
 TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved"}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
-DROPPED_BY_3 = {"ledger": {"snapshot"}}
+ADDED_BY_5 = {"parked": {"kind"}, "subscriptions": {"last_undecided_kind"}}
+"""Columns that layout 4 did not have."""
+
+DROPPED_BY_3 = {**ADDED_BY_5, "ledger": {"snapshot"}}
 """Columns that layout 3 did not have; nor the tables of layout 4, and no index of event types."""
 
 DROPPED_BY_2 = {
-    "subscriptions": {"undecided", "last_undecided", "last_undecided_reason"},
+    "subscriptions": {"undecided", "last_undecided", "last_undecided_reason", *ADDED_BY_5["subscriptions"]},
     "matches": {"event"},
     "ledger": {*TOTALS, *DROPPED_BY_3["ledger"]},
 }

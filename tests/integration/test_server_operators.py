@@ -187,9 +187,11 @@ def test_operator_that_fails_delays_nobody_else_and_is_told_after_the_last_try(
         (told,) = until(lambda: [each for each in trace(client, sequence)["undecided"] if each["state"] == "given_up"])
         assert (told["subscription"], told["tries"]) == (hangs["id"], 3)
         assert way in told["reason"]
+        assert told["kind"] == ("timed_out" if way == "hang" else "failed")
         shown = show(client, hangs).json()
         assert (shown["undecided"], shown["waiting_for_operators"]) == (1, 0)
         assert way in shown["last_undecided_reason"]
+        assert shown["last_undecided_kind"] == told["kind"]
         assert client.get("/readyz").status_code == 200
 
 

@@ -211,10 +211,11 @@ class Operator:
         variables = len({each.name for each in arguments if isinstance(each, Variable)})
         if self.binds is not None and variables not in (0, len(self.binds)):
             return f"it binds {len(self.binds)} variables, or none; {variables} are given"
-        found = misfit(self.signature, arguments)
-        if found is None and self.check is not None:
-            found = self.check(*map(_plain, arguments))
-        return found
+        return misfit(self.signature, arguments)
+
+    def unreadable(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
+        """Why the operator cannot work with these constants, which fit its signature; None where it can."""
+        return None if self.check is None else self.check(*map(_plain, arguments))
 
     def key(self, event: Mapping[str, tuple[Any, ...]], arguments: Sequence[Any]) -> Hashable | None:
         """What the answer depends on beside the call; None where it is not to be reused."""

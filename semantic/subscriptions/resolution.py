@@ -153,6 +153,8 @@ class _Resolver:
             misfit = operator.misfit(arguments)
             if misfit is not None:
                 self.problem("wrong-arguments", f"{node.name}: {misfit}", node.at)
+            elif (unreadable := operator.unreadable(arguments)) is not None:
+                self.problem("bad-constant", f"{node.name}: {unreadable}", node.at)
         return replace(node, arguments=arguments)
 
     def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:

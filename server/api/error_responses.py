@@ -96,6 +96,9 @@ _SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
 """Errors that are one sentence: their own."""
 
 
+_MALFORMED = frozenset({"bad-constant", "empty-name"})
+"""Problems of a subscription that no vocabulary and no operator could mend."""
+
 _OWN_WORDS = {"extra_forbidden": "unknown member", "missing": "this is missing"}
 """What the framework's validation says, where we say it better."""
 
@@ -136,7 +139,9 @@ def problem_of(error: Exception) -> Problem:
         case OntologyError():
             return Problem(400, "malformed-ontology", str(error), errors=_place_of(error))
         case InvalidSubscription():
-            return Problem(422, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
+            malformed = all(each.code in _MALFORMED for each in error.problems)
+            status = 400 if malformed else 422
+            return Problem(status, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
         case InvalidDeclaration():
             return Problem(422, "invalid-declaration", _summary(error.problems), errors=faults(error.problems))
         case InvalidEvent():

@@ -1,4 +1,4 @@
-"""JSON data → dotted names with their scalars. Knows no vocabulary: what names and values mean is `canonicalise`'s.
+"""JSON data → dotted names with their scalars. `canonical_events` defines what names and values mean; no vocabulary here.
 
 docs/matching-semantics.md, rules 1, 3, 4 and 15:
 

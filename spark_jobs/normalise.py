@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from kindcast.semantic import Event, InvalidEvent, Vocabulary
-from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits, flatten
 from kindcast.semantic.model import CanonicalEvent, Value
 from kindcast.semantic.units.instants import format_instant

@@ -20,7 +20,7 @@ from typing import Any
 
 from kindcast.semantic import InvalidSubscription, Matcher, SemanticError, Vocabulary
 from kindcast.semantic.errors import UnusableMatcher
-from kindcast.semantic.events.canonicalise import Canonicaliser
+from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.matching.saved_matcher import saved_trees
 from kindcast.semantic.ontology import Ontology
 from kindcast.semantic.ontology.encoding import decode, encode

@@ -6,30 +6,48 @@
 A subscription depends on few things: the concepts that it names, its attributes, its units. Many subscriptions share
 them, so each distinct part is judged once, and 100,000 subscriptions on 50 terms cost 50 judgements and a walk over
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
+
+What the rules of meaning 2 change for subscriptions that were made by those of meaning 1: a dry run of new rules.
+
+The documents and declarations in force are read by the former rules too, as far as they differ, and the two
+vocabularies are compared as those of two versions of an ontology are (`kindcast.semantic.changes.impact`).
+docs/matching-semantics.md:
+
+    rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
+              attributes with quantities or date-times as texts were compared as texts
+    rule 10   every `skos:exactMatch` merged two concepts
+    rule 12   individuals that share a name with one class stayed candidates in events
 """
 
 import json
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.conditions.evaluation import text_test
-from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.conditions.predicates import checks_of, text_test
 from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
-from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
-from kindcast.semantic.vocabulary.enumerations import Enumeration
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
+from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["Impact", "TermPart", "differing_values", "footprint", "impact_report"]
+__all__ = [
+    "FormerVocabulary",
+    "Impact",
+    "TermPart",
+    "differing_values",
+    "footprint",
+    "impact_of_rules",
+    "impact_report",
+]
 
 
 # What a stored subscription depends on: the concepts, attributes, units and words that stand in its tree.
@@ -809,3 +827,45 @@ def _relation(impact: Impact, iri: str) -> str:
 def _label(vocabulary: Vocabulary, iri: str) -> str | None:
     concept = vocabulary.concept(iri)
     return None if concept is None else vocabulary.label(concept)
+
+
+FORMER_MEANING = 1
+
+
+class FormerVocabulary(Vocabulary):
+    """The same words by the rules of meaning 1, as far as an impact asks."""
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, declarations: Mapping[str, Any]) -> "FormerVocabulary":
+        """That of the ontologies of `vocabulary` and the `declarations` that it was made with. Costs what building a
+        vocabulary does."""
+        merged = [
+            replace(each, equivalences=(*each.equivalences, *each.matches), matches=())
+            for each in vocabulary.ontologies
+        ]
+        return cls(merged, **declarations)
+
+    @property
+    def meaning(self) -> int:
+        return FORMER_MEANING
+
+    @property
+    def version(self) -> str:
+        return f"{super().version}, read by the rules of meaning {FORMER_MEANING}"
+
+    def texts(self, text: str) -> tuple[str, ...]:
+        return (self.root_word(text),)
+
+    def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
+        found = super().resolve(self.root_word(term), is_iri=is_iri, within=within)
+        return replace(found, candidates=tuple(sorted((*found.candidates, *found.set_aside))), set_aside=())
+
+
+def impact_of_rules(
+    vocabulary: Vocabulary, declarations: Mapping[str, Any], subscriptions: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Impact:
+    """What `vocabulary`, made with these `declarations`, means otherwise to `subscriptions`, (id, stored tree), than by
+    the former rules."""
+    impact = Impact(FormerVocabulary.of(vocabulary, declarations), vocabulary)
+    impact.add(subscriptions)
+    return impact

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
-from kindcast.semantic.conditions.evaluation import AtomEvaluator
 from kindcast.semantic.conditions.normal_form import Atom, elements_of
 from kindcast.semantic.conditions.operator_clauses import is_expensive
-from kindcast.semantic.conditions.reading import checks_of, readings_of
+from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of
 from kindcast.semantic.model import CanonicalEvent, Presence, Value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 

@@ -9,13 +9,13 @@ atoms of a clause ─▶ literals      calls that must hold, or must not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kindcast.semantic.conditions.evaluation import AtomEvaluator
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.conditions.predicates import AtomEvaluator
 from kindcast.semantic.errors import Problem
 from kindcast.semantic.model import Group, OperatorCall, ValueConstraint, Variable
+from kindcast.semantic.operators.bindings import variables_of
 from kindcast.semantic.operators.calls import Call, unified
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.joining import variables_of
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["ExpensiveClause", "expensive_clause", "is_expensive", "unbound"]

@@ -21,8 +21,8 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.canonicalise import Canonicaliser
-from kindcast.semantic.events.table import EXACT, TableReader, read_plain
+from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Note
 

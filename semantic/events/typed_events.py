@@ -1,6 +1,6 @@
 """Typed events: checks against the declared types before an event is read, derived attributes after.
 
-Between `canonicalise`, which reads every event, and `semantic.schemas`, which knows types but no vocabulary. Where no
+`canonical_events` reads every event, and `vocabulary.event_schemas` knows types but no values. Where no
 type and no derived attribute is declared, this module is not used (open mode).
 """
 

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kindcast.semantic.language.mistakes import nearest_keyword
-from kindcast.semantic.language.text import parse_text
-from kindcast.semantic.language.text_printer import to_text
-from kindcast.semantic.language.tree import parse_tree
-from kindcast.semantic.language.tree_printer import to_tree
+from kindcast.semantic.language.text import parse_text, to_text
+from kindcast.semantic.language.tree import parse_tree, to_tree
 from kindcast.semantic.model import Expression
 
 __all__ = ["nearest_keyword", "parse", "parse_text", "parse_tree", "to_text", "to_tree"]

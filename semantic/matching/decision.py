@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, GroupClause
 from kindcast.semantic.model import CanonicalEvent
-from kindcast.semantic.operators.calls import Answer, Call, OperatorFailed
+from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed
 from kindcast.semantic.operators.failures import Failure, NotAnswered
-from kindcast.semantic.operators.readings import EventView
 from kindcast.semantic.planner.problem import OPEN, UNKNOWN, WAIT, Undecided
 
 __all__ = ["Asking", "Deciding", "Decision", "Step", "Waiting"]

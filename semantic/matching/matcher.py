@@ -5,6 +5,10 @@
 docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms
 that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns, and
 what needs an expensive operator is asked of those that are left.
+
+Explanation of the index's work on one event, in terms of subscriptions: clusters, columns in order, counts.
+
+engine.explain ─▶ numbers of attributes and columns ─▶ their names, clusters with most rows first ─▶ JSON
 """
 
 import functools
@@ -16,15 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import ClauseRow
-from kindcast.index.engine import MeasuredEngine, RowTable, add_in_bulk
+from kindcast.index.clause import ClauseRow, LoweredEvent
+from kindcast.index.engine import MeasuredEngine, RowTable, TellingEngine, add_in_bulk
 from kindcast.index.registry import new_engine
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.errors import DuplicateSubscription
-from kindcast.semantic.events.canonicalise import Canonicaliser, EventLimits
+from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
 from kindcast.semantic.events.event_plans import EventPlans, ReadEvent
-from kindcast.semantic.events.table import Table, TableReader
-from kindcast.semantic.matching.index_steps import index_steps
+from kindcast.semantic.events.event_table import Table, TableReader
 from kindcast.semantic.matching.operator_layer import OperatorLayer
 from kindcast.semantic.matching.results import (
     Decided,
@@ -38,11 +41,10 @@ from kindcast.semantic.matching.results import (
     undecided_of,
 )
 from kindcast.semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
-from kindcast.semantic.matching.screened_events import OpenDecision
-from kindcast.semantic.matching.verification import Readable, Verification, parts_of
+from kindcast.semantic.matching.verification import OpenDecision, Readable, Verification, parts_of
 from kindcast.semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
-from kindcast.semantic.subscriptions.bulk import (
+from kindcast.semantic.subscriptions.bulk_compilation import (
     Bulk,
     ClauseParts,
     CompiledTrees,
@@ -53,11 +55,80 @@ from kindcast.semantic.subscriptions.bulk import (
     lower_one,
 )
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
-from kindcast.semantic.subscriptions.subscription_table import NamesView, SubscriptionTable, packed
-from kindcast.semantic.subscriptions.tree_columns import Part
+from kindcast.semantic.subscriptions.subscription_table import NamesView, Part, SubscriptionTable, packed
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["MatchTable", "Matcher", "Matches", "Statistics"]
+__all__ = ["MatchTable", "Matcher"]
+
+
+SHOWN = 20
+"""Clusters and steps listed one by one at most; the totals count all."""
+
+
+def index_steps(engine: object, lowering: Lowering, event: LoweredEvent) -> dict[str, Any]:
+    """What `engine` does with `event`; `{}` for an engine that does not tell.
+
+    `{"clauses": {"visited", "looked_at", "checked", "found"}, "clusters": [{"requires", "forbids", "clauses",
+    "columns", "steps": [{"by", "column", "clauses", "left": [{"column", "clauses"}], "checked", "found"}],
+    "programs"}], "newest": {"clauses", "asked", "found"}, "not_shown"}`.
+
+    `visited` clauses stand in clusters whose attributes fit, `looked_at` are those that a list, a range or a block
+    offers for the event's values, `left` is what remains after each column's mask, in the order of their joining,
+    `checked` were compared one by one. A column is an attribute and how it is read. `programs` had to be asked what no
+    column can say. Clauses with alternatives count once for each.
+    """
+    if not isinstance(engine, TellingEngine):
+        return {}
+    told = engine.explain(event)
+    attributes, columns = lowering.numbered
+    clusters = []
+    totals = {"visited": 0, "looked_at": 0, "checked": 0, "found": told["found"]}
+    omitted = 0
+    for segment in told["segments"]:
+        for visited in segment["visited"]:
+            totals["visited"] += visited["rows"]
+            totals["looked_at"] += sum(step["rows"] for step in visited["steps"])
+            totals["checked"] += sum(step["checked"] for step in visited["steps"])
+            omitted += max(0, len(visited["steps"]) - SHOWN)
+            clusters.append(_cluster(visited, attributes, columns))
+    clusters.sort(key=lambda each: -int(each["clauses"]))
+    newest = {
+        "clauses": told["memtable"]["rows"],
+        "asked": told["memtable"]["asked"],
+        "found": told["memtable"]["found"],
+    }
+    return {
+        "clauses": totals,
+        "clusters": clusters[:SHOWN],
+        "newest": newest,
+        "not_shown": {"clusters": max(0, len(clusters) - SHOWN), "steps": omitted},
+    }
+
+
+def _cluster(visited: dict[str, Any], attributes: list[str], columns: list[tuple[str, str]]) -> dict[str, Any]:
+    def named(column: int | None) -> str | None:
+        return None if column is None else " as ".join(columns[column])
+
+    steps = sorted(visited["steps"], key=lambda step: -int(step["rows"]))[:SHOWN]
+    return {
+        "requires": [attributes[number] for number in visited["required"]],
+        "forbids": [attributes[number] for number in visited["forbidden"]],
+        "clauses": visited["rows"],
+        "columns": [{"column": named(each["column"]), "reads": each["reads"]} for each in visited["columns"]],
+        "steps": [
+            {
+                "by": step["by"],
+                "column": named(step["column"]),
+                "clauses": step["rows"],
+                "left": [{"column": named(each["column"]), "clauses": each["rows"]} for each in step["left"]],
+                "checked": step["checked"],
+                "found": step["found"],
+            }
+            for step in steps
+        ],
+        "programs": visited["programs"],
+    }
+
 
 BATCH = 1_000
 """Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
@@ -358,7 +429,7 @@ class Matcher:
         return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
 
     def explain_index(self, event: Published) -> dict[str, Any]:
-        """What the index does with `event`, with counts: see `kindcast.semantic.matching.index_steps.index_steps`.
+        """What the index does with `event`, with counts: see `kindcast.semantic.matching.matcher.index_steps`.
         Raises `InvalidEvent`."""
         canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
         return index_steps(self._engine, self._lowering, self._lowering.event(canonical))

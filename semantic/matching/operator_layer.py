@@ -21,10 +21,9 @@ import numpy.typing as npt
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause
 from kindcast.semantic.matching.decision import Asking, Deciding, Decision, Waiting
 from kindcast.semantic.model import CanonicalEvent
-from kindcast.semantic.operators.calls import Answer, Call, OperatorFailed, ask_several
+from kindcast.semantic.operators.bindings import joined
+from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask_several
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.joining import joined
-from kindcast.semantic.operators.readings import EventView
 from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
 from kindcast.semantic.planner.strategies import new_strategy

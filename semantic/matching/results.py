@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic.model import Match, SubscriptionSlot
+from kindcast.semantic.operators.bindings import reported
 from kindcast.semantic.operators.failures import Failure
-from kindcast.semantic.operators.joining import reported
 from kindcast.semantic.subscriptions.subscription_table import NamesView, SlotNames
 from kindcast.semantic.units import Units
 

@@ -23,8 +23,15 @@ from kindcast.index.registry import open_engine
 from kindcast.semantic.errors import UnusableMatcher
 from kindcast.semantic.model import Note, SubscriptionSlot
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.subscriptions.subscription_table import LATER, OwnTrees, SubscriptionTable
-from kindcast.semantic.subscriptions.tree_columns import ConstantColumn, NumberColumn, Part, TextColumn
+from kindcast.semantic.subscriptions.subscription_table import (
+    LATER,
+    ConstantColumn,
+    NumberColumn,
+    OwnTrees,
+    Part,
+    SubscriptionTable,
+    TextColumn,
+)
 from kindcast.semantic.vocabulary.vocabulary import MEANING, Vocabulary
 
 __all__ = ["FILE", "SavedMatcher", "open_saved", "save", "saved_trees", "versions"]

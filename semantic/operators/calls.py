@@ -2,30 +2,224 @@
 
 Two calls are the same when operator and version, constants, names of attributes and the pattern of variables agree:
 `near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. docs/matching-semantics.md, rule 17.
+
+Values that operators hand back, and what they compare as: kind and content.
+
+Bindings join, and value constraints hold, between values of one kind: numbers, texts, booleans, date-times, and
+quantities of one dimension (measured, so that 1 km is 1000 m). docs/matching-semantics.md, rule 17.
+
+Runs operators: here or in processes of their own, one call or several at once, never more than the operator allows.
+
+Whatever an operator does, the result is a value or an `OperatorFailed`, one for each call, in order.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from kindcast.semantic.model import AttributeRef, Constant, OperatorCall, Variable
+from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
+from kindcast.semantic.model import (
+    AttributeRef,
+    CanonicalEvent,
+    Constant,
+    Instant,
+    OperatorCall,
+    Quantity,
+    Term,
+    Value,
+    Variable,
+)
 from kindcast.semantic.operators.declaration import KINDS, Operator, constant_given
 from kindcast.semantic.operators.failures import OperatorFailed
-from kindcast.semantic.operators.isolation import Cancellation
-from kindcast.semantic.operators.readings import EventView, reading
-from kindcast.semantic.operators.running import run
+from kindcast.semantic.operators.isolation import Cancellation, Workers
 from kindcast.semantic.units import Units
+from kindcast.semantic.units.instants import parse_instant
 
 __all__ = [
     "MOST_BINDINGS",
     "Answer",
     "Call",
+    "EventCopy",
+    "EventView",
     "OperatorFailed",
+    "Reading",
     "Remembered",
     "ask",
     "ask_several",
+    "outcomes",
+    "reading",
+    "run",
+    "stop",
+    "time_left",
     "unified",
 ]
+
+
+Reading = tuple[str, Any]
+"""(kind, content). Contents of one kind are ordered and hashable; `number` has 1 equal to 1.0."""
+
+
+def reading(value: object, units: Units) -> Reading:
+    """What `value` compares as. Raises ValueError for what no variable can hold, with the reason."""
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no number to compare")
+        return "number", value
+    if isinstance(value, str):
+        return "text", unicodedata.normalize("NFC", value)
+    if isinstance(value, Quantity):
+        try:
+            measure = units.measure(value.value, value.unit)
+        except (UnknownUnit, InvalidQuantity) as error:
+            raise ValueError(str(error)) from error
+        return measure.dimension, measure.amount
+    if isinstance(value, Instant):
+        instant = parse_instant(value.text)
+        if instant is None:
+            raise ValueError(f"{value.text!r} is no date-time")
+        return "instant", instant
+    if isinstance(value, Term):
+        return "text", value.iri or value.text
+    raise ValueError(f"{type(value).__name__} is none of bool, int, float, str, Quantity and Instant")
+
+
+def plain(value: Value) -> object:
+    """A value of an event as an operator sees it: str as published, in NFC, number, bool; a quantity that was published
+    as an object as `Quantity`."""
+    published = value.published
+    if isinstance(published, Mapping):
+        number, unit = published.get("value"), next((published[key] for key in _UNIT_KEYS if key in published), None)
+        return Quantity(number, unit) if isinstance(number, int | float) and isinstance(unit, str) else dict(published)
+    return value.text if isinstance(published, str) and value.text is not None else published
+
+
+_UNIT_KEYS = ("unit", "unitCode", "unitText", "currency")
+
+
+class EventView(Mapping[str, tuple[Any, ...]]):
+    """An event as operators see it: attribute → its values; an attribute that the event lacks has none. Read-only."""
+
+    def __init__(self, event: CanonicalEvent) -> None:
+        self._event = event
+        self._seen: dict[str, tuple[Any, ...]] = {}
+
+    def __getitem__(self, attribute: str) -> tuple[Any, ...]:
+        found = self._seen.get(attribute)
+        if found is None:
+            found = tuple(plain(value) for value in self._event.attributes.get(attribute, ()))
+            self._seen[attribute] = found
+        return found
+
+    def __contains__(self, attribute: object) -> bool:
+        return attribute in self._event.attributes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._event.attributes)
+
+    def __len__(self) -> int:
+        return len(self._event.attributes)
+
+
+class EventCopy(dict[str, tuple[Any, ...]]):
+    """An `EventView` that was sent to another process."""
+
+    def __missing__(self, attribute: str) -> tuple[Any, ...]:
+        return ()
+
+
+Asked = tuple[Any, ...]
+"""(event, *arguments) of one call."""
+
+_deadline: ContextVar[float | None] = ContextVar("deadline of an operator", default=None)
+_guard = threading.Lock()
+_slots: WeakKeyDictionary[Operator, threading.BoundedSemaphore] = WeakKeyDictionary()
+_workers: WeakKeyDictionary[Operator, Workers] = WeakKeyDictionary()
+
+
+def run(operator: Operator, asked: Sequence[Asked], *, cancellation: Cancellation | None = None) -> list[Any]:
+    """What `operator` says to each of `asked`: a value as it returned it, or an `OperatorFailed`.
+
+    Blocks while as many calls are under way as the operator allows. An isolated operator is killed at its timeout, or
+    when `cancellation` says so from another thread, and its calls have failed then. Any number of threads may call it.
+    """
+    if operator.isolated:
+        return _workers_of(operator).ask(asked, cancellation)
+    with _slot_of(operator), _until(operator.timeout):
+        return outcomes(operator.function, operator.batch, asked)
+
+
+def outcomes(
+    function: Callable[..., Any], batch: Callable[[Sequence[Asked]], Sequence[Any]] | None, asked: Sequence[Asked]
+) -> list[Any]:
+    """The values of `asked`, by `batch` where there are several; an exception is an `OperatorFailed`."""
+    if batch is None or len(asked) == 1:
+        return [_outcome(partial(function, *each)) for each in asked]
+    found = _outcome(lambda: list(batch(asked)))
+    if not isinstance(found, OperatorFailed) and len(found) != len(asked):
+        found = OperatorFailed(f"answered {len(found)} of {len(asked)} calls of a batch")
+    if isinstance(found, OperatorFailed):
+        return [found] * len(asked)
+    return [_failure(each) if isinstance(each, Exception) else each for each in found]
+
+
+def time_left() -> float | None:
+    """Seconds until the timeout of the operator that is running in this thread; negative when it is over, None where
+    it has none. For functions that run in the matcher's process, where nobody can stop them but themselves."""
+    deadline = _deadline.get()
+    return None if deadline is None else deadline - time.monotonic()
+
+
+def stop(operator: Operator) -> None:
+    """End the processes of an isolated operator; calls under way fail. The next call begins new ones."""
+    with _guard:
+        workers = _workers.pop(operator, None)
+    if workers is not None:
+        workers.close()
+
+
+def _outcome(called: Callable[[], Any]) -> Any:
+    try:
+        return called()
+    except Exception as error:  # whatever a plug-in raises is its failure and nobody else's
+        return _failure(error)
+
+
+def _failure(error: Exception) -> OperatorFailed:
+    return error if isinstance(error, OperatorFailed) else OperatorFailed(f"raised {type(error).__name__}: {error}")
+
+
+def _slot_of(operator: Operator) -> threading.BoundedSemaphore:
+    with _guard:
+        return _slots.setdefault(operator, threading.BoundedSemaphore(operator.concurrency))
+
+
+def _workers_of(operator: Operator) -> Workers:
+    with _guard:
+        if operator not in _workers:
+            function = operator.function
+            target = f"{function.__module__}:{function.__qualname__}"
+            _workers[operator] = Workers(target, most=operator.concurrency, timeout=operator.timeout)
+        return _workers[operator]
+
+
+@contextmanager
+def _until(timeout: float | None) -> Iterator[None]:
+    token = _deadline.set(None if timeout is None else time.monotonic() + timeout)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
 
 MOST_BINDINGS = 1_000
 """Bindings that one call may return: they multiply when they are joined."""

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from kindcast.semantic.operators.calls import MOST_BINDINGS
+from kindcast.semantic.operators.calls import MOST_BINDINGS, EventCopy, outcomes
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import OperatorFailed
-from kindcast.semantic.operators.readings import EventCopy
-from kindcast.semantic.operators.running import outcomes
-from kindcast.semantic.operators.wire import HEADER, read, to_wire
+from kindcast.semantic.operators.isolation import HEADER, read, to_wire
 
 __all__ = ["function_of", "main"]
 

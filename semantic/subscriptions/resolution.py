@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from kindcast.semantic.conditions.reading import enumeration_of
+from kindcast.semantic.conditions.predicates import enumeration_of
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
-from kindcast.semantic.events.canonicalise import range_of
+from kindcast.semantic.events.canonical_events import range_of
 from kindcast.semantic.language import nearest_keyword
 from kindcast.semantic.model import (
     All,
@@ -41,10 +41,8 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.units.patterns import compile_pattern
-from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
-from kindcast.semantic.vocabulary.enumerations import Enumeration
-from kindcast.semantic.vocabulary.term_notes import notes_on_term
-from kindcast.semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
 
 __all__ = ["Resolved", "resolve"]
 

@@ -20,7 +20,7 @@ from kindcast.index.clause import Test as ClauseTest
 from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import Atom
-from kindcast.semantic.conditions.reading import checks_of
+from kindcast.semantic.conditions.predicates import checks_of
 from kindcast.semantic.errors import InvalidSubscription
 from kindcast.semantic.language import parse_tree, to_tree
 from kindcast.semantic.model import (
@@ -41,7 +41,7 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, restore_expression
 from kindcast.semantic.subscriptions.resolution import resolve
-from kindcast.semantic.subscriptions.tree_columns import (
+from kindcast.semantic.subscriptions.subscription_table import (
     SLOT,
     ConstantColumn,
     TextColumn,
@@ -405,7 +405,7 @@ class AtomPlan:
         return Predicate(lowering.attribute(self.attribute), tests, self.negated)
 
     def _tests(self, keys: Sequence[Key]) -> Iterator[tuple[str, ClauseTest]]:
-        """As `kindcast.semantic.conditions.reading.checks_of` has them."""
+        """As `kindcast.semantic.conditions.predicates.checks_of` has them."""
         if self.form in ("isa", "below", "is"):
             concepts = frozenset(cast(Sequence[ConceptId], keys))
             name = {"isa": "within", "below": "below", "is": "exactly"}[self.form]
@@ -437,7 +437,7 @@ class AtomPlan:
     def _ends(
         self, first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Closed ends of intervals, as `kindcast.semantic.conditions.reading` makes them."""
+        """Closed ends of intervals, as `kindcast.semantic.conditions.predicates` makes them."""
         low, high = first, last
         if self.form in ("<", "<="):
             low = np.full_like(first, -np.inf)

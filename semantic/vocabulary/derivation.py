@@ -17,7 +17,7 @@ from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.model import Note, Value
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import format_instant
-from kindcast.semantic.units.scales import product_of
+from kindcast.semantic.units.measure import product_of
 from kindcast.semantic.vocabulary.arithmetic import (
     Attribute,
     Calculation,

@@ -2,18 +2,413 @@
 
 Attributes are global there: an attribute has one domain, whichever types use it. Two types that disagree about it are
 refused, and the error names both. Whether an attribute is mandatory or multiple is each type's own.
+
+JSON Schema documents (2020-12) → event types.
+
+We read the part of JSON Schema that says what an attribute may hold, and refuse the rest by name, so that no tool that
+reads the same document accepts what we refuse, or the other way round. What JSON Schema has no word for stands in
+annotations, which other tools pass over:
+
+    x-kindcast-concept     IRI or IRIs: values are one of these concepts or beneath
+    x-kindcast-order       chains of members, each from low to high, or "listed": the order of the enumeration
+    x-kindcast-unit        the unit of a bare number
+    x-kindcast-unit-from   the sibling attribute that holds the unit
+    x-kindcast-derived     the expression that gives the attribute its value where the event does not
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
-from kindcast.semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.flatten import problem_at
+from kindcast.semantic.units.patterns import compile_pattern
+from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
+from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
 from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
-from kindcast.semantic.vocabulary.schema_documents import read_event_type
 
-__all__ = ["EventSchemas", "extension_problems"]
+__all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+PREFIX: Final = "x-kindcast-"
+JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array"})
+SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
+
+MOST_NODES = 2_000
+"""Places that one document describes; each costs a look at each event of the type."""
+DEEPEST = 16
+"""Levels of nesting, references followed; data itself nests at most 64."""
+LONGEST_NAME = 200
+"""Characters of the name of an attribute or a type."""
+MOST_PROBLEMS = 100
+"""Problems reported of one document at most."""
+
+WORDS: Final = frozenset(
+    {"$schema", "$id", "$comment", "$defs", "title", "description", "default", "examples", "deprecated"}
+    | {"readOnly", "writeOnly"}
+)
+"""Keywords that say nothing about which events fit."""
+ASSERTIONS: Final = frozenset(
+    {"type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
+    | {"pattern", "format", "items", "minItems", "maxItems", "uniqueItems", "properties", "required"}
+    | {"additionalProperties"}
+)
+ANNOTATIONS: Final = frozenset(PREFIX + name for name in ("concept", "order", "unit", "unit-from", "derived"))
+
+Path = tuple[Any, ...]
+
+
+def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None = None) -> EventType:
+    """The event type `name` that `document` describes.
+
+    `$ref` leads to the document's own `$defs`, or to those of another type in `others` (`furniture#/$defs/Material`),
+    never anywhere else. Raises `InvalidDeclaration` with every problem, each with a JSON pointer; bounded by
+    `MOST_NODES` and `DEEPEST`.
+    """
+    reader = _Reader(name, {**(others or {}), name: document})
+    shape = reader.read(document)
+    if reader.problems:
+        raise InvalidDeclaration(reader.problems[:MOST_PROBLEMS])
+    title, description = document.get("title"), document.get("description")
+    return EventType(name=name, shape=shape, title=title, description=description)
+
+
+class _Reader:
+    """Reads one document and collects what is wrong with it."""
+
+    def __init__(self, name: str, documents: Mapping[str, Any]) -> None:
+        self._name = name
+        self._documents = documents
+        self._nodes = 0
+        self._following: list[str] = []
+        self.problems: list[Problem] = []
+
+    def read(self, document: Any) -> Shape:
+        if not isinstance(document, Mapping):
+            self.refuse((), "an event type is a JSON Schema: an object with properties")
+            return Shape()
+        if not self._name or len(self._name) > LONGEST_NAME:
+            self.refuse((), f"the name of an event type has 1 to {LONGEST_NAME} characters")
+        dialect = document.get("$schema", DIALECT)
+        if not isinstance(dialect, str) or dialect.rstrip("#") != DIALECT:
+            self.refuse(("$schema",), f"this is read as {DIALECT}, not as {dialect}")
+        if document.get("type", "object") != "object" or "$ref" in document or ANNOTATIONS & document.keys():
+            self.refuse((), "the data of an event is an object: describe its attributes under properties")
+            return Shape()
+        for key in ("title", "description"):
+            if not isinstance(document.get(key, ""), str):
+                self.refuse((key,), f"{key} is a string")
+        definitions = document.get("$defs", {})
+        if isinstance(definitions, Mapping):
+            for key, node in definitions.items():
+                self.shape(node, ("$defs", key), 1)
+        else:
+            self.refuse(("$defs",), "$defs names domains: an object")
+        shape = self.shape({"type": "object"} | dict(document), (), 0)
+        self._check_siblings(shape, ("properties",))
+        return shape
+
+    def shape(self, node: Any, path: Path, depth: int) -> Shape:
+        self._nodes += 1
+        if self._nodes > MOST_NODES or depth > DEEPEST:
+            what = f"more than {MOST_NODES} places" if depth <= DEEPEST else f"more than {DEEPEST} levels"
+            raise InvalidDeclaration([problem_at(path, "too-large", f"a document describes {what}: split it")])
+        if node is True:
+            return Shape()
+        if not isinstance(node, Mapping):
+            self.refuse(path, "a schema is an object here, or true")
+            return Shape()
+        if "$ref" in node:
+            return self._referred(node, path, depth)
+        self._check_keywords(node, path)
+        listed = self._members(node, path)
+        types = self._types(node, listed, path)
+        domain = self._domain(node, types, listed, path)
+        members = node.get("properties", {})
+        if not isinstance(members, Mapping):
+            self.refuse((*path, "properties"), "properties are an object: name of an attribute to schema")
+            members = {}
+        closed = node.get("additionalProperties", True)
+        if not isinstance(closed, bool):
+            self.refuse((*path, "additionalProperties"), "additionalProperties is true or false")
+        return Shape(
+            types=types,
+            domain=domain,
+            members={
+                name: self._member(name, inner, (*path, "properties", name), depth) for name, inner in members.items()
+            },
+            required=self._required(node, members, path),
+            closed=closed is False,
+            items=self.shape(node["items"], (*path, "items"), depth + 1) if "items" in node else None,
+            fewest=self._count(node, "minItems", path) or 0,
+            most=self._count(node, "maxItems", path),
+            distinct=node.get("uniqueItems", False) is True,
+        )
+
+    def _member(self, name: Any, node: Any, path: Path, depth: int) -> Shape:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            self.refuse(path, f"the name of an attribute has 1 to {LONGEST_NAME} characters")
+        elif "." in name:
+            self.refuse(path, "write an attribute with a dot as nested objects: a.b is b in the properties of a")
+        elif name == "ce" and len(path) == 2:
+            self.refuse(path, "this name is kept for context attributes such as ce.type: choose another")
+        return self.shape(node, path, depth + 1)
+
+    def _referred(self, node: Mapping[str, Any], path: Path, depth: int) -> Shape:
+        """The domain that `$ref` names."""
+        reference = node["$ref"]
+        strange = set(node) - WORDS - {"$ref"}
+        if strange:
+            self.refuse(path, f"beside $ref stand words for people only, not {', '.join(sorted(strange))}")
+        owner, mark, name = reference.partition("#/$defs/") if isinstance(reference, str) else ("", "", "")
+        owner, name = unquote(owner) or self._name, unquote(name).replace("~1", "/").replace("~0", "~")
+        document = self._documents.get(owner)
+        definitions = document.get("$defs") if isinstance(document, Mapping) else None
+        if not mark or not isinstance(definitions, Mapping) or name not in definitions:
+            detail = f"$ref leads to #/$defs/NAME, here or of another event type (TYPE#/$defs/NAME), not to {reference}"
+            self.refuse((*path, "$ref"), detail)
+            return Shape()
+        step = f"{owner}#/$defs/{name}"
+        if step in self._following:
+            self.refuse((*path, "$ref"), f"{step} leads back to itself")
+            return Shape()
+        self._following.append(step)
+        before, self._name = self._name, owner
+        found = self.shape(definitions[name], (*path, "$ref"), depth + 1)
+        self._name = before
+        self._following.pop()
+        return found
+
+    # ── keywords ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_keywords(self, node: Mapping[Any, Any], path: Path) -> None:
+        for key in node:
+            if not isinstance(key, str) or key in WORDS or key in ASSERTIONS or key in ANNOTATIONS:
+                continue
+            if key.startswith(PREFIX):
+                known = ", ".join(sorted(ANNOTATIONS))
+                self.refuse((*path, key), f"there is no annotation {key}; there are {known}")
+            elif not key.startswith("x-"):
+                detail = f"the keyword {key} is not read here, and other tools would go by it: leave it out"
+                self.refuse((*path, key), detail, "unsupported-keyword")
+
+    def _types(self, node: Mapping[str, Any], listed: tuple[Any, ...] | None, path: Path) -> frozenset[str] | None:
+        """The JSON types; null counts for nothing, since null is no value (rule 1). Members of an enumeration are
+        scalars, whatever else is said."""
+        if "type" not in node:
+            return None if listed is None else frozenset(map(_type_of, listed))
+        given = node["type"]
+        types = [given] if isinstance(given, str) else given
+        if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
+            self.refuse((*path, "type"), "type is the name of a JSON type, or a list of such")
+            return None
+        found = frozenset(types) - {"null"}
+        if not found or not found <= JSON_TYPES:
+            self.refuse((*path, "type"), f"type is one of {', '.join(sorted(JSON_TYPES))}")
+            return None
+        if listed is not None and not found & SCALARS:
+            self.refuse((*path, "enum"), f"no member of the enumeration is of type {' or '.join(sorted(found))}")
+        return found if listed is None else found & SCALARS
+
+    def _domain(
+        self, node: Mapping[str, Any], types: frozenset[str] | None, members: tuple[Any, ...] | None, path: Path
+    ) -> Domain:
+        concepts = node.get(PREFIX + "concept", ())
+        concepts = (concepts,) if isinstance(concepts, str) else concepts
+        if not isinstance(concepts, list | tuple) or not all(isinstance(each, str) for each in concepts):
+            self.refuse((*path, PREFIX + "concept"), "the IRI of a concept, or a list of IRIs")
+            concepts = ()
+        form = node.get("format")
+        if form not in (None, "date-time"):
+            self.refuse((*path, "format"), f"the format {form} is not read here: date-time is")
+        pattern = self._text(node, "pattern", path)
+        if pattern is not None:
+            self._attempt(lambda: compile_pattern(pattern), (*path, "pattern"))
+        derived = self._text(node, PREFIX + "derived", path)
+        if derived is not None:
+            self._attempt(lambda: parse_arithmetic(derived), (*path, PREFIX + "derived"))
+        return Domain(
+            types=None if types is None else types - {"array"},
+            members=members,
+            order=self._order(node, members, path),
+            minimum=self._number(node, "minimum", path),
+            maximum=self._number(node, "maximum", path),
+            above=self._number(node, "exclusiveMinimum", path),
+            under=self._number(node, "exclusiveMaximum", path),
+            shortest=self._count(node, "minLength", path),
+            longest=self._count(node, "maxLength", path),
+            pattern=pattern,
+            date_time=form == "date-time",
+            concepts=tuple(sorted(concepts)),
+            unit=self._text(node, PREFIX + "unit", path),
+            unit_from=self._text(node, PREFIX + "unit-from", path),
+            derived=derived,
+        )
+
+    def _members(self, node: Mapping[str, Any], path: Path) -> tuple[Any, ...] | None:
+        members: Any
+        if "const" in node:
+            members = [node["const"]]
+            if "enum" in node:
+                self.refuse((*path, "const"), "const and enum say the same: leave one out")
+        elif "enum" in node:
+            members = node["enum"]
+        else:
+            return None
+        if not isinstance(members, list) or not all(isinstance(each, str | int | float) for each in members):
+            self.refuse((*path, "enum"), "the members of an enumeration are strings, numbers, true or false")
+            return None
+        if not 0 < len(members) <= MOST_MEMBERS:
+            self.refuse((*path, "enum"), f"an enumeration has 1 to {MOST_MEMBERS} members")
+        return tuple(dict.fromkeys(members)) if len(set(map(type, members))) == 1 else tuple(members)
+
+    def _order(self, node: Mapping[str, Any], members: tuple[Any, ...] | None, path: Path) -> Any:
+        key = PREFIX + "order"
+        if key not in node:
+            return None
+        order = node[key]
+        if members is None or not all(isinstance(each, str) for each in members):
+            self.refuse((*path, key), "only an enumeration of strings can be given an order; numbers have theirs")
+            return None
+        chains = [list(members)] if order == "listed" else order
+        if not isinstance(chains, list) or not all(
+            isinstance(chain, list) and all(isinstance(each, str) for each in chain) for chain in chains
+        ):
+            self.refuse((*path, key), 'chains of members, each from low to high ([["low", "high"]]), or "listed"')
+            return None
+        self._attempt(lambda: enumeration(members, chains), (*path, key))
+        return tuple(tuple(chain) for chain in chains)
+
+    def _required(self, node: Mapping[str, Any], members: Mapping[str, Any], path: Path) -> frozenset[str]:
+        required = node.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
+            self.refuse((*path, "required"), "required lists names of attributes")
+            return frozenset()
+        for each in required:
+            inner = members.get(each)
+            if each not in members:
+                self.refuse((*path, "required"), f"{each} is mandatory and stands not under properties")
+            elif isinstance(inner, Mapping) and PREFIX + "derived" in inner:
+                self.refuse((*path, "required"), f"{each} is derived where an event lacks it, so it is not mandatory")
+        return frozenset(required) & members.keys()
+
+    def _check_siblings(self, shape: Shape, path: Path) -> None:
+        """A unit can only stand in a sibling that there is."""
+        for name, member in shape.members.items():
+            sibling = member.domain.unit_from or (member.items.domain.unit_from if member.items else None)
+            if sibling is not None and sibling.rpartition(".")[2] not in shape.members:
+                self.refuse((*path, name, PREFIX + "unit-from"), f"there is no attribute {sibling} beside {name}")
+            for inner, step in ((member, "properties"), (member.items, "items")):
+                if inner is not None and inner.members:
+                    self._check_siblings(inner, (*path, name, step))
+
+    # ── values of keywords ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _number(self, node: Mapping[str, Any], key: str, path: Path) -> int | float | None:
+        value = node.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self.refuse((*path, key), f"{key} is a number")
+            return None
+        return value
+
+    def _count(self, node: Mapping[str, Any], key: str, path: Path) -> int | None:
+        value = node.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.refuse((*path, key), f"{key} is a whole number, 0 or more")
+            return None
+        return value
+
+    def _text(self, node: Mapping[str, Any], key: str, path: Path) -> str | None:
+        value = node.get(key)
+        if value is None or isinstance(value, str):
+            return value
+        self.refuse((*path, key), f"{key} is a string")
+        return None
+
+    def _attempt(self, check: Any, path: Path) -> None:
+        try:
+            check()
+        except SemanticError as error:
+            self.refuse(path, str(error))
+
+    def refuse(self, path: Path, detail: str, code: str = "invalid-schema") -> None:
+        self.problems.append(problem_at(path, code, detail))
+
+
+def _type_of(member: str | int | float | bool) -> str:
+    return "boolean" if isinstance(member, bool) else "string" if isinstance(member, str) else "number"
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Event types and views → JSON Schema documents, which this module reads back to the same shape.
+#
+# What was uploaded is kept and given back as it was; this writes what has no document of its own, such as a view.
+
+_BOUNDS = (
+    ("minimum", "minimum"),
+    ("maximum", "maximum"),
+    ("exclusiveMinimum", "above"),
+    ("exclusiveMaximum", "under"),
+    ("minLength", "shortest"),
+    ("maxLength", "longest"),
+    ("pattern", "pattern"),
+    (PREFIX + "unit", "unit"),
+    (PREFIX + "unit-from", "unit_from"),
+    (PREFIX + "derived", "derived"),
+)
+
+
+def document_of(described: EventType | View) -> dict[str, Any]:
+    """The JSON Schema of an event type, or of a view (whose title are its types). Linear in the shape.
+
+    >>> from kindcast.semantic.vocabulary.event_schemas import read_event_type
+    >>> document_of(read_event_type("offer", {"properties": {"price": {"type": "number"}}}))["properties"]
+    {'price': {'type': 'number'}}
+    """
+    document: dict[str, Any] = {"$schema": DIALECT}
+    if isinstance(described, View):
+        document["title"] = " and ".join(described.types)
+    else:
+        words = {"title": described.title, "description": described.description}
+        document |= {key: text for key, text in words.items() if text is not None}
+    return document | _node(described.shape)
+
+
+def _node(shape: Shape) -> dict[str, Any]:
+    node: dict[str, Any] = {}
+    if shape.types is not None:
+        node["type"] = sorted(shape.types) if len(shape.types) > 1 else next(iter(shape.types))
+    node |= _domain(shape.domain)
+    if shape.members:
+        node["properties"] = {name: _node(member) for name, member in shape.members.items()}
+    if shape.required:
+        node["required"] = sorted(shape.required)
+    if shape.closed:
+        node["additionalProperties"] = False
+    if shape.items is not None:
+        node["items"] = _node(shape.items)
+    counts = {"minItems": shape.fewest or None, "maxItems": shape.most, "uniqueItems": shape.distinct or None}
+    return node | {key: value for key, value in counts.items() if value is not None}
+
+
+def _domain(domain: Domain) -> dict[str, Any]:
+    node: dict[str, Any] = {}
+    if domain.members is not None:
+        node["enum"] = list(domain.members)
+    if domain.order is not None:
+        node[PREFIX + "order"] = [list(chain) for chain in domain.order]
+    if domain.date_time:
+        node["format"] = "date-time"
+    if domain.concepts:
+        node[PREFIX + "concept"] = list(domain.concepts)
+    return node | {key: value for key, name in _BOUNDS if (value := getattr(domain, name)) is not None}
 
 
 # How publishers extend the shared schema without conflict: the four rules of Le Subscribe, section 2.2.

@@ -1,4 +1,4 @@
-"""Event types as frozen records: domains, shapes, attributes. `schema_documents` reads them from JSON Schema.
+"""Event types as frozen records: domains, shapes, attributes. `event_schemas` reads them from JSON Schema.
 
 Le Subscribe, section 2.1, in our words: an element of ET is an `EventType`, its event schema E(e) is `EventType.uses`,
 a triple (A, n, u) is a `Use`, and dom(A) is a `Domain`. JSON nests where the paper is flat, so a type keeps its `Shape`

@@ -1,12 +1,27 @@
-"""Names and labels over all documents, and which label to show in which language."""
+"""Names and labels over all documents, and which label to show in which language.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Spelling suggestions: the nearest known names to an unknown one, and search by parts of names.
+
+    labels ──pairs of neighbouring letters──▶ postings: pair → labels
+    query ──its pairs──▶ labels that share most of them ──compared in full──▶ the nearest
+
+Flat arrays, built by numpy when first asked for: a million labels cost a few seconds once, and no query scans them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology
+from kindcast.semantic.vocabulary.terms import folded
 
-__all__ = ["Names", "all_labels", "best_label"]
+__all__ = ["FoundLabel", "LabelIndex", "Names", "best_label"]
+
 
 _KINDS = ("class", "concept", "scheme", "individual", "retired")  # when documents disagree, the first of these wins
 
@@ -109,3 +124,162 @@ def _merged(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
 
 def _union(one: tuple[Label, ...], other: tuple[Label, ...]) -> tuple[Label, ...]:
     return tuple(sorted({*one, *other}, key=lambda label: (label[1] or "", label[0])))
+
+
+LONGEST = 128  # characters of a label or query that are looked at; names that differ later are near enough
+COMPARED = 96  # labels compared in full per query: some 50 µs each
+PIECE = 1 << 15  # labels, or records, taken at once while the index is built
+NEWLINE = ord("\n")
+LIKENESS = 0.5  # below this ratio a name is not "near"
+
+
+class FoundLabel(NamedTuple):
+    """A label as written, its language tag, and the name that has it."""
+
+    text: str
+    language: str | None
+    iri: str
+
+
+class LabelIndex:
+    """Labels by the pairs of letters in them. Immutable; a query costs one pass over the postings of its pairs (some
+    milliseconds at a hundred thousand labels) and `COMPARED` comparisons.
+
+        labels       number ─▶ `record`, and which of its labels: int32 each
+        blob         their trimmed texts in UTF-8, a line each; `starts[k]` : `starts[k + 1]` is line k
+        codes        sorted uint64: two code points; `offsets[k]` : `offsets[k + 1]` the slice of `owners` (int32
+                     labels) that have it, ascending
+        sizes        int32: distinct pairs in each label
+
+    Building goes through the labels twice, in pieces: on the way it takes little more than the index itself, some 100
+    bytes per label.
+    """
+
+    def __init__(self, records: Iterable[ConceptRecord]) -> None:
+        """All labels of `records`, hidden ones and short forms too."""
+        self._records = list(records)
+        counts = [len(all_labels(record)) for record in self._records]
+        self._record = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        first = np.cumsum([0, *counts[:-1]]) if counts else np.zeros(0, dtype=np.int64)
+        self._place = (np.arange(len(self._record)) - np.repeat(first, counts)).astype(np.int32)
+        lines = [
+            b"".join(_line(label[0]) for record in self._records[at : at + PIECE] for label in all_labels(record))
+            for at in range(0, len(self._records), PIECE)
+        ]
+        self._blob = b"".join(lines)
+        del lines
+        ends = np.flatnonzero(np.frombuffer(self._blob, dtype=np.uint8) == NEWLINE) + 1
+        self._starts: npt.NDArray[np.int64] = np.concatenate([[0], ends]).astype(np.int64)
+        self._sizes = np.zeros(len(self._record), dtype=np.int32)
+        number_of: dict[int, int] = {}
+        for _, codes, owners in self._pieces():
+            found, count = np.unique(codes, return_counts=True)
+            for code, times in zip(found.tolist(), count.tolist(), strict=True):
+                number_of[code] = number_of.get(code, 0) + times
+            self._sizes += np.bincount(owners, minlength=len(self._sizes)).astype(np.int32)
+        self._codes = np.array(sorted(number_of), dtype=np.uint64)
+        held = np.array([number_of[code] for code in self._codes.tolist()], dtype=np.int64)
+        self._offsets: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+        self._owners = np.empty(int(self._offsets[-1]), dtype=np.int32)
+        free = self._offsets[:-1].copy()
+        for _, codes, owners in self._pieces():
+            found, begin, count = np.unique(codes, return_index=True, return_counts=True)
+            at = np.searchsorted(self._codes, found)
+            self._owners[np.repeat(free[at] - begin, count) + np.arange(len(codes))] = owners
+            free[at] += count
+
+    def nearest(self, text: str, limit: int) -> list[FoundLabel]:
+        """The labels most like `text`, best first, at most `limit`; none that is too unlike."""
+        wanted = _trimmed(text if text.count(":") != 1 or " " in text else text.partition(":")[2])
+        matcher = SequenceMatcher(autojunk=False)
+        matcher.set_seq2(wanted)
+        scored = []
+        for number in self._likely(wanted):
+            likely = self._text(number)
+            matcher.set_seq1(likely)
+            ratio = matcher.ratio() if matcher.quick_ratio() >= LIKENESS else 0.0
+            if ratio >= LIKENESS:
+                scored.append((-ratio, likely, number))
+        return [self._label(number) for _, _, number in sorted(scored)[:limit]]
+
+    def containing(self, text: str) -> Iterator[FoundLabel]:
+        """The labels that have `text` in them: equal ones, then those that begin with it, then those where a word does,
+        then the others, shorter ones first. One scan of all labels."""
+        wanted = _bytes(_trimmed(text))
+        found: dict[tuple[int, int], list[int]] = {}
+        starts, blob = self._starts, self._blob
+        at = blob.find(wanted)
+        while at >= 0 and at < len(blob):
+            number = int(np.searchsorted(starts, at, side="right")) - 1
+            begin, end = int(starts[number]), int(starts[number + 1]) - 1
+            if at == begin:
+                rank = 0 if len(wanted) == end - begin else 1
+            else:
+                rank = 2 if blob.find(b" " + wanted, begin, end) >= 0 else 3
+            found.setdefault((rank, end - begin), []).append(number)
+            at = blob.find(wanted, end + 1)
+        for _, numbers in sorted(found.items()):
+            for _, number in sorted((self._text(number), number) for number in numbers):
+                yield self._label(number)
+
+    def _likely(self, wanted: str) -> list[int]:
+        """The labels that share most pairs with `wanted`, by Dice's coefficient."""
+        codes = np.unique(_pairs([wanted])[0])
+        at = np.searchsorted(self._codes, codes)
+        slices = [
+            self._owners[self._offsets[k] : self._offsets[k + 1]]
+            for k, code in zip(at.tolist(), codes, strict=True)
+            if k < len(self._codes) and self._codes[k] == code
+        ]
+        if not slices:
+            return []
+        shared = np.zeros(len(self._sizes), dtype=np.int32)
+        for owners in slices:  # distinct within a slice
+            shared[owners] += 1
+        likeness = 2.0 * shared / (self._sizes + len(codes))
+        most = min(COMPARED, int(np.count_nonzero(shared)))
+        best = np.argpartition(-likeness, most - 1)[:most]
+        return [int(number) for number in best]
+
+    def _pieces(self) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int32]]]:
+        """(first label, codes, owners) of pieces of the labels: the distinct pairs of each, sorted by code, then by
+        label."""
+        for start in range(0, len(self._record), PIECE):
+            texts = [self._text(number) for number in range(start, min(start + PIECE, len(self._record)))]
+            codes, owners = _pairs(texts)
+            order = np.lexsort((owners, codes))
+            codes, owners = codes[order], owners[order]
+            first = np.ones(codes.size, dtype=bool)
+            first[1:] = (codes[1:] != codes[:-1]) | (owners[1:] != owners[:-1])
+            yield start, codes[first], owners[first] + np.int32(start)
+
+    def _text(self, number: int) -> str:
+        line = self._blob[self._starts[number] : self._starts[number + 1] - 1]
+        return line.decode("utf-8", "surrogatepass")
+
+    def _label(self, number: int) -> FoundLabel:
+        record = self._records[self._record[number]]
+        text, language = all_labels(record)[self._place[number]]
+        return FoundLabel(text, language, record.iri)
+
+
+def _pairs(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """(two code points, the text they stand in) for every pair of neighbours in ` text `."""
+    joined = "".join(f" {text} " for text in texts)
+    points = np.frombuffer(joined.encode("utf-32-le", "replace"), dtype=np.uint32).astype(np.uint64)
+    owner = np.repeat(np.arange(len(texts), dtype=np.int32), [len(text) + 2 for text in texts])
+    inside = owner[:-1] == owner[1:]
+    return (points[:-1][inside] << np.uint64(32)) | points[1:][inside], owner[:-1][inside]
+
+
+def _line(text: str) -> bytes:
+    return _bytes(_trimmed(text)) + b"\n"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _trimmed(text: str) -> str:
+    """`text` as it is compared: folded, `_` as a blank, not too long."""
+    return folded(text[: 2 * LONGEST].replace("_", " "))[:LONGEST]

@@ -3,18 +3,29 @@
     documents ──kindcast.semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
 
 Changing anything means building another vocabulary; its `version` is a digest of all that went in.
+
+The load report of ontologies: the numbers that an ontologist checks first, as JSON (docs/ontologies.md).
+
+Counts of names and pairs are of what the documents state, before equivalent names are merged, so that they agree with
+what an ontology editor shows; `roots` and `max_depth` are of the merged hierarchy.
+
+Notes on how a term was read: for the subscriber who wrote it, or the publisher of the string.
+
+docs/matching-semantics.md, rules 12 and 13. Notes never change what a term means.
 """
 
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
 from kindcast.semantic.ontology.loader import read_several
 from kindcast.semantic.units import Units
@@ -22,14 +33,114 @@ from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
-from kindcast.semantic.vocabulary.labels import Names, best_label
-from kindcast.semantic.vocabulary.load_report import report
+from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, best_label
 from kindcast.semantic.vocabulary.relations import Relations
-from kindcast.semantic.vocabulary.suggestions import FoundLabel, LabelIndex
 from kindcast.semantic.vocabulary.synonyms import root_words
 from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 
-__all__ = ["MEANING", "Vocabulary"]
+__all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term"]
+
+
+LISTED = 100  # entries of a list in the report; the numbers are complete
+EXAMPLES = 20  # pairs that a reasoner added
+
+
+def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, relations: Relations) -> dict[str, Any]:
+    """The load report of `ontologies` together. JSON-able."""
+    edges = {pair for each in ontologies for pair in each.edges}
+    derived = {pair for each in ontologies for pair in each.derived} - {
+        pair for each in ontologies for pair in set(each.edges) - each.derived
+    }
+    parents = Counter(low for low, _ in edges)
+    records = names.records.values()
+    kinds = Counter(record.kind for record in records)
+    languages = Counter(tag or "" for each in records for _, tag in (*each.preferred, *each.synonyms, *each.hidden))
+    return {
+        "name": ", ".join(each.name for each in ontologies),
+        "sha256": ontologies[0].sha256 if len(ontologies) == 1 else _digest(ontologies),
+        "triples": sum(each.triples for each in ontologies),
+        "concepts": len(records) - kinds["individual"] - kinds["retired"],
+        "individuals": kinds["individual"],
+        "retired": kinds["retired"],
+        "undeclared": sum(not record.declared for record in records),
+        "edges": len(edges),
+        "derived_edges": len(derived),
+        "roots": _roots(names, hierarchy),
+        "max_depth": hierarchy.depth,
+        "multi_parent": sum(count > 1 for count in parents.values()),
+        "synonyms": sum(len(record.synonyms) for record in records),
+        "languages": {tag: languages[tag] for tag in sorted(languages)},
+        "merged": len(hierarchy.concept_of) - len(hierarchy),
+        "merged_across": _merges_across(names, hierarchy),
+        "unmerged": [list(group) for group in hierarchy.unmerged[:LISTED]],
+        "deprecated": sum(record.deprecated for record in records),
+        "relations": [
+            {"iri": iri, "label": relations.label(iri), "edges": relations.edge_count(iri)} for iri in relations
+        ],
+        **_reasoned(ontologies),
+        "unresolved_imports": _unresolved(ontologies),
+        "warnings": _warnings(ontologies, hierarchy),
+    }
+
+
+def _roots(names: Names, hierarchy: Hierarchy) -> int:
+    """Concepts with nothing above them; an individual without a broader concept is no root, nor is a retired name."""
+    graph = hierarchy.graph
+    return sum(
+        not graph.parents(concept) and names.places(hierarchy.names[concept])
+        for concept in map(ConceptId, range(len(hierarchy)))
+    )
+
+
+def _reasoned(ontologies: Sequence[Ontology]) -> dict[str, Any]:
+    """How far it was reasoned, how many pairs that gave, some of them, and what can have no member."""
+    inferred = sorted({pair for each in ontologies for pair in each.inferred})
+    reasons = sorted({each.reason for each in ontologies})
+    return {
+        "reason": ", ".join(reasons) or "none",
+        "inferred": len(inferred),
+        "inferred_examples": [list(pair) for pair in inferred[:EXAMPLES]],
+        "unsatisfiable": sorted({name for each in ontologies for name in each.unsatisfiable})[:LISTED],
+    }
+
+
+def _digest(ontologies: Sequence[Ontology]) -> str:
+    return hashlib.sha256("\n".join(sorted(each.sha256 for each in ontologies)).encode()).hexdigest()
+
+
+def _merges_across(names: Names, hierarchy: Hierarchy) -> list[list[str]]:
+    """Groups of names of one concept that different ontologies declare."""
+    groups = []
+    for group in hierarchy.names:
+        if len(group) > 1 and len({names.origins[iri] for iri in group if iri in names.origins}) > 1:
+            groups.append(list(group))
+            if len(groups) == LISTED:
+                break
+    return groups
+
+
+def _unresolved(ontologies: Sequence[Ontology]) -> list[str]:
+    """Imports that no ontology here satisfies; the last `#` or `/` does not matter."""
+    there = {iri.rstrip("#/") for each in ontologies for iri in each.declares}
+    return sorted({iri for each in ontologies for iri in each.imports if iri.rstrip("#/") not in there})
+
+
+def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]:
+    several = len(ontologies) > 1
+    warnings = [f"{each.name}: {text}" if several else text for each in ontologies for text in each.warnings]
+    for cycle in hierarchy.cycles[:LISTED]:
+        warnings.append(f"each of these is beneath the other, so they are one concept: {_shown(cycle)}")
+    if hierarchy.unmerged:
+        count, first = len(hierarchy.unmerged), _shown(hierarchy.unmerged[0])
+        warnings.append(
+            f"skos:exactMatch is not one-to-one in {count} groups of names, which stay apart; one is: {first}"
+        )
+    return warnings
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
 
 MEANING = 2
 """Counts the meanings of docs/matching-semantics.md. Raised whenever the same documents, subscriptions and events mean
@@ -434,3 +545,44 @@ def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
     )
     text = json.dumps([MEANING, documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+NAMED = 5
+"""Concepts that one note names; it tells how many there are."""
+
+
+def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Vocabulary) -> Iterator[Note]:
+    """The notes about `term` at `attribute`, which resolved to `found`: that names are deprecated, with their
+    replacements, and that individuals of the same name were set aside."""
+    for old, new in found.replaced:
+        yield Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead")
+    for iri in found.iris:
+        if considered := vocabulary.considered(iri):
+            detail = f"{iri} is deprecated, nothing replaces it; consider {', '.join(considered)}"
+            yield Note("deprecated-term", attribute, detail)
+    if found.set_aside:
+        others = _named([vocabulary.iri(concept) for concept in found.set_aside])
+        detail = (
+            f"{term!r} is read as the class {vocabulary.iri(found.candidates[0])}; individuals have that name: {others}"
+        )
+        yield Note("class-preferred", attribute, detail)
+
+
+def notes_on_event_term(
+    attribute: str, published: str, found: Resolution, vocabulary: Vocabulary, *, holds_concepts: bool
+) -> Iterator[Note]:
+    """The same for a published string, and that it may mean several concepts, or, where the attribute is declared to
+    hold concepts, none."""
+    if not found.candidates:
+        if holds_concepts:
+            yield Note("unknown-term", attribute, f"{published!r} is no concept we know: it stays a string")
+        return
+    if len(found.candidates) > 1:
+        labels = _named([vocabulary.label(concept) for concept in found.candidates])
+        yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: all are counted")
+    yield from notes_on_term(attribute, published, found, vocabulary)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -10,8 +10,8 @@ from sqlalchemy import Row
 
 from kindcast.semantic.units.rates import read_rate_table
 from kindcast.semantic.vocabulary.declarations import DeclarationKind
+from kindcast.semantic.vocabulary.event_schemas import document_of
 from kindcast.semantic.vocabulary.event_types import view_of
-from kindcast.semantic.vocabulary.schema_documents import document_of
 from kindcast.semantic.vocabulary.synonyms import read_table
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
 from kindcast.server.errors import UnknownDeclaration

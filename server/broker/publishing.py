@@ -19,7 +19,7 @@ import numpy as np
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
 from kindcast.semantic.events.event_plans import ReadEvent
-from kindcast.semantic.explanations.operator_answers import as_json
+from kindcast.semantic.explanations.explanation import as_json
 from kindcast.semantic.matching.results import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators.failures import Failure

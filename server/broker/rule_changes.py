@@ -10,8 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from kindcast.semantic.changes.former_meaning import impact_of_rules
-from kindcast.semantic.changes.impact import impact_report
+from kindcast.semantic.changes.impact import impact_of_rules, impact_report
 from kindcast.server.broker.state import State
 from kindcast.server.store import meanings, subscriptions
 

@@ -24,7 +24,7 @@ from kindcast.index.array_file import read_arrays, write_arrays
 from kindcast.index.errors import UnusableIndex
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.errors import UnusableMatcher
-from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.settings import Settings

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row
 
 from kindcast.index.fused.warm_up import warm_up
 from kindcast.semantic import Matcher, Vocabulary
-from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.server.broker import garbage_collection as heap
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT

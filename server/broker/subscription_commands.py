@@ -17,7 +17,7 @@ from sqlalchemy import Row
 from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.subscriptions.bulk import Described, compile_many
+from kindcast.semantic.subscriptions.bulk_compilation import Described, compile_many
 from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status

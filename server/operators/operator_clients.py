@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators.calls import run, stop
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import OperatorFailed
 from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
-from kindcast.semantic.operators.running import run, stop
 from kindcast.server.operators.answers import Caller, Event
 from kindcast.server.operators.operator_client import AtOnce, Limits, OnLoop
 from kindcast.server.operators.registry import Entry, Registry

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Match, Matcher, Vocabulary
-from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.semantic.matching.decision import Decision
 from kindcast.semantic.matching.operator_layer import OperatorLayer
-from kindcast.semantic.matching.screened_events import OpenDecision
+from kindcast.semantic.matching.verification import OpenDecision
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import Failure
 from kindcast.semantic.planner.learning import Experience

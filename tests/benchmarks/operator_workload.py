@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
-from kindcast.semantic.planner.strategies import Strategy, new_strategy
-from kindcast.semantic.planner.sub_order import SubOrder
+from kindcast.semantic.planner.strategies import Strategy, SubOrder, new_strategy
 
 __all__ = ["MATCHED", "Costs", "Selectivities", "Setting", "Workload"]
 

@@ -10,9 +10,9 @@ from kindcast import InvalidSubscription, Matcher
 from kindcast.semantic.errors import DuplicateSubscription
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Note
-from kindcast.semantic.subscriptions import bulk as bulk_module
-from kindcast.semantic.subscriptions import bulk as repeated_module
-from kindcast.semantic.subscriptions.bulk import Restored
+from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
+from kindcast.semantic.subscriptions import bulk_compilation as repeated_module
+from kindcast.semantic.subscriptions.bulk_compilation import Restored
 from tests.oracle import World
 from tests.strategies import CLASSES, RETIRED, events, expressions, vocabulary_of, worlds
 

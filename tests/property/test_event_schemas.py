@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from kindcast import InvalidEvent, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.events.canonicalise import Canonicaliser
-from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas, document_of, extension_problems, read_event_type
 from kindcast.semantic.vocabulary.event_types import EventType, view_of
-from kindcast.semantic.vocabulary.schema_documents import document_of, read_event_type
 
 NAMES = ("a", "b", "c")
 

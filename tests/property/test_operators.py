@@ -23,8 +23,7 @@ from kindcast.semantic.model import (
     ValueConstraint,
     Variable,
 )
-from kindcast.semantic.operators.readings import reading
-from kindcast.semantic.operators.running import stop
+from kindcast.semantic.operators.calls import reading, stop
 from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.planner.strategies import PLANNERS
 from tests.harness.answering_operators import ISOLATED, NAMES, answer, operators

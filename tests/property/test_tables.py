@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import InvalidEvent, Matcher, Vocabulary
-from kindcast.semantic.events.canonicalise import EventLimits
+from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Expression
 from tests.oracle import World, matching

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.semantic.planner.greedy import greedy
 from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.planner.problem import Estimates, Undecided
+from kindcast.semantic.planner.strategies import greedy
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

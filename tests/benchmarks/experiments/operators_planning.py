@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kindcast.semantic.planner.problem import Literals, Undecided
-from kindcast.semantic.planner.sub_order import SubOrder
+from kindcast.semantic.planner.strategies import SubOrder
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kindcast import Event, InvalidEvent, Vocabulary
-from kindcast.semantic.events.canonicalise import Canonicaliser, EventLimits
+from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
 
 TURTLE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
-from kindcast.semantic.events.coded_cells import coded
+from kindcast.semantic.events.leaf_columns import coded
 from kindcast.semantic.ontology import read
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .

@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.event_schemas import (
+    DEEPEST,
+    MOST_NODES,
+    EventSchemas,
+    extension_problems,
+    read_event_type,
+)
 from kindcast.semantic.vocabulary.event_types import view_of
-from kindcast.semantic.vocabulary.schema_documents import DEEPEST, MOST_NODES, read_event_type
 
 
 def problems_of(document: Any, others: dict[str, Any] | None = None) -> dict[str, str]:

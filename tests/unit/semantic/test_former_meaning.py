@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from kindcast import Vocabulary
-from kindcast.semantic.changes.former_meaning import FormerVocabulary, impact_of_rules
-from kindcast.semantic.changes.impact import impact_report
+from kindcast.semantic.changes.impact import FormerVocabulary, impact_of_rules, impact_report
 from kindcast.semantic.ontology import read
 from kindcast.semantic.subscriptions.compilation import compile_expression
 

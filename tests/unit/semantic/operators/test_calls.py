@@ -6,9 +6,8 @@ import pytest
 
 from kindcast import Matcher, Vocabulary, operator
 from kindcast.semantic.model import AttributeRef, Constant, OperatorCall, Quantity, Variable
-from kindcast.semantic.operators.calls import MOST_BINDINGS, Answer, Call, OperatorFailed, ask, unified
+from kindcast.semantic.operators.calls import MOST_BINDINGS, Answer, Call, EventView, OperatorFailed, ask, unified
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.readings import EventView
 from kindcast.semantic.units import Units
 
 UNITS = Units()

@@ -7,9 +7,9 @@ import pytest
 from kindcast import InvalidSubscription, Matcher, Vocabulary, operator
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import Instant, Quantity
+from kindcast.semantic.operators.calls import run, time_left
 from kindcast.semantic.operators.declaration import operators_by_name
 from kindcast.semantic.operators.failures import TryLater
-from kindcast.semantic.operators.running import run, time_left
 
 
 @operator("near", cost=0.5, selectivity=0.2)

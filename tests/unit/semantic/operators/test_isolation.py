@@ -11,9 +11,9 @@ import pytest
 
 from kindcast import Matcher, Operator, Vocabulary
 from kindcast.semantic.model import Quantity
+from kindcast.semantic.operators.calls import run, stop
 from kindcast.semantic.operators.failures import OperatorFailed
 from kindcast.semantic.operators.isolation import Cancellation, Workers
-from kindcast.semantic.operators.running import run, stop
 from tests.harness import isolated_operators
 from tests.harness.isolated_operators import behaves, echoes, holds_many, in_batches, waits
 

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kindcast.semantic.planner.greedy import greedy
-from kindcast.semantic.planner.naive import naive
 from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
-from kindcast.semantic.planner.sequential import sequential
-from kindcast.semantic.planner.strategies import PLANNERS, UnknownPlanner, new_strategy
+from kindcast.semantic.planner.strategies import PLANNERS, UnknownPlanner, greedy, naive, new_strategy, sequential
 from tests.unit.semantic.planner.instances import candidates, evaluated
 
 PREDICATES = 6

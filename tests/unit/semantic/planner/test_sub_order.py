@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kindcast import Matcher, Vocabulary, operator
 from kindcast.semantic.planner.linked_chains import Chains, Node, order_chains
 from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
-from kindcast.semantic.planner.sub_order import PLACED_SINGLY, SubOrder, at_once, in_thread
+from kindcast.semantic.planner.strategies import PLACED_SINGLY, SubOrder, at_once, in_thread
 from tests.unit.semantic.planner.instances import evaluated
 
 PREDICATES = 6

@@ -19,8 +19,7 @@ from kindcast.semantic.model import CanonicalEvent, Event, Note, Value
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
-from kindcast.semantic.vocabulary.term_notes import notes_on_event_term
-from kindcast.semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_event_term
 
 __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 

@@ -26,9 +26,8 @@ from kindcast.semantic.language import parse_text, parse_tree, to_text, to_tree
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
-from kindcast.semantic.subscriptions.subscription_table import SubscriptionTable, packed
+from kindcast.semantic.subscriptions.subscription_table import Part, SubscriptionTable, filled, packed
 from kindcast.semantic.subscriptions.templates import TRIES, Operands, ShapeKey, Template, Templates
-from kindcast.semantic.subscriptions.tree_columns import Part, filled
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [

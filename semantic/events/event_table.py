@@ -25,9 +25,8 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
-from kindcast.semantic.events.canonicalise import Canonicaliser
-from kindcast.semantic.events.coded_cells import CodedCells
-from kindcast.semantic.events.leaf_columns import Cells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
+from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events.leaf_columns import Cells, CodedCells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
 from kindcast.semantic.events.typed_events import TYPES
 from kindcast.semantic.flatten import QuantityObject, as_json
 from kindcast.semantic.model import CanonicalEvent, Event

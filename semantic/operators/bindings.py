@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kindcast.semantic.model import Arithmetic, Constant, ValueConstraint, Variable
-from kindcast.semantic.operators.calls import OperatorFailed
-from kindcast.semantic.operators.readings import Reading, reading
+from kindcast.semantic.operators.calls import OperatorFailed, Reading, reading
 from kindcast.semantic.units import Units
 
 __all__ = ["MOST_JOINED", "MOST_REPORTED", "holds", "joined", "reported", "variables_of"]

@@ -1,0 +1,361 @@
+"""What a predicate means: which readings of a value it uses, the test of each reading, and its verdict on one event.
+
+docs/matching-semantics.md, rules 3 and 6 to 9. The predicate decides how a value is read (rule 9), so no subscription
+changes what another one means. `checks_of` is the one table of checks:
+`kindcast.semantic.conditions.lowering` turns the checks into columns of the index, for millions of clauses at once, and
+`AtomEvaluator` makes the same checks for one atom and one event. Besides, `AtomEvaluator` decides what no column can:
+tests of text, comparisons of two attributes, conditions on one element of an array.
+
+    price <= 400            → ("number", IntervalTest(-inf, 400))
+    grade >= "B"            → ("text", KeyTest({"A", "B"}))       if grade is an enumeration with this order
+    price in (3, "x")       → ("number", KeyTest({3.0})), ("text", KeyTest({"x"}))
+    target isa Computer     → ("concept", ConceptTest(within={17}))
+    target part_of Heart    → ("concept", ConceptTest(within={1042}))     the shadow of Heart in part_of
+    name startswith "HP"    → None: no column can answer; verified on the candidates
+"""
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
+from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.model import (
+    AttributeRef,
+    Between,
+    CanonicalEvent,
+    Comparison,
+    Constant,
+    ConstantValue,
+    Instant,
+    KindTest,
+    Membership,
+    Predicate,
+    Presence,
+    Quantity,
+    RelationTest,
+    SomeOf,
+    Term,
+    TextTest,
+    Value,
+)
+from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.patterns import compile_pattern, fold
+from kindcast.semantic.vocabulary.attributes import Enumeration
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary
+
+__all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "readings_of", "text_test"]
+
+
+Reading = str
+"""`text` (the root word of a string), `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a
+quantity."""
+
+Check = tuple[Reading, Test]
+
+
+def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> tuple[Check, ...] | None:
+    """The checks of which one must hold on one value, or None where no column can decide (texts, attributes compared).
+
+    An empty tuple means that the predicate can never hold, nor its negation: all its concepts, its relation or its
+    member of an enumeration are gone (rule 14).
+    `predicate` is resolved, in negation normal form: `!=` does not occur. Inside `some`, `array` is the whole name of
+    the array.
+    """
+    name = getattr(predicate, "attribute", "")
+    declared_as = vocabulary.attributes.declared_as(name, array)
+    if declared_as != name:
+        predicate = replace(predicate, attribute=declared_as)  # type: ignore[arg-type]  # it has one
+    match predicate:
+        case KindTest(test=test, terms=terms):
+            concepts = _concepts(terms, vocabulary)
+            return (("concept", _concept_test(test, concepts)),) if concepts else ()
+        case RelationTest(relation=relation, terms=terms):
+            concepts = _concepts(terms, vocabulary) if relation in vocabulary.relations else frozenset()
+            return (("concept", _relation_test(relation, concepts, vocabulary)),) if concepts else ()
+        case Comparison(attribute, "=", Constant() as operand):
+            return _equal(attribute, (operand.value,), vocabulary)
+        case Membership(attribute, constants):
+            return _equal(attribute, tuple(constant.value for constant in constants), vocabulary)
+        case Comparison(attribute, order, Constant(value=str(bound))) if listed := enumeration_of(
+            attribute, vocabulary
+        ):
+            return _members(listed, ((order, bound),), vocabulary)
+        case Between(attribute, Constant(value=str(least)), Constant(value=str(most)), closed) if listed := (
+            enumeration_of(attribute, vocabulary)
+        ):
+            ends = (">" if closed[0] == "(" else ">=", least), ("<" if closed[1] == ")" else "<=", most)
+            return _members(listed, ends, vocabulary)
+        case Comparison(attribute, order, Constant() as operand):
+            point = _point(attribute, operand.value, vocabulary)
+            if point is None:
+                return None
+            reading, number = point
+            low, high = (-math.inf, number) if order in ("<", "<=") else (number, math.inf)
+            return ((reading, _interval(low, high, open_low=order == ">", open_high=order == "<")),)
+        case Between(attribute, low, high, closed):
+            first = _point(attribute, low.value, vocabulary)
+            last = _point(attribute, high.value, vocabulary)
+            if first is None or last is None:
+                return None
+            if first[0] != last[0]:
+                return ()
+            interval = _interval(first[1], last[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
+            return ((first[0], interval),)
+        case _:
+            return None
+
+
+def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
+    """Every (reading, key) of `value`; a concept of several candidates gives several."""
+    if value.root_word is not None:
+        yield "text", value.root_word
+    if value.number is not None:
+        yield "number", value.number
+    if value.boolean is not None:
+        yield "boolean", value.boolean
+    if value.instant is not None:
+        yield "instant", float(value.instant)
+    if value.amount is not None:
+        yield f"amount:{value.dimension}", value.amount
+    for concept in value.concepts:
+        yield "concept", concept
+
+
+def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None:
+    """The members that `attribute` is declared to have, if it is declared as an enumeration."""
+    declaration = vocabulary.attributes.declaration(attribute)
+    return declaration.enumeration if declaration is not None else None
+
+
+def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
+    """Rule 9: the members that compare so with every end; a bound that is no member has no order, so nothing does."""
+    bounds = [(order, vocabulary.root_word(bound)) for order, bound in ends]
+    if not listed.is_ordered or any(bound not in listed.members for _, bound in bounds):
+        return ()
+    return (("text", KeyTest(frozenset.intersection(*(listed.satisfying(*each) for each in bounds)))),)
+
+
+def _concepts(terms: tuple[Term, ...], vocabulary: Vocabulary) -> frozenset[ConceptId]:
+    found = (vocabulary.concept(term.iri) for term in terms if term.iri is not None)
+    return frozenset(concept for concept in found if concept is not None)
+
+
+def _concept_test(test: str, concepts: frozenset[ConceptId]) -> ConceptTest:
+    match test:
+        case "isa":
+            return ConceptTest(within=concepts)
+        case "below":
+            return ConceptTest(below=concepts)
+        case _:
+            return ConceptTest(exactly=concepts)
+
+
+def _relation_test(relation: str, concepts: frozenset[ConceptId], vocabulary: Vocabulary) -> ConceptTest:
+    """Rule 11; a concept to which the relation never leads is there all the same, so the negation may hold."""
+    shadows = (vocabulary.relations.shadow(relation, concept) for concept in concepts)
+    return ConceptTest(within=frozenset(shadow for shadow in shadows if shadow is not None))
+
+
+def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
+    """One `KeyTest` a reading, so that `in` over mixed constants stays one predicate."""
+    keys: dict[Reading, set[Key]] = {}
+    concepts: set[ConceptId] = set()
+    for constant in constants:
+        match constant:
+            case Term():
+                concepts |= _concepts((constant,), vocabulary)
+            case bool():
+                keys.setdefault("boolean", set()).add(constant)
+            case str():
+                keys.setdefault("text", set()).add(vocabulary.root_word(constant))
+            case _:
+                point = _point(attribute, constant, vocabulary)
+                if point is not None:
+                    keys.setdefault(point[0], set()).add(point[1])
+    checks: list[Check] = [(reading, KeyTest(frozenset(found))) for reading, found in keys.items()]
+    if concepts:
+        checks.append(("concept", ConceptTest(exactly=frozenset(concepts))))
+    return tuple(checks)
+
+
+def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[Reading, float] | None:
+    """Where `constant` lies on which axis; None for a string that is no date-time (it compares by code point)."""
+    match constant:
+        case Quantity(number, unit):
+            measure = vocabulary.units.measure(number, unit)
+            return f"amount:{measure.dimension}", measure.amount
+        case Instant(text) | str(text):
+            instant = parse_instant(text)
+            return None if instant is None else ("instant", float(instant))
+        case bool() | Term():
+            return None
+        case _:
+            declaration = vocabulary.attributes.declaration(attribute)
+            if declaration is not None and declaration.unit is not None:
+                measure = vocabulary.units.measure(constant, declaration.unit)
+                return f"amount:{measure.dimension}", measure.amount
+            return "number", float(constant)
+
+
+def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> IntervalTest:
+    """Closed ends: the next double inside stands for an open one."""
+    return IntervalTest(
+        math.nextafter(low, math.inf) if open_low else low,
+        math.nextafter(high, -math.inf) if open_high else high,
+    )
+
+
+class AtomEvaluator:
+    """An atom made ready to be asked of events under one vocabulary. Cost of `holds`: the values of its attribute.
+
+    Inside `some`, `array` is the whole name of the array whose elements are asked, and names are seen from there."""
+
+    def __init__(self, atom: Atom, vocabulary: Vocabulary, array: str = "") -> None:
+        self.atom = atom
+        self._vocabulary = vocabulary
+        self._array = array
+        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary, array)
+        self.satisfied_by = self._value_test()
+        """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements
+        apart)."""
+        self._inner: list[list[AtomEvaluator]] = []
+        if isinstance(atom.predicate, SomeOf):
+            clauses = normal_form(atom.predicate.item)
+            whole = f"{array}.{atom.predicate.attribute}" if array else atom.predicate.attribute
+            self._inner = [[AtomEvaluator(inner, vocabulary, whole) for inner in clause] for clause in clauses]
+
+    def holds(self, event: CanonicalEvent) -> bool:
+        """Rules 6 to 8: present and some value satisfies; or, negated, present and none does."""
+        predicate = self.atom.predicate
+        if isinstance(predicate, Presence):
+            return (predicate.attribute in event.attributes) == predicate.present
+        if isinstance(predicate, SomeOf):
+            elements = event.elements.get(predicate.attribute, ())
+            return bool(elements) and any(self._element(each) for each in elements) != self.atom.negated
+        values = event.attributes.get(getattr(predicate, "attribute", ""), ())
+        if not values or self._checks == ():
+            return False
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            others = event.attributes.get(predicate.operand.name, ())
+            found = any(self._compare(predicate, left, right) for left in values for right in others)
+            return bool(others) and found != self.atom.negated
+        return any(map(self.satisfied_by, values)) != self.atom.negated
+
+    def _element(self, element: CanonicalEvent) -> bool:
+        return any(all(atom.holds(element) for atom in clause) for clause in self._inner)
+
+    def _compare(self, predicate: Comparison, left: Value, right: Value) -> bool:
+        """Whether two values compare so (rule 9): numbers, quantities and date-times as such, and never as texts; other
+        strings by their root words or, in order, by code point of any of their texts; members of an enumeration by its
+        order, and where both attributes have one, by both; concepts where the attribute is declared to hold them."""
+        order = predicate.order
+        if order != "=" and left.root_word is not None and right.root_word is not None:
+            names = (predicate.attribute, predicate.operand.name) if isinstance(predicate.operand, AttributeRef) else ()
+            found = (enumeration_of(self._declared_as(name), self._vocabulary) for name in names)
+            listed = [each for each in found if each is not None]
+            if listed:
+                return all(each.compares(left.root_word, order, right.root_word) for each in listed)
+        if order == "=" and set(left.concepts) & set(right.concepts) and self._holds_concepts(predicate.attribute):
+            return True
+        if left.is_numeric and right.is_numeric:
+            if left.dimension is not None:
+                return left.dimension == right.dimension and _ordered(order, left.amount, right.amount)
+            return right.dimension is None and _ordered(order, left.number, right.number)
+        if left.instant is not None and right.instant is not None:
+            return _ordered(order, left.instant, right.instant)
+        if order != "=":
+            return any(_ordered(order, one, other) for one in left.texts for other in right.texts)
+        if left.boolean is not None:
+            return left.boolean == right.boolean
+        return left.root_word is not None and left.root_word == right.root_word
+
+    def _holds_concepts(self, name: str) -> bool:
+        declaration = self._vocabulary.attributes.declaration(self._declared_as(name))
+        return declaration is not None and declaration.kind == "concept"
+
+    def _declared_as(self, name: str) -> str:
+        return self._vocabulary.attributes.declared_as(name, self._array)
+
+    def _value_test(self) -> Callable[[Value], bool]:
+        predicate = self.atom.predicate
+        checks = self._checks
+        if checks is not None:
+            return lambda value: any(
+                reading == asked and self._test(test, key)
+                for reading, key in readings_of(value)
+                for asked, test in checks
+            )
+        of_text = text_test(predicate)
+
+        def some_text(value: Value) -> bool:  # as any(map(of_text, value.texts)), in a third of the time
+            text, root = value.text, value.root_word
+            return text is not None and (of_text(text) or (root is not None and root != text and of_text(root)))
+
+        return some_text
+
+    def _test(self, test: Test, key: Any) -> bool:
+        match test:
+            case KeyTest(keys):
+                return bool(key in keys)
+            case IntervalTest(low, high):
+                return bool(low <= key <= high)
+            case ConceptTest(within, below, exactly):
+                concept = ConceptId(key)
+                above = self._vocabulary.graph.ancestors(concept)
+                return (
+                    concept in exactly
+                    or any(upper in within for upper in above)
+                    or any(upper in below for upper in above if upper != concept)
+                )
+
+
+def text_test(predicate: Any) -> Callable[[str], bool]:
+    """What a predicate that no column decides asks of one text: a test of text, or an order of strings."""
+    match predicate:
+        case TextTest(test="matches", text=pattern, nocase=nocase):
+            return compile_pattern(pattern, nocase).search
+        case TextTest(test=test, text=wanted, nocase=nocase):
+            shape: Callable[[str], str] = fold if nocase else _as_is
+            needle = shape(_nfc(wanted))
+            match test:
+                case "startswith":
+                    return lambda text: shape(text).startswith(needle)
+                case "endswith":
+                    return lambda text: shape(text).endswith(needle)
+                case _:
+                    return lambda text: needle in shape(text)
+        case Comparison(order=order, operand=Constant(value=str(wanted))):
+            bound = _nfc(wanted)
+            return lambda text: _ordered(order, text, bound)
+        case Between(low=Constant(value=str(low)), high=Constant(value=str(high)), closed=closed):
+            above, under = (">" if closed[0] == "(" else ">="), ("<" if closed[1] == ")" else "<=")
+            least, most = _nfc(low), _nfc(high)
+            return lambda text: _ordered(above, text, least) and _ordered(under, text, most)
+        case _:
+            return lambda text: False
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+def _nfc(text: str) -> str:
+    """Constants in the form that published strings are brought into."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _ordered(order: str, left: Any, right: Any) -> bool:
+    match order:
+        case "=":
+            return bool(left == right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+        case _:
+            return bool(left >= right)

@@ -1,4 +1,4 @@
-"""JSON data → dotted names with their scalars. `canonical_events` defines what names and values mean; no vocabulary here.
+"""JSON data → dotted names with their scalars. What names and values mean is defined in `canonical_events`.
 
 docs/matching-semantics.md, rules 1, 3, 4 and 15:
 

@@ -31,6 +31,7 @@ __all__ = [
     "KindTest",
     "Match",
     "Membership",
+    "Node",
     "Not",
     "Note",
     "OperatorCall",
@@ -40,10 +41,12 @@ __all__ = [
     "Presence",
     "Quantity",
     "RelationTest",
+    "Resource",
     "SomeOf",
     "SubscriptionSlot",
     "Term",
     "TextTest",
+    "TypedText",
     "Value",
     "ValueConstraint",
     "Variable",
@@ -308,6 +311,41 @@ class Event:
 
     data: Any
     context: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+
+# ── events that are graphs ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """A node of a graph as a value: its IRI (None: a blank node, a value without text), and the IRIs of the types that
+    the event states of it."""
+
+    iri: str | None
+    types: tuple[str, ...] = ()
+
+
+class TypedText(msgspec.Struct, frozen=True, gc=False):
+    """A literal of a datatype that JSON does not have (`xsd:date`, a scheme of codes, …): its text, and the IRI of the
+    datatype."""
+
+    text: str
+    datatype: str
+
+
+class Node(dict[str, Any]):
+    """A node of a graph with what is stated of it (rule 21), as a dict that is read as JSON is.
+
+    Its names are `<IRI>` of a property, `^<IRI>` of one that is stated from the other end, `@id`, `@type`, `@graph`,
+    and `<IRI>.@language`. Each member is a list of scalars of JSON, `Resource`, `TypedText`, further nodes, and what a
+    literal of JSON holds. `value` is what the node is worth under the name that leads to it; None for a blank node
+    without type.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, members: Mapping[str, Any] | None = None, value: Resource | None = None) -> None:
+        super().__init__(members or {})
+        self.value = value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""Events whose data is a graph: which they are, and the tree of each (docs/matching-semantics.md, rules 20, 21, 23).
+
+Event(data, context) ──is it one?──▶ JSON-LD ──reference──▶ Graph ──unfolded──▶ Event(Node, context)
+                                     RDF ──rdf──▶ Graph
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
+from kindcast.semantic.events.linked_data.rdf import RDF_TYPES, graph_of_rdf
+from kindcast.semantic.events.linked_data.reference import expanded
+from kindcast.semantic.flatten import EventLimits
+from kindcast.semantic.model import Event, Node, Note
+
+__all__ = ["JSON_LD", "GraphReader", "UnknownContexts", "is_linked_data", "media_type_of"]
+
+JSON_LD = "application/ld+json"
+UnknownContexts = Literal["refuse", "plain"]
+"""What becomes of a document that is said to be JSON-LD and needs contexts that are not known."""
+MOST_VALUES = 1_000_000
+"""JSON values of one document, of all its events together."""
+REFERENCE_VALUES = 100_000
+"""JSON values of a document that no compiled context reads: PyLD takes seconds for so many."""
+DEEPEST = 100
+"""Levels of a document: those of an event and of its envelope."""
+
+
+def media_type_of(context: Mapping[str, Any]) -> str:
+    """The media type that `datacontenttype` says, in lower case, without parameters."""
+    return str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
+
+
+def is_linked_data(data: Any, media_type: str) -> bool:
+    """Whether data of this type is read as a graph (rule 20)."""
+    if media_type == JSON_LD or media_type in RDF_TYPES:
+        return True
+    return isinstance(data, dict) and "@context" in data
+
+
+class GraphReader:
+    """Reads graph events under one vocabulary's contexts. One thread at a time."""
+
+    def __init__(
+        self,
+        contexts: Mapping[str, Any],
+        limits: EventLimits,
+        *,
+        is_event_class: Callable[[str], bool] = lambda iri: False,
+        unknown_contexts: UnknownContexts = "refuse",
+    ) -> None:
+        """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
+        a node of RDF an event."""
+        self._contexts = contexts
+        self._limits = limits
+        self._is_event_class = is_event_class
+        self._unknown_contexts = unknown_contexts
+
+    def read(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
+        """`event` with the tree of its graph as data, and what is to be noted; itself where its data is no graph.
+
+        Raises `InvalidEvent`: `several-events` for a document of several, `no-event` for one of none, `unknown-context`
+        with all URLs, `invalid-json-ld`, `malformed-rdf`, `invalid-iri`, `unreachable-nodes`, and what is beyond the
+        limits.
+        """
+        data = event.data
+        if isinstance(data, Node):
+            return event, ()
+        media_type = media_type_of(event.context)
+        if not is_linked_data(data, media_type):
+            return event, ()
+        try:
+            graph = self.graph(data, media_type)
+        except InvalidEvent as error:
+            codes = {problem.code for problem in error.problems}
+            if codes == {"unknown-context"} and (media_type != JSON_LD or self._unknown_contexts == "plain"):
+                detail = f"read as plain JSON: {error.problems[0].detail}"
+                return event, (Note("unknown-context", "", detail),)
+            raise
+        roots = list(graph.roots)
+        if len(roots) != 1:
+            detail = f"the document holds {len(roots):,} events: publish it, or take it apart with `events_of`"
+            raise InvalidEvent([Problem("several-events" if roots else "no-event", detail)])
+        return Event(self.tree(graph, roots[0]), event.context), ()
+
+    def graph(self, data: Any, media_type: str) -> Graph:
+        """The graph that a document states, with the roots of its events. Raises `InvalidEvent`."""
+        if media_type in RDF_TYPES:
+            if not isinstance(data, str | bytes):
+                raise InvalidEvent([Problem("malformed-rdf", f"data of type {media_type} is a text")])
+            raw = data.encode() if isinstance(data, str) else data
+            with _bounded_recursion():
+                graph = graph_of_rdf(raw, media_type, self._is_event_class)
+        else:
+            check_size(data, REFERENCE_VALUES)
+            with _bounded_recursion():
+                graph = graph_of_expanded(expanded(data, self._contexts))
+        if not graph.roots:
+            raise InvalidEvent([Problem("no-event", "the document states nothing of any node that could be an event")])
+        lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
+        if lost:
+            named = ", ".join(sorted(lost)[:5])
+            detail = f"no event of the document leads to {len(lost):,} of its nodes: {named}"
+            raise InvalidEvent([Problem("unreachable-nodes", detail)])
+        return graph
+
+    def tree(self, graph: Graph, root: str) -> Node:
+        """The event that unfolds from `root`. Raises `InvalidEvent` beyond the limits."""
+        with _bounded_recursion():
+            return unfolded(graph, root, self._limits)
+
+
+def check_size(data: Any, most: int) -> None:
+    """Raises `InvalidEvent` for a document that is nested too deeply or holds too much. Linear; no recursion."""
+    left = most
+    stack: list[tuple[Any, int]] = [(data, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > DEEPEST:
+            raise InvalidEvent([Problem("too-deep", f"nested deeper than {DEEPEST} levels")])
+        if isinstance(node, dict):
+            left -= len(node)
+            stack.extend((each, depth + 1) for each in node.values() if isinstance(each, dict | list))
+        elif isinstance(node, list):
+            left -= len(node)
+            stack.extend((each, depth + 1) for each in node if isinstance(each, dict | list))
+        if left < 0:
+            raise InvalidEvent([Problem("too-many-values", f"more than {most:,} values in one document: split it")])
+
+
+@contextlib.contextmanager
+def _bounded_recursion() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise InvalidEvent([Problem("too-deep", "the document is nested too deeply")]) from None

@@ -1,0 +1,76 @@
+"""JSON-LD 1.1 by PyLD: the reference that compiled contexts agree with, and what reads all that they do not cover.
+
+Contexts are those that are given, by URL; nothing is ever fetched. This is the only module that imports PyLD.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from pyld import jsonld
+
+from kindcast.semantic.errors import InvalidEvent, Problem
+
+__all__ = ["MOST_URLS", "expanded", "unknown_contexts_problem"]
+
+MOST_URLS = 10
+"""Contexts by URL within contexts by URL that are followed; PyLD's own bound."""
+
+
+def expanded(document: Any, contexts: Mapping[str, Any]) -> list[Any]:
+    """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
+
+    Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that `contexts` lacks, also
+    those that other contexts name; `invalid-json-ld` with what PyLD says.
+    """
+    unknown: dict[str, None] = {}
+
+    def load(url: str, options: dict[str, Any]) -> dict[str, Any]:
+        found = contexts.get(url)
+        if found is None:
+            unknown[url] = None
+            found = {"@context": {}}  # reading goes on, so that all that is unknown is told at once
+        return {
+            "contentType": "application/ld+json",
+            "contextUrl": None,
+            "documentUrl": url,
+            "document": copy.deepcopy(found),
+        }
+
+    problem: Problem | None = None
+    found: list[Any] = []
+    try:
+        found = jsonld.expand(document, {"documentLoader": load, "processingMode": "json-ld-1.1"})
+    except jsonld.JsonLdError as error:
+        problem = Problem("invalid-json-ld", _told(error))
+    except RecursionError:
+        problem = Problem("too-deep", "the document or its context is nested too deeply")
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        IndexError,
+    ) as error:  # odd contexts that PyLD does not foresee
+        problem = Problem("invalid-json-ld", f"the document is no JSON-LD: {error}")
+    if unknown:
+        raise InvalidEvent([unknown_contexts_problem(unknown)])
+    if problem is not None:
+        raise InvalidEvent([problem])
+    return found
+
+
+def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:
+    """What to tell of contexts that are named by URL and not known."""
+    named = ", ".join(urls)
+    detail = f"contexts are never fetched, and these are not known: {named}. Upload each with PUT /v1/contexts?url=…"
+    return Problem("unknown-context", detail, suggestions=tuple({"label": url, "url": url} for url in urls))
+
+
+def _told(error: Any) -> str:
+    """The first sentence of PyLD's error with its cause's code; what it quotes of the document is left out."""
+    first = error
+    while isinstance(first.__cause__, jsonld.JsonLdError):
+        first = first.__cause__
+    message = str(first.args[0] if first.args else first).split("\n")[0]
+    return f"{message} ({first.code})" if getattr(first, "code", None) else message

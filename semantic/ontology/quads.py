@@ -1,0 +1,66 @@
+"""Bytes of Turtle, N-Triples, N-Quads or TriG to statements in plain Python, for readers of events.
+
+pyoxigraph reads them: it opens no file and no socket. A relative IRI has no base here, so it is an error of syntax.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
+
+import pyoxigraph as ox
+
+from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.ontology import turtle_guard
+from kindcast.semantic.ontology.formats import RDF_SYNTAXES
+from kindcast.semantic.ontology.records import Limits
+
+__all__ = ["QUAD_SYNTAXES", "RdfLiteral", "statements"]
+
+QUAD_SYNTAXES = ("turtle", "n-triples", "n-quads", "trig")
+
+
+class RdfLiteral(NamedTuple):
+    """A literal: its lexical form, the IRI of its datatype, its language tag."""
+
+    text: str
+    datatype: str
+    language: str | None
+
+
+Statement = tuple[str, str, "str | RdfLiteral", str]
+"""Subject, property, object, name of the graph (empty: the default graph); blank nodes as `_:label`."""
+
+
+def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterator[Statement]:
+    """Every statement of `data`, in order. Raises `OntologyError`, with the line, for broken syntax, for IRIs that are
+    none, and for triples as subjects or objects."""
+    limits = limits or Limits()
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    turtle_guard.inspect(data, limits)
+    labels: dict[str, str] = {}
+    numbers = count(1)
+
+    def name(term: ox.NamedNode | ox.BlankNode | ox.Triple | ox.DefaultGraph) -> str:
+        if isinstance(term, ox.NamedNode):
+            return term.value
+        if isinstance(term, ox.BlankNode):
+            return labels.get(term.value) or labels.setdefault(term.value, f"_:b{next(numbers)}")
+        if isinstance(term, ox.DefaultGraph):
+            return ""
+        raise OntologyError("triples as subjects or objects of triples are not read in events")
+
+    try:
+        for quad in ox.parse(data, RDF_SYNTAXES[syntax]):
+            value = quad.object
+            found = (
+                RdfLiteral(value.value, value.datatype.value, value.language)
+                if isinstance(value, ox.Literal)
+                else name(value)
+            )
+            yield name(quad.subject), quad.predicate.value, found, name(quad.graph_name)
+    except SyntaxError as error:
+        raise OntologyError(str(error), line=error.lineno, column=error.offset) from error
+    except MemoryError as error:
+        if "buffer" not in str(error):
+            raise
+        raise OntologyError("a name or text of the document is longer than any that are read (16 MiB)") from error

@@ -1,0 +1,146 @@
+"""Documents that are graphs become trees: docs/matching-semantics.md, rules 20 and 21."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.flatten import EventLimits
+from kindcast.semantic.model import Event, Node, Resource, TypedText
+
+EX = "http://example.org/"
+CONTEXT = {"ex": EX, "xsd": "http://www.w3.org/2001/XMLSchema#"}
+PIECE = {
+    "@context": CONTEXT,
+    "@id": "ex:p1",
+    "@type": "ex:Piece",
+    "ex:weight": {"@type": "xsd:decimal", "@value": "12.50"},
+    "ex:label": [{"@value": "Kiste", "@language": "de"}, "box"],
+    "ex:made": {"@type": "xsd:date", "@value": "2026-01-31"},
+    "ex:sealed": True,
+    "ex:from": {"@id": "ex:vie", "ex:name": "Vienna"},
+    "ex:next": {"@id": "ex:muc"},
+    "ex:codes": {"@list": ["a", "b", "a"]},
+}
+TREE = {
+    "@id": [Resource(EX + "p1")],
+    "@type": [Resource(EX + "Piece")],
+    f"<{EX}weight>": [12.5],
+    f"<{EX}label>": ["Kiste", "box"],
+    f"<{EX}label>.@language": ["de"],
+    f"<{EX}made>": [TypedText("2026-01-31", "http://www.w3.org/2001/XMLSchema#date")],
+    f"<{EX}sealed>": [True],
+    f"<{EX}from>": [{"@id": [Resource(EX + "vie")], f"<{EX}name>": ["Vienna"]}],
+    f"<{EX}next>": [Resource(EX + "muc")],
+    f"<{EX}codes>": ["a", "b", "a"],
+}
+TURTLE = """
+@prefix ex: <http://example.org/> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+ex:p1 a ex:Piece ; ex:weight 12.50 ; ex:label "Kiste"@de , "box" ; ex:made "2026-01-31"^^xsd:date ; ex:sealed true ;
+  ex:from ex:vie ; ex:next ex:muc ; ex:codes ( "a" "b" "a" ) .
+ex:vie ex:name "Vienna" .
+"""
+
+
+def tree(data: Any, media_type: str = "application/ld+json", contexts: Mapping[str, Any] | None = None) -> Node:
+    reader = GraphReader(contexts or {}, EventLimits())
+    event, _ = reader.read(Event(data, {"datacontenttype": media_type}))
+    assert isinstance(event.data, Node)
+    return event.data
+
+
+def codes(data: Any, media_type: str = "application/ld+json", contexts: Mapping[str, Any] | None = None) -> list[str]:
+    with pytest.raises(InvalidEvent) as caught:
+        tree(data, media_type, contexts)
+    return [problem.code for problem in caught.value.problems]
+
+
+def test_one_graph_written_in_several_ways_is_one_tree() -> None:
+    expanded = json.loads(json.dumps(PIECE).replace("ex:", EX).replace("xsd:", CONTEXT["xsd"]))
+    del expanded["@context"]
+    other = {
+        "@context": ["http://example.org/ctx", {"weight": {"@id": "w:weight", "@type": CONTEXT["xsd"] + "decimal"}}]
+    }
+    by_url = {"http://example.org/ctx": {"@context": {"w": EX, "id": "@id", "from": "w:from", "name": "w:name"}}}
+    written = {**other, **expanded, "weight": "12.50", "from": {"id": "w:vie", "name": "Vienna"}}
+    del written[EX + "weight"], written[EX + "from"]
+    trees = [tree(PIECE), tree([expanded]), tree(written, contexts=by_url), tree(TURTLE, "text/turtle")]
+    for each in trees:
+        assert dict(each) == TREE
+        assert each.value == Resource(EX + "p1", (EX + "Piece",))
+
+
+def test_plain_json_stays_as_it_is() -> None:
+    event = Event({"@type": "Piece", "weight": 3}, {})
+    assert GraphReader({}, EventLimits()).read(event) == (event, ())
+
+
+def test_all_unknown_contexts_are_named_and_nothing_is_fetched() -> None:
+    known = {"http://a.example/": {"@context": ["http://b.example/", {"x": "http://x.example/"}]}}
+    document = {"@context": ["http://a.example/", "http://c.example/"], "x": {"@context": "file:///etc/passwd", "y": 1}}
+    with pytest.raises(InvalidEvent) as caught:
+        tree(document, contexts=known)
+    (problem,) = caught.value.problems
+    assert problem.code == "unknown-context"
+    assert [each["url"] for each in problem.suggestions] == [
+        "http://b.example/",
+        "http://c.example/",
+        "file:///etc/passwd",
+    ]
+
+
+def test_a_context_that_only_a_member_names_is_read_as_plain_json_with_a_note() -> None:
+    event = Event({"@context": "http://c.example/", "price": 3}, {})
+    read, notes = GraphReader({}, EventLimits()).read(event)
+    assert read == event
+    assert [note.code for note in notes] == ["unknown-context"]
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type", "code"),
+    [
+        ({"@context": {"a": {"@id": "b:x"}, "b": {"@id": "a:x"}}, "a": 1}, "application/ld+json", "invalid-json-ld"),
+        ({"@context": {"@value": "http://x.example/"}, "p": 1}, "application/ld+json", "invalid-json-ld"),
+        ({"@context": {"p": "http://x.example/<b>"}, "p": 1}, "application/ld+json", "invalid-iri"),
+        ([], "application/ld+json", "no-event"),
+        ([{"@id": "x:a", "x:p": 1}, {"@id": "x:b", "x:p": 1}], "application/ld+json", "several-events"),
+        ("<x:a> <x:p> <x:b> . <x:b> <x:p> <x:a> .", "text/turtle", "no-event"),
+        ("<x:r> <x:p> 1 . <x:a> <x:p> <x:b> . <x:b> <x:p> <x:a> .", "text/turtle", "unreachable-nodes"),
+        ("<x:a> <x:p> .", "application/n-triples", "malformed-rdf"),
+        ("<x:a> <p> 1 .", "text/turtle", "malformed-rdf"),
+    ],
+    ids=["cycle of terms", "keyword", "property", "empty", "several", "no root", "lost nodes", "syntax", "relative"],
+)  # fmt: skip
+def test_what_gives_no_event_is_refused_with_a_code(data: Any, media_type: str, code: str) -> None:
+    assert codes(data, media_type) == [code]
+
+
+def test_a_node_within_itself_is_its_iri_and_blank_labels_are_no_values() -> None:
+    found = tree(
+        {
+            "@id": "x:a",
+            "x:knows": {"@id": "x:b", "x:knows": {"@id": "x:a"}},
+            "x:has": {"@id": "_:c", "x:is": {"@id": "_:c"}},
+        }
+    )
+    assert found["<x:knows>"] == [{"@id": [Resource("x:b")], "<x:knows>": [Resource("x:a")]}]
+    assert found["<x:has>"] == [{}] or found["<x:has>"][0] == {}
+    assert found["<x:has>"][0].value is None
+
+
+def test_a_document_whose_nodes_unfold_without_bound_is_refused() -> None:
+    pairs = "\n".join(f"<x:n{i}> <x:a> <x:n{i + 1}> ; <x:b> <x:n{i + 1}> ." for i in range(40))
+    assert codes(pairs, "text/turtle") == ["too-many-values"]
+    chain = "\n".join(f"<x:n{i}> <x:a> <x:n{i + 1}> ." for i in range(100)) + "<x:n100> <x:a> 1 ."
+    assert codes(chain, "text/turtle") == ["too-deep"]
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = {"x:p": deep}
+    assert codes(deep) == ["too-deep"]
+    context: Any = {}
+    for _ in range(400):
+        context = {"x:p": {"@id": "x:p", "@context": context}}
+    assert codes({"@context": context, "x:p": 1}) in (["too-deep"], ["invalid-json-ld"])

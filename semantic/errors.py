@@ -10,6 +10,7 @@ SemanticError
 ├── InvalidEvent            an event that cannot be understood; `problems` has all of them
 ├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
 ├── InvalidDeclaration      an attribute, synonym, rate or event type declared wrongly; `problems` has all of them
+├── UnknownContext          JSON-LD contexts are needed that are neither shipped nor uploaded; `urls` has all of them
 ├── InvalidPattern          a regular expression that RE2 does not read; says where
 ├── UnknownUnit             no unit has this name; has the nearest ones
 ├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
@@ -37,6 +38,7 @@ __all__ = [
     "ReasonerUnavailable",
     "SemanticError",
     "TooCostly",
+    "UnknownContext",
     "UnknownRelation",
     "UnknownSubscription",
     "UnknownUnit",
@@ -133,6 +135,16 @@ class InvalidDeclaration(_Problems):
 
     def __init__(self, problems: str | list[Problem]) -> None:
         super().__init__([Problem("invalid-declaration", problems)] if isinstance(problems, str) else problems)
+
+
+class UnknownContext(SemanticError):
+    """JSON-LD refers to contexts that are neither shipped nor uploaded, by itself or through another context. `urls`
+    are all of them."""
+
+    def __init__(self, urls: tuple[str, ...]) -> None:
+        listed = ", ".join(_short(url) for url in urls)
+        super().__init__(f"unknown JSON-LD contexts, to be uploaded first (PUT /v1/contexts?url=…): {listed}")
+        self.urls = urls
 
 
 class InvalidPattern(SemanticError):

@@ -6,7 +6,7 @@ folder. Everybody asks here, so nobody else needs to know.
 
 from pathlib import Path
 
-__all__ = ["shipped", "shipped_names"]
+__all__ = ["shipped", "shipped_context", "shipped_names"]
 
 FOLDER = Path(__file__).parent / "shipped"
 
@@ -33,3 +33,12 @@ def shipped_names() -> tuple[str, ...]:
     ('building.ttl', 'shop.ttl')
     """
     return tuple(sorted(path.name for path in FOLDER.glob("*.ttl")))
+
+
+def shipped_context(name: str) -> Path:
+    """The file of the shipped JSON-LD context `name`, such as `"ngsi-ld-core"`.
+
+    >>> shipped_context("ngsi-ld-core").name
+    'ngsi-ld-core.jsonld'
+    """
+    return FOLDER / "contexts" / f"{name}.jsonld"

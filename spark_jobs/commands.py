@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--output", type=Path, required=name != "backtest", metavar="DIR")
         command.add_argument("--ontology", type=Path, action="append", default=[], metavar="FILE")
         command.add_argument("--relations", default="", metavar="NAMES", help="kept as hierarchies, with commas")
-        command.add_argument("--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, …")
+        command.add_argument(
+            "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts"
+        )
         command.add_argument("--subscriptions", type=Path, metavar="FILE", help="NDJSON: id and expression a line")
         command.add_argument("--inputs", type=Path, metavar="DIR", help="records as fetched from a server")
         command.add_argument("--shards", type=int, metavar="N", help="parts of the subscriptions")

@@ -18,11 +18,15 @@ from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.ontology import Ontology
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.vocabulary.declarations import Declarations
 from kindcast.semantic.vocabulary.vocabulary import MEANING
 from kindcast.spark_jobs.errors import JobFailed
 from kindcast.spark_jobs.snapshot import Refused, Snapshot, write_snapshot
 
 __all__ = ["Inputs"]
+
+DECLARED = frozenset(Declarations().arguments())
+"""The members of a file of declarations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +85,8 @@ class Inputs:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise JobFailed(f"{path} is no JSON of declarations: {error}") from error
-        if not isinstance(found, dict) or found.keys() - {"attributes", "synonyms", "rates", "schemas"}:
-            raise JobFailed(f"{path} must be an object of attributes, synonyms, rates and schemas")
+        if not isinstance(found, dict) or found.keys() - DECLARED:
+            raise JobFailed(f"{path} must be an object of {', '.join(sorted(DECLARED))}")
         return found
 
     def _subscriptions(self, bad: list[Refused]) -> Iterator[tuple[str, Any]]:

@@ -36,6 +36,7 @@ from kindcast.semantic.model import AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
+from kindcast.semantic.vocabulary.contexts import context_terms
 from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
@@ -527,11 +528,18 @@ class Impact:
         names = {name for each in schemes for name in (*each.declarations, *each.above, *each.synonyms)}
         names |= {text for each in schemes for one in each.declarations.values() for text, _ in one.labels}
         found: list[dict[str, frozenset[str]]] = []
-        for scheme in schemes:
+        for vocabulary, other in ((self.before, self.after), (self.after, self.before)):
+            scheme = vocabulary.attributes
             counted: defaultdict[str, set[str]] = defaultdict(set)
             for name in names:
                 for upper in scheme.broader(scheme.resolve(name)):
                     counted[upper].add(name)
+            for url, document in vocabulary.contexts.items():
+                if other.contexts.get(url) == document:
+                    continue
+                for term, iri in context_terms(document["@context"]):
+                    for upper in (iri, *scheme.broader(scheme.resolve(local_name(iri)))):
+                        counted[upper].add(term)
             found.append({upper: frozenset(all) for upper, all in counted.items()})
         return found[0], found[1]
 
@@ -856,8 +864,10 @@ class FormerVocabulary(Vocabulary):
     def texts(self, text: str) -> tuple[str, ...]:
         return (self.root_word(text),)
 
-    def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
-        found = super().resolve(self.root_word(term), is_iri=is_iri, within=within)
+    def resolve(
+        self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False
+    ) -> Resolution:
+        found = super().resolve(self.root_word(term), is_iri=is_iri, within=within, asked=asked)
         return replace(found, candidates=tuple(sorted((*found.candidates, *found.set_aside))), set_aside=())
 
 

@@ -183,7 +183,7 @@ class _Resolver:
             return self.kept(attribute, term.iri or term.text, term)
         self.relabelled |= written
         scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
-        found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope)
+        found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope, asked=written)
         self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
         if len(found.candidates) == 1:
             # The very name that was hit is stored, not the preferred one of its concept: should a later version take an

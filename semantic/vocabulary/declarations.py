@@ -1,35 +1,45 @@
-"""Declarations beside ontologies: attributes, synonyms, conversion rates and event types, as one frozen version.
+"""Declarations beside ontologies: attributes, synonyms, conversion rates, event types and JSON-LD contexts, as one
+frozen version.
 
     attribute   {"kind": "number", "unit": "USD"}          by name
     synonyms    {"PC": "computer"}                         by the name of the table; all tables count together
     rates       {"EUR": {"USD": "1.08"}}                   one table, whose name is of no importance
     schema      a JSON Schema                              by event type
+    context     {"@context": {…}}                          by the URL of a JSON-LD context
 
 A declaration is checked before it counts: by itself, and against all others.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
 from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 
-DeclarationKind = Literal["attribute", "synonyms", "rates", "schema"]
+DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context"]
 
 MOST_ATTRIBUTES = 10_000
 """Declared attributes of one vocabulary."""
 MOST_BYTES = 16 << 20
 """Bytes of all declarations as JSON: they are read again with every version of the vocabulary."""
 
-_FIELDS: Mapping[str, str] = {"attribute": "attributes", "synonyms": "synonyms", "schema": "schemas"}
+_FIELDS: Mapping[str, str] = {
+    "attribute": "attributes",
+    "synonyms": "synonyms",
+    "rates": "rates",
+    "schema": "schemas",
+    "context": "contexts",
+}
+"""The member of `Declarations` that a kind stands in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +50,10 @@ class Declarations:
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    contexts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return any((self.attributes, self.synonyms, self.rates, self.schemas))
+        return any(getattr(self, name) for name in _FIELDS.values())
 
     def arguments(self) -> dict[str, Any]:
         """What `Vocabulary(ontologies, **arguments)` takes. Raises `InvalidDeclaration` where two tables of synonyms
@@ -52,6 +63,7 @@ class Declarations:
             "synonyms": joined_tables(self.synonyms),
             "rates": self.rates,
             "schemas": self.schemas,
+            "contexts": self.contexts,
         }
 
     def checked(self) -> "Declarations":
@@ -96,7 +108,7 @@ class Declarations:
         """With one more declaration, checked. One of the same kind and name gives way, but for an event type, which may
         only be extended (Le Subscribe, section 2.2), unless `replace_schema` says otherwise.
 
-        Raises `InvalidDeclaration` with every problem.
+        Raises `InvalidDeclaration` with every problem, `UnknownContext` for a context that needs others.
         """
         if kind not in get_args(DeclarationKind):
             raise InvalidDeclaration(f"there is no declaration {kind!r}; there are {get_args(DeclarationKind)}")
@@ -107,6 +119,8 @@ class Declarations:
         field_name = _FIELDS[kind]
         extended = replace(self, **{field_name: {**getattr(self, field_name), name: body}})
         extended.checked()
+        if kind == "context":
+            check_contexts(extended.contexts)
         if kind == "schema" and name in self.schemas and not replace_schema:
             # Other types may refer to the domains of this one: none of them may change either.
             before, after = EventSchemas(self.schemas).types, EventSchemas(extended.schemas).types
@@ -116,28 +130,37 @@ class Declarations:
         return extended
 
     def without(self, kind: DeclarationKind, name: str) -> "Declarations":
-        """Less one declaration, checked: another may rest on it. One that is not there is no problem."""
+        """Less one declaration, checked: another may rest on it. One that is not there is no problem.
+
+        Raises `InvalidDeclaration`, and `UnknownContext` where another context refers to it.
+        """
         if kind == "rates":
             return replace(self, rates={})
         field_name = _FIELDS[kind]
         left = {key: body for key, body in getattr(self, field_name).items() if key != name}
-        return replace(self, **{field_name: left}).checked()
+        remaining = replace(self, **{field_name: left}).checked()
+        if kind == "context":
+            check_contexts(remaining.contexts)
+        return remaining
 
     # ── to be stored ────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: what `from_json` reads."""
-        return {
-            "attributes": dict(self.attributes),
-            "synonyms": dict(self.synonyms),
-            "rates": dict(self.rates),
-            "schemas": dict(self.schemas),
-        }
+        return {name: dict(getattr(self, name)) for name in _FIELDS.values()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Declarations":
         """What `to_json` gave. Not checked again: it was when it was declared."""
-        return cls(**{name: stored.get(name) or {} for name in ("attributes", "synonyms", "rates", "schemas")})
+        return cls(**{name: stored.get(name) or {} for name in _FIELDS.values()})
+
+    @classmethod
+    def of(cls, declared: Iterable[tuple[str, str, Any]]) -> "Declarations":
+        """Those of (kind, name, body), as they are stored one by one. Not checked again."""
+        found: dict[str, dict[str, Any]] = {name: {} for name in _FIELDS.values()}
+        for kind, name, body in declared:
+            found[_FIELDS[kind]][name] = body
+        return cls(**found | {"rates": next(iter(found["rates"].values()), {})})
 
 
 def _check_unit(units: Units, attribute: str, unit: str) -> None:

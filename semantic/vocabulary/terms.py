@@ -64,8 +64,10 @@ class TermIndex:
         concept_of: Mapping[str, ConceptId],
         prefixes: Iterable[tuple[str, str]],
         replacement: Callable[[str], tuple[str, ...]],
+        context_prefixes: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """`concept_of` has all names; `replacement` gives the names that stand for a deprecated one."""
+        """`concept_of` has all names; `replacement` gives the names that stand for a deprecated one. `prefixes` are
+        those of ontologies, `context_prefixes` those of JSON-LD contexts."""
         self._concept_of = concept_of
         self._replacement = replacement
         self._labels = _Table()
@@ -80,17 +82,19 @@ class TermIndex:
         self._local = _Table()
         for iri in concept_of:
             self._local.put(local_name(iri), iri)
-        self._prefixes: dict[str, list[str]] = {}
-        for prefix, namespace in sorted(prefixes):
-            self._prefixes.setdefault(prefix, []).append(namespace)
+        self._prefixes = _by_prefix(prefixes)
+        self._context_prefixes = _by_prefix(context_prefixes)
+        own = ((local_name(namespace.rstrip("/#")), namespace) for namespace in self._prefixes.get("", ()))
+        self._own_prefixes = _by_prefix(pair for pair in own if pair[0] not in self._prefixes)
 
-    def resolve(self, term: str, *, is_iri: bool = False) -> Resolution:
-        """What `term` may mean; with `is_iri` only as an IRI."""
+    def resolve(self, term: str, *, is_iri: bool = False, asked: bool = False) -> Resolution:
+        """What `term` may mean; with `is_iri` only as an IRI, with `asked` as a person means it, who may also use the
+        prefixes of contexts."""
         if term in self._concept_of:
             return self._resolution((term,), "iri")
         if is_iri or not term or len(term) > LONGEST:
             return Resolution()
-        found = self.short_form(term)
+        found = self.short_form(term, asked=asked)
         if found:
             return self._resolution(found, "short")
         text = unicodedata.normalize("NFC", term)
@@ -103,18 +107,32 @@ class TermIndex:
             return self._resolution(hit, "synonym")
         return Resolution()
 
-    def short_form(self, term: str) -> tuple[str, ...]:
-        """The IRIs that `term` abbreviates: as a CURIE by the documents' prefixes, or as the local name of one
-        concept."""
+    def short_form(self, term: str, *, asked: bool = False) -> tuple[str, ...]:
+        """The IRIs that `term` abbreviates: as a CURIE by the ontologies' prefixes (where it is `asked`, else by those
+        of contexts), or as the local name of one concept, or, where it is `asked`, by the last part of a namespace that
+        an ontology has the empty prefix for."""
         prefix, colon, rest = term.partition(":")
-        if colon:
-            spelt_out = (namespace + rest for namespace in self._prefixes.get(prefix, ()))
-            found = tuple(iri for iri in spelt_out if iri in self._concept_of)
-            if found:
+        tables = (self._prefixes, self._context_prefixes) if asked else (self._prefixes,)
+        for table in tables if colon else ():
+            if found := self._known(table, prefix, rest):
                 return found
-            term = f"{prefix}_{rest}"
-        found = self._local.get(term)
-        return found if len({self._concept_of[iri] for iri in found}) == 1 else ()
+        found = self._local.get(f"{prefix}_{rest}" if colon else term)
+        if len({self._concept_of[iri] for iri in found}) == 1:
+            return found
+        return self._known(self._own_prefixes, prefix, rest) if colon and asked else ()
+
+    def spelt_out(self, curie: str) -> tuple[str, ...]:
+        """The IRIs that a CURIE may stand for where it is asked, known or not: by the first table that has its
+        prefix."""
+        prefix, colon, rest = curie.partition(":")
+        for table in (self._prefixes, self._context_prefixes, self._own_prefixes) if colon else ():
+            if prefix in table:
+                return tuple(namespace + rest for namespace in table[prefix])
+        return ()
+
+    def _known(self, table: Mapping[str, list[str]], prefix: str, rest: str) -> tuple[str, ...]:
+        spelt_out = (namespace + rest for namespace in table.get(prefix, ()))
+        return tuple(iri for iri in spelt_out if iri in self._concept_of)
 
     def shared(self) -> set[str]:
         """The labels of more than one name: exact ones, and folded ones."""
@@ -139,6 +157,13 @@ class TermIndex:
             named.update(dict.fromkeys(successors or (iri,)))
         candidates = {self._concept_of[iri] for iri in named}
         return Resolution(tuple(sorted(candidates)), level, tuple(replaced), tuple(named))
+
+
+def _by_prefix(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for prefix, namespace in sorted(pairs):
+        found.setdefault(prefix, []).append(namespace)
+    return found
 
 
 class _Table:

@@ -30,6 +30,7 @@ from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, Property
 from kindcast.semantic.ontology.loader import read_several
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
@@ -170,10 +171,12 @@ class Vocabulary:
         synonyms: Mapping[str, str] | None = None,
         rates: Mapping[str, Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
+        contexts: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
-        Schema.
+        Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
+        `kindcast.semantic.vocabulary.contexts`.
 
         Raises InvalidDeclaration.
         """
@@ -191,17 +194,19 @@ class Vocabulary:
             preference=names.preference,
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
+        self._contexts = {**shipped_contexts(), **(contexts or {})}
         self._terms = TermIndex(
             names.records.values(),
             self._hierarchy.concept_of,
             {pair for each in self._ontologies for pair in each.prefixes},
             self._successors,
+            set(compact_prefixes(self._contexts.values())),
         )
         self._schemas = EventSchemas(schemas)
         domains = self._schemas.owned_domains()
         self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
-        self._version = _version(self._ontologies, attributes, synonyms, rates, schemas)
+        self._version = _version(self._ontologies, [attributes, synonyms, rates, schemas], contexts=contexts)
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
         self._readings: dict[str, Resolution] = {}
 
@@ -297,6 +302,11 @@ class Vocabulary:
         return self._derivations
 
     @property
+    def contexts(self) -> Mapping[str, Any]:
+        """The JSON-LD contexts that may be referred to, shipped and uploaded: URL → document with `@context`."""
+        return self._contexts
+
+    @property
     def synonyms(self) -> Mapping[str, str]:
         """The user's table: word → root word."""
         return self._roots
@@ -345,14 +355,16 @@ class Vocabulary:
 
     # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def resolve(self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = ()) -> Resolution:
+    def resolve(
+        self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False
+    ) -> Resolution:
         """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.terms`; deprecated names are replaced
         already. Of several candidates it is the one at or beneath one of `within` (the declared range of an attribute),
         if that leaves exactly one; else the one class or SKOS concept, if all others are individuals. A term that means
-        nothing is tried again as its root word."""
-        found = self._terms.resolve(term, is_iri=is_iri)
+        nothing is tried again as its root word. `asked`: a person wrote it, so that prefixes of contexts count too."""
+        found = self._terms.resolve(term, is_iri=is_iri, asked=asked)
         if not found.candidates and not is_iri and self._roots:
-            found = self._terms.resolve(self.root_word(term))
+            found = self._terms.resolve(self.root_word(term), asked=asked)
         if len(found.candidates) > 1:
             kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
             if len(kept) == 1:
@@ -389,6 +401,11 @@ class Vocabulary:
                 if self.resolve(curie).candidates == (concept,):
                     return curie
         return None
+
+    def spelt_out(self, curie: str) -> tuple[str, ...]:
+        """The IRIs that a CURIE in a subscription may stand for, known or not: by the prefixes of ontologies, else by
+        those of contexts, else by the last part of a namespace that an ontology has the empty prefix for."""
+        return self._terms.spelt_out(curie)
 
     def root_word(self, text: str) -> str:
         """The user's root word for `text`, else `text` itself; in NFC."""
@@ -531,9 +548,10 @@ def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
     ]
 
 
-def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
+def _version(ontologies: Sequence[Ontology], declarations: Sequence[Any], **others: Any) -> str:
     """Sixteen hex digits over names and digests of the documents, how they were read, the declarations, and what all
-    that means."""
+    that means. Kinds of declarations that came later are `others`, and count where there are any: so versions of before
+    stay what they are."""
     documents = sorted(
         (
             each.name,
@@ -543,7 +561,9 @@ def _version(ontologies: Sequence[Ontology], *declarations: Any) -> str:
         )
         for each in ontologies
     )
-    text = json.dumps([MEANING, documents, *[each or {} for each in declarations]], sort_keys=True, default=str)
+    later = {name: declared for name, declared in others.items() if declared}
+    counted = [MEANING, documents, *[each or {} for each in declarations], *([later] if later else [])]
+    text = json.dumps(counted, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

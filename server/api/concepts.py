@@ -52,7 +52,7 @@ async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Respo
     vocabulary = broker.vocabulary
 
     def look() -> dict[str, Any]:
-        found = vocabulary.resolve(_bare(term))
+        found = vocabulary.resolve(_bare(term), asked=True)
         if not found.candidates:
             raise _unknown(vocabulary, term)
         return {
@@ -121,7 +121,7 @@ async def _browse(
 
 def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
     """Raises `Problem`: 404 with the nearest names, 409 with the candidates of an ambiguous term."""
-    candidates = vocabulary.resolve(_bare(term)).candidates
+    candidates = vocabulary.resolve(_bare(term), asked=True).candidates
     if not candidates:
         raise _unknown(vocabulary, term)
     if len(candidates) > 1:

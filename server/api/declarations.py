@@ -1,4 +1,5 @@
-"""Routes of declarations: attributes, synonyms, conversion rates and event types, beside the ontologies.
+"""Routes of declarations: attributes, synonyms, conversion rates, event types and JSON-LD contexts, beside the
+ontologies.
 
 Each is a version of the vocabulary: `?dry_run=true` tells what it would do to the subscriptions, and changes nothing.
 """
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
 from kindcast.semantic.units.rates import read_rate_table
+from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
 from kindcast.semantic.vocabulary.declarations import DeclarationKind
 from kindcast.semantic.vocabulary.event_schemas import document_of
 from kindcast.semantic.vocabulary.event_types import view_of
@@ -25,6 +27,7 @@ THE_RATES = "rates"
 """The name under which the one table of rates is stored."""
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
+Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL that documents refer to it by.")]
 DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
 
 ATTRIBUTE = {
@@ -42,6 +45,7 @@ ATTRIBUTE = {
     },
 }
 WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}
+CONTEXT = {"type": "object", "required": ["@context"], "examples": [{"@context": {"ex": "https://example.com/ns#"}}]}
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 
@@ -192,6 +196,48 @@ async def get_schema(type: Name, broker: AppBroker) -> Response:
 async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Forgets every version: events of this type are open again."""
     return await _deleted(broker, "schema", type, dry_run)
+
+
+# ── JSON-LD contexts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/contexts", summary="Upload a JSON-LD context", openapi_extra=body_schema(CONTEXT))
+async def put_context(
+    request: Request, url: Url, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """A context as its publisher serves it at `url`: no context is ever fetched. What it refers to itself must be there
+    before it (422 `unknown-context` names all that are not). 201 for another version, 200 for what is there already."""
+    return await _put(broker, "context", url, await json_object(request, settings), dry_run)
+
+
+@router.get("/contexts", summary="List JSON-LD contexts, or one of them")
+async def get_contexts(
+    broker: AppBroker,
+    url: Annotated[str | None, Query(max_length=LONGEST_URL, description="Only this one.")] = None,
+) -> Response:
+    """Every uploaded context, and the URLs of those that are shipped; with `url` one, and its versions."""
+    if url is None:
+        rows = await broker.read(lambda connection: declarations.list_active(connection, "context"))
+        return answer(
+            {
+                "contexts": [_described(row) for row in rows],
+                "shipped": list(shipped_contexts()),
+                "vocabulary_version": broker.vocabulary.version,
+            }
+        )
+    try:
+        return await _shown(broker, "context", url)
+    except UnknownDeclaration:
+        if (document := shipped_contexts().get(url)) is None:
+            raise
+        return answer({"name": url, "shipped": True, "declaration": document, "versions": []})
+
+
+@router.delete("/contexts", summary="Delete a JSON-LD context")
+async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version. Refused (422 `unknown-context`) while another context refers to it. A shipped one that was
+    replaced is in force again."""
+    return await _deleted(broker, "context", url, dry_run)
 
 
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -24,6 +24,7 @@ from kindcast.semantic.errors import (
     InvalidDeclaration,
     ReasonerUnavailable,
     TooCostly,
+    UnknownContext,
     UnknownRelation,
     UnsupportedFormat,
 )
@@ -144,6 +145,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
         case InvalidDeclaration():
             return Problem(422, "invalid-declaration", _summary(error.problems), errors=faults(error.problems))
+        case UnknownContext():
+            return Problem(422, "unknown-context", str(error), contexts=list(error.urls))
         case InvalidEvent():
             malformed = any(each.code == "malformed-json" for each in error.problems)
             status, code = (400, "malformed-json") if malformed else (422, "invalid-event")

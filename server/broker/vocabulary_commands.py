@@ -624,9 +624,4 @@ class Declaring:
 
 def active_declarations(connection: Connection) -> Declarations:
     """All that is active."""
-    found: dict[str, dict[str, Any]] = {"attribute": {}, "synonyms": {}, "rates": {}, "schema": {}}
-    for row in declarations.active(connection):
-        found[row.kind][row.name] = row.body
-    rates: dict[str, Any] = next(iter(found["rates"].values()), {})
-    stored = {"attributes": found["attribute"], "synonyms": found["synonyms"], "rates": rates}
-    return Declarations.from_json(stored | {"schemas": found["schema"]})
+    return Declarations.of((row.kind, row.name, row.body) for row in declarations.active(connection))

@@ -15,6 +15,7 @@ from kindcast.semantic.errors import SemanticError
 from kindcast.server.cli import (
     backtesting,
     concepts,
+    contexts,
     declarations,
     demonstration,
     listening,
@@ -68,6 +69,7 @@ def _root(
 application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serving.serve)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
+application.add_typer(contexts.commands)
 application.add_typer(concepts.commands)
 application.add_typer(operators.commands)
 application.command("subscribe", epilog="Example: kindcast subscribe 'target isa Computer and price <= 400'")(

@@ -215,6 +215,21 @@ class MeaningCalls:
         return _changing("PUT", path_of("schemas", type), dry_run, schema, **({"replace": "true"} if replace else {}))
 
     @described
+    def put_context(self, url: str, document: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Uploads a JSON-LD context under the URL that documents refer to it by."""
+        return _changing("PUT", path_of("contexts"), dry_run, document, url=url)
+
+    @described
+    def contexts(self) -> Call[Json]:
+        """The uploaded contexts, and the URLs of those that are shipped."""
+        return get(path_of("contexts"))
+
+    @described
+    def delete_context(self, url: str, *, dry_run: bool = False) -> Call[Json]:
+        """Deletes a context that no other refers to."""
+        return _changing("DELETE", path_of("contexts"), dry_run, url=url)
+
+    @described
     def declarations(self, kind: str) -> Call[Json]:
         """All declarations of a kind: `attributes`, `synonyms` or `schemas`."""
         return get(path_of(kind))

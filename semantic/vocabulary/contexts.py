@@ -1,0 +1,315 @@
+"""JSON-LD contexts by their URL: shipped ones, and those that were uploaded (rule 20). Nothing is ever fetched.
+
+    {url: document}   a document is a JSON object with the member `@context`, as its publisher serves it at `url`
+
+An upload is checked before it counts, at a bounded cost: its size and depth, that the contexts that it refers to are
+known and do not lead back to it, how large it is with all of them, and then by PyLD, that it is a context at all.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from functools import cache
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+from kindcast.semantic.errors import InvalidDeclaration, OntologyError, Problem, UnknownContext
+from kindcast.semantic.ontology import json_guard
+from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.shipped_vocabularies import shipped_context
+
+__all__ = [
+    "LONGEST_URL",
+    "MOST_BYTES",
+    "check_contexts",
+    "compact_prefixes",
+    "context_terms",
+    "needed_contexts",
+    "shipped_contexts",
+    "unknown_contexts",
+]
+
+MOST_BYTES: Final = 2 << 20
+"""Bytes of one context as JSON: that of schema.org, the largest in common use, has a tenth of it."""
+MOST_DEPTH: Final = 32
+"""Objects and arrays within each other. Published contexts go seven deep."""
+MOST_TERMS: Final = 50_000
+"""Terms of a context with those of all contexts that it refers to, each counted as often as it is referred to."""
+MOST_CHAIN: Final = 8
+"""Contexts that refer to contexts that refer to contexts …"""
+MOST_WORK: Final = 1_000_000
+"""Terms that are copied while a context is read: contexts within it, times its terms. Some 80 ns each."""
+LONGEST_URL: Final = 2_000
+LONGEST_TERM: Final = 4_096
+
+_NGSI_LD: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
+_SHIPPED: Final[Mapping[str, str]] = {
+    "https://www.w3.org/ns/activitystreams": "activitystreams",
+    f"{_NGSI_LD}.jsonld": "ngsi-ld-core",
+    **{f"{_NGSI_LD}-v1.{minor}.jsonld": "ngsi-ld-core" for minor in range(1, 10)},
+}
+_GEN_DELIMITERS: Final = frozenset(":/?#[]@")
+
+
+@cache
+def shipped_contexts() -> Mapping[str, Any]:
+    """The contexts that come with kindcast, by URL. Read once."""
+    documents = {name: json.loads(shipped_context(name).read_text("utf-8")) for name in set(_SHIPPED.values())}
+    return {url: documents[name] for url, name in _SHIPPED.items()}
+
+
+# ── what refers to what ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def needed_contexts(context: Any, base: str = "") -> tuple[str, ...]:
+    """The URLs that the value of an `@context` refers to, also within its terms, resolved against `base`; each once, in
+    the order in which they stand. Linear; never recurses."""
+    return tuple(dict.fromkeys(urljoin(base, each) if base else each for each in _references(context)))
+
+
+def unknown_contexts(context: Any, known: Mapping[str, Any], base: str = "") -> tuple[str, ...]:
+    """Those that are not `known`, of all that a context needs, also through others. Each known one is looked at
+    once."""
+    missing: dict[str, None] = {}
+    waiting, seen = list(needed_contexts(context, base)), set[str]()
+    for url in waiting:
+        if url in seen:
+            continue
+        seen.add(url)
+        if url in known:
+            waiting.extend(needed_contexts(known[url].get("@context"), url))
+        else:
+            missing[url] = None
+    return tuple(missing)
+
+
+def _references(context: Any) -> Iterator[str]:
+    """The strings that stand for contexts in the value of an `@context`."""
+    waiting: list[tuple[bool, Any]] = [(True, context)]  # whether it stands where a context may
+    while waiting:
+        is_context, node = waiting.pop()
+        if isinstance(node, str):
+            if is_context:
+                yield node
+        elif isinstance(node, list):
+            waiting.extend((is_context, each) for each in reversed(node))
+        elif isinstance(node, Mapping):
+            inner = [(key in ("@context", "@import"), value) for key, value in node.items()]
+            waiting.extend(each for each in reversed(inner) if each[0] or isinstance(each[1], Mapping | list))
+
+
+# ── checking uploads ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_contexts(uploaded: Mapping[str, Any]) -> None:
+    """Raises `UnknownContext` with all URLs that are needed and not there, `InvalidDeclaration` for anything else that
+    is wrong with one of these contexts. Costs what reading them once costs."""
+    problems: list[Problem] = []
+    for url, document in uploaded.items():
+        problem = _problem_of_url(url) or _problem_of_shape(document)
+        if problem is not None:
+            problems.append(Problem("invalid-context", f"context {url[:200]!r}: {problem}"))
+    if problems:
+        raise InvalidDeclaration(problems)
+    known = {**shipped_contexts(), **uploaded}
+    unknown = {
+        each: None for url, document in uploaded.items() for each in unknown_contexts(document["@context"], known, url)
+    }
+    if unknown:
+        raise UnknownContext(tuple(unknown))
+    _check_circles(uploaded, known)
+    for url, document in uploaded.items():
+        problem = _problem_of_work(document) or _problem_of_meaning(url, known)
+        if problem is not None:
+            problems.append(Problem("invalid-context", f"context {url!r}: {problem}"))
+    if problems:
+        raise InvalidDeclaration(problems)
+
+
+def _problem_of_url(url: str) -> str | None:
+    if len(url) > LONGEST_URL:
+        return f"its URL has more than {LONGEST_URL:,} characters"
+    scheme, _, rest = url.partition(":")
+    if not (scheme.isascii() and scheme[:1].isalpha() and rest) or any(each <= " " for each in url):
+        return "it is kept under an absolute URL, such as https://example.com/context.jsonld"
+    if scheme in ("http", "https") and not _has_host(url):
+        return "its URL names no host"
+    return None
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).netloc)
+    except ValueError:
+        return False
+
+
+def _problem_of_shape(document: Any) -> str | None:
+    if not isinstance(document, Mapping) or "@context" not in document:
+        return "a JSON object with the member @context is expected"
+    level: list[Any] = [document]
+    for _ in range(MOST_DEPTH):
+        if not level:
+            break
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(inner, Mapping | list)
+        ]
+    if level:
+        return f"it is nested more than {MOST_DEPTH} deep"
+    if len(json.dumps(document)) > MOST_BYTES:
+        return f"it has more than {MOST_BYTES:,} bytes"
+    return None
+
+
+def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raises `InvalidDeclaration` where a context leads back to itself, is too large with all that it refers to, or
+    refers too deep. Each context is counted once."""
+    sizes: dict[str, tuple[int, int]] = {}  # of a context with all others in it: terms, length of its longest chain
+
+    def size(url: str, above: tuple[str, ...]) -> tuple[int, int]:
+        if url in above:
+            circle = " → ".join((*above[above.index(url) :], url))
+            raise InvalidDeclaration([Problem("invalid-context", f"a context refers to itself: {circle}")])
+        if len(above) > MOST_CHAIN:
+            raise InvalidDeclaration(
+                [Problem("invalid-context", f"contexts refer to contexts more than {MOST_CHAIN} deep, at {url!r}")]
+            )
+        if url not in sizes:
+            context = known[url]["@context"]
+            inner = [size(urljoin(url, each), (*above, url)) for each in _references(context)]
+            terms = _count_terms(context) + sum(each for each, _ in inner)
+            sizes[url] = terms, 1 + max((depth for _, depth in inner), default=0)
+            if terms > MOST_TERMS:
+                detail = f"context {url!r} has {terms:,} terms with all that it refers to; {MOST_TERMS:,} are allowed"
+                raise InvalidDeclaration([Problem("invalid-context", detail)])
+        return sizes[url]
+
+    for url in uploaded:
+        _, depth = size(url, ())
+        if depth > MOST_CHAIN:
+            detail = f"contexts refer to contexts more than {MOST_CHAIN} deep, from {url!r}"
+            raise InvalidDeclaration([Problem("invalid-context", detail)])
+
+
+def _count_terms(context: Any) -> int:
+    """The members of all objects in it."""
+    count, waiting = 0, [context]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            count += len(node)
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return count
+
+
+def _problem_of_work(document: Mapping[str, Any]) -> str | None:
+    """What would keep the processor of contexts busy: names by names by names, contexts in contexts."""
+    context = document["@context"]
+    contexts, waiting = 0, [context]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            contexts += "@context" in node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            contexts += len(node)
+            waiting.extend(node)
+    if contexts * _count_terms(context) > MOST_WORK:
+        return f"it has {contexts:,} contexts within it: too many for its {_count_terms(context):,} terms"
+    try:
+        json_guard.inspect(json.dumps({"@context": context}).encode(), Limits(depth=MOST_DEPTH + 1, iri=LONGEST_TERM))
+    except OntologyError as error:
+        return error.detail
+    return None
+
+
+def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
+    """What JSON-LD 1.1 finds wrong with it: keywords that are redefined, values of the wrong type, circles of names."""
+    from pyld import jsonld  # some 0.2 s, and only uploads need it
+    from pyld.context_resolver import ContextResolver
+
+    def loader(name: str, _: Any) -> dict[str, Any]:  # a copy: PyLD writes absolute URLs into what it is given
+        return {"contentType": None, "contextUrl": None, "documentUrl": name, "document": deepcopy(known[name])}
+
+    options = {
+        "base": "",
+        "processingMode": "json-ld-1.1",
+        "documentLoader": loader,
+        "contextResolver": ContextResolver({}, loader, MOST_CHAIN + 2),
+    }
+    processor = jsonld.JsonLdProcessor()
+    try:
+        processor.process_context(processor.process_context({}, None, options), url, options)
+    except jsonld.JsonLdError as error:
+        return _told(error)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:  # values of types that PyLD does not expect
+        return f"it is no context of JSON-LD 1.1 ({error})"
+    except RecursionError:
+        return "its terms are defined by each other too deeply"
+    return None
+
+
+def _told(error: Any) -> str:
+    """The innermost reason of PyLD, in one line, with its code."""
+    while getattr(error, "cause", None) is not None and hasattr(error.cause, "code"):
+        error = error.cause
+    message = str(getattr(error, "args", [""])[0]).partition("\n")[0].removeprefix("Invalid JSON-LD syntax; ")
+    return f"{message.rstrip('.;')} ({error.code})"
+
+
+# ── what contexts say ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def compact_prefixes(documents: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """(prefix, namespace) that these contexts let form compact IRIs (JSON-LD 1.1, section 4.2.3 of the API): a term
+    without a colon or slash whose IRI ends in a delimiter and that is defined by a string, or that says `@prefix`."""
+    for document in documents:
+        defined = dict(context_terms(document["@context"]))
+        for term, definition in _definitions(document["@context"]):
+            namespace = defined.get(term)
+            if not namespace or ":" in term or "/" in term or term.startswith("@"):
+                continue
+            told = definition.get("@prefix") if isinstance(definition, Mapping) else None
+            simple = isinstance(definition, str) and namespace[-1] in _GEN_DELIMITERS
+            if told is True or (told is None and simple):
+                yield term, namespace
+
+
+def context_terms(context: Any) -> Iterator[tuple[str, str]]:
+    """(term, IRI) of the terms that the objects of an `@context` define by themselves, as far as their own prefixes and
+    `@vocab` tell: for people and for prefixes, never for reading events. Terms of contexts within terms are not among
+    them."""
+    raw: dict[str, str | None] = {}
+    vocabulary = ""
+    for term, definition in _definitions(context):
+        if term == "@vocab":
+            vocabulary = definition if isinstance(definition, str) else ""
+        elif not term.startswith("@"):
+            iri = definition.get("@id", term) if isinstance(definition, Mapping) else definition
+            raw[term] = iri if isinstance(iri, str) else None
+
+    def spelt(text: str, steps: int) -> str:
+        if text.startswith("@"):
+            return ""
+        prefix, colon, rest = text.partition(":")
+        if colon and not rest.startswith("//") and steps:
+            above = raw.get(prefix)
+            return text if above is None else spelt(above, steps - 1) + rest
+        if not colon and steps and (other := raw.get(text)) is not None and other != text:
+            return spelt(other, steps - 1)
+        return text if colon else vocabulary + text if vocabulary else ""
+
+    for term, iri in raw.items():
+        if iri is not None and (found := spelt(iri, MOST_CHAIN)):
+            yield term, found
+
+
+def _definitions(context: Any) -> Iterator[tuple[str, Any]]:
+    for each in context if isinstance(context, list) else [context]:
+        if isinstance(each, Mapping):
+            yield from each.items()

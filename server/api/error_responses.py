@@ -147,6 +147,9 @@ def problem_of(error: Exception) -> Problem:
             return Problem(422, "invalid-declaration", _summary(error.problems), errors=faults(error.problems))
         case UnknownContext():
             return Problem(422, "unknown-context", str(error), contexts=list(error.urls))
+        case InvalidEvent() if unknown := [each for each in error.problems if each.code == "unknown-context"]:
+            urls = dict.fromkeys(known["url"] for each in unknown for known in each.suggestions)
+            return Problem(422, "unknown-context", str(unknown[0]), contexts=list(urls))
         case InvalidEvent():
             malformed = any(each.code == "malformed-json" for each in error.problems)
             status, code = (400, "malformed-json") if malformed else (422, "invalid-event")

@@ -1,6 +1,6 @@
 """JSON-LD 1.1 by PyLD: the reference that compiled contexts agree with, and what reads all that they do not cover.
 
-Contexts are those that are given, by URL; nothing is ever fetched. This is the only module that imports PyLD.
+Contexts are those that are given, by URL; nothing is ever fetched. No other module of events imports PyLD.
 """
 
 import copy

@@ -13,18 +13,18 @@ import typer
 from kindcast.index.errors import IndexingError
 from kindcast.semantic.errors import SemanticError
 from kindcast.server.cli import (
-    backtesting,
+    backtest,
     concepts,
     contexts,
     declarations,
-    demonstration,
-    listening,
+    demo,
+    listen,
     offline,
     ontologies,
     operators,
     problems,
-    publishing,
-    serving,
+    publish,
+    serve,
     spark,
     subscriptions,
 )
@@ -66,7 +66,7 @@ def _root(
     """Options before the command."""
 
 
-application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serving.serve)
+application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serve.serve)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
 application.add_typer(contexts.commands)
@@ -77,9 +77,9 @@ application.command("subscribe", epilog="Example: kindcast subscribe 'target isa
 )
 application.add_typer(subscriptions.commands)
 application.command("publish", epilog='Example: kindcast publish \'{"target": "laptop", "price": 350}\'')(
-    publishing.publish
+    publish.publish
 )
-application.command("listen", epilog="Example: kindcast listen --to 'target isa Computer'")(listening.listen)
+application.command("listen", epilog="Example: kindcast listen --to 'target isa Computer'")(listen.listen)
 application.command(
     "match",
     epilog="Example: kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson",
@@ -89,10 +89,10 @@ application.command(
     epilog="Example: kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json",
 )(offline.explain_offline)
 application.command("backtest", epilog="Example: kindcast backtest 'target isa Computer and price <= 400'")(
-    backtesting.backtest
+    backtest.backtest
 )
 application.add_typer(spark.commands)
-application.command("demo", epilog="Example: kindcast demo --pace 0")(demonstration.demo)
+application.command("demo", epilog="Example: kindcast demo --pace 0")(demo.demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

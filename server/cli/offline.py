@@ -1,21 +1,69 @@
 """The commands `kindcast match` and `kindcast explain`: the matcher alone, without a server."""
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
+from rich.tree import Tree
 
 from kindcast.semantic.errors import InvalidEvent, InvalidSubscription
-from kindcast.server.cli import explanation, output, problems
+from kindcast.server.cli import output, problems
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
 from kindcast.server.cli.problems import CommandFailed
 
+# Rendering of explanations: why an event matched or did not, as a tree of clauses, predicates and values.
+
+
+def show(explanation: dict[str, Any]) -> None:
+    """Prints the tree, then the summary."""
+    output.screen().print(draw(explanation))
+    output.paragraph(explanation["summary"], "bold")
+    for note in explanation.get("notes", ()):
+        output.warn(f"{note['attribute']}: {note['detail']}" if note.get("attribute") else str(note["detail"]))
+
+
+def draw(explanation: dict[str, Any]) -> Tree:
+    """The explanation as a tree; each line starts with yes or no."""
+    tree = Tree(_verdict(explanation["matches"], "match" if explanation["matches"] else "no match"))
+    clauses = explanation["clauses"]
+    for clause in clauses:
+        # One clause needs no branch of its own.
+        branch = tree if len(clauses) == 1 else tree.add(_verdict(clause["matches"], "this alternative"))
+        for predicate in clause["predicates"]:
+            leaf = branch.add(_verdict(predicate["verdict"], str(predicate["text"])))
+            for value in predicate["values"]:
+                leaf.add(_value(value))
+            if not predicate["values"]:
+                leaf.add(Text(str(predicate["reason"]), style="dim"))
+    return tree
+
+
+def _value(value: dict[str, Any]) -> Text:
+    published = value["published"]
+    said = published if isinstance(published, str) else json.dumps(published, ensure_ascii=False)
+    text = Text(f"published {said}")
+    meant, *above = value.get("path") or [published]
+    if meant != published:
+        text.append("  means  ", style="dim")
+        text.append(meant, style="cyan")
+    if above:
+        text.append("  a kind of  ", style="dim")
+        text.append(" → ".join(above), style="cyan")
+    return text
+
+
+def _verdict(verdict: bool, told: str) -> Text:
+    return Text.assemble(("yes  ", "bold green") if verdict else ("no   ", "bold red"), told)
+
+
+# ── offline ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 if TYPE_CHECKING:
     from kindcast.semantic import Matcher, Vocabulary
 
-__all__ = ["ENGINES", "explain_offline", "match_offline"]
 
 ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
 """Those of `kindcast.index.registry`, which is imported only by the command that uses one."""
@@ -82,7 +130,7 @@ def explain_offline(
     if json:
         output.print_json(told)
         return
-    explanation.show(told)
+    show(told)
 
 
 def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kindcast.server.cli import output, versions
+from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
-from kindcast.server.cli.impact import show_impact
 from kindcast.server.client import Client, ProblemError
 
-__all__ = ["upload_with_progress"]
+__all__ = ["DryRunOption", "show_impact", "upload_with_progress"]
 
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
 # Reading and uploading of ontologies with a bar that moves: what takes long says how far it is.
 #
@@ -116,7 +116,7 @@ ReasonOption = Annotated[
     Reasoning,
     typer.Option(help="What is added: nothing; what RDFS entails; or what a reasoner of OWL 2 finds (needs Java)."),
 ]
-SHOWN = (
+REPORTED = (
     *("concepts", "individuals", "edges", "inferred", "roots", "max_depth", "multi_parent", "synonyms", "merged"),
     "deprecated",
 )
@@ -199,11 +199,8 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(("name", "version", "concepts", "triples"), rows)
 
 
-versions.add_to(commands)
-
-
 def _show_report(report: dict[str, Any]) -> None:
-    output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in SHOWN if report.get(name)])
+    output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in REPORTED if report.get(name)])
     if report.get("languages"):
         # An untagged label stands under the empty tag.
         told = ", ".join(f"{tag or 'no language'} {count}" for tag, count in report["languages"].items())
@@ -220,3 +217,209 @@ def _format_of(path: Path) -> str | None:
     """What the extension says beyond doubt; packed files and the rest are told by their looks."""
     known = {".ttl": "turtle", ".nt": "ntriples", ".jsonld": "json-ld", ".obo": "obo", ".ofn": "ofn", ".owx": "owx"}
     return known.get(path.suffix.lower())
+
+
+# ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the ontology on the server.")]
+MAX_CONCEPTS = 10
+"""Concepts of one list that are shown to people; the numbers are complete, and --json has more."""
+
+LISTS = (
+    ("added", "added"),
+    ("removed", "removed"),
+    ("moved", "moved"),
+    ("merged", "became one"),
+    ("split", "became several"),
+    ("deprecated", "deprecated"),
+    ("restored", "no longer deprecated"),
+    ("relabelled", "other labels"),
+)
+
+
+@commands.command("versions", epilog="Example: kindcast ontology versions shop")
+def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show every version of an ontology, newest first."""
+    with connected(server) as client:
+        found = client.ontology_versions(name)
+    if json:
+        output.print_json(found)
+        return
+    rows = [
+        (
+            str(each["version"]),
+            "active" if each["active"] else "",
+            str(each["concepts"]),
+            output.ago(each["created_at"]),
+        )
+        for each in found["versions"]
+    ]
+    output.table(("version", "", "concepts", "uploaded"), rows)
+
+
+@commands.command("diff", epilog="Example: kindcast ontology diff shop --from 1 --to 2")
+def diff(
+    name: NameArgument,
+    before: Annotated[
+        int | None, typer.Option("--from", min=1, metavar="VERSION", help="Else the active version.")
+    ] = None,
+    to: Annotated[int | None, typer.Option(min=1, metavar="VERSION", help="Else the newest version.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Show what changed from one version to another."""
+    with connected(server) as client:
+        found = client.ontology_diff(name, before=before, to=to)
+    if json:
+        output.print_json(found)
+        return
+    output.paragraph(f"{name}, version {found['from']} to {found['to']}", "bold")
+    changed = [(title, found[key]) for key, title in LISTS if found[key]["count"]]
+    for title, part in changed:
+        output.paragraph(f"{title}  {part['count']}", "bold")
+        for each in part["concepts"][:MAX_CONCEPTS]:
+            output.paragraph(f"  {_changed_concept(each)}")
+        if part["count"] > MAX_CONCEPTS:
+            output.paragraph(f"  … and {part['count'] - MAX_CONCEPTS} more", "dim")
+    if not changed:
+        output.paragraph("no difference")
+
+
+@commands.command("activate", epilog="Example: kindcast ontology activate shop 2 --dry-run")
+def activate(
+    name: NameArgument,
+    version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="Its number.")],
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Activate a version, which may be an earlier one, and show which subscriptions change their meaning."""
+    with connected(server) as client, output.errors().status(f"version {version} of {name} …"):
+        told = client.activate_ontology(name, version, dry_run=dry_run)
+    _show(name, told, json)
+
+
+@commands.command("rollback", epilog="Example: kindcast ontology rollback shop")
+def rollback(
+    name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Go back to the version that was active before the present one."""
+    with connected(server) as client, output.errors().status(f"{name} …"):
+        told = client.rollback_ontology(name, dry_run=dry_run)
+    _show(name, told, json)
+
+
+@commands.command("rules", epilog="Example: kindcast ontology rules")
+def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show which subscriptions match differently since the rules of matching changed on this server."""
+    with connected(server) as client:
+        told = client.rules()
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"the rules of matching have number {told['meaning']}", "bold")
+    if told["impact"] is None:
+        output.paragraph("no subscription matches differently because of them")
+        return
+    show_impact({"impact": told["impact"], "subscriptions": told["impact"]["subscriptions"]})
+
+
+def _show(name: str, told: dict[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(told)
+        return
+    state = "would be in force" if told["dry_run"] else "is in force"
+    output.paragraph(f"{name}, version {told['version']}, {state}", "bold green")
+    show_impact(told)
+
+
+def _changed_concept(concept: dict[str, Any]) -> str:
+    """One concept of a difference on one line."""
+    if "iris" in concept:
+        return " = ".join(concept["iris"])
+    parts = [f"{concept['label']}  {concept['iri']}"]
+    if "parents_before" in concept:
+        parts.append(f"beneath {_names(concept['parents'])}, was beneath {_names(concept['parents_before'])}")
+    elif concept.get("parents"):
+        parts.append(f"beneath {_names(concept['parents'])}")
+    if "replaced_by" in concept:
+        parts.append(f"replaced by {_names(concept['replaced_by'])}")
+    if concept.get("labels"):
+        parts.append("also " + ", ".join(repr(each["value"]) for each in concept["labels"]))
+    if concept.get("labels_gone"):
+        parts.append("no longer " + ", ".join(repr(each["value"]) for each in concept["labels_gone"]))
+    return "; ".join(parts)
+
+
+def _names(iris: list[str]) -> str:
+    return ", ".join(iris) or "nothing"
+
+
+# ── impact ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# What a change of the vocabulary does to the subscriptions.
+
+MAX_NAMES = 10
+"""Entries of a list that are shown; --json has more."""
+
+
+def show_impact(told: dict[str, Any]) -> None:
+    """Which concepts, attributes, units and words change, for how many subscriptions, and which lose their meaning."""
+    impact, subscriptions = told.get("impact"), told.get("subscriptions")
+    if impact is None or subscriptions is None:
+        output.paragraph("nothing changes: it is in force already")
+        return
+    changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
+    output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
+    for part in ("terms", "attributes", "units", "words", "texts", "pairs"):
+        listed = impact[part]["listed"][:MAX_NAMES]
+        for each in listed:
+            output.paragraph(f"  {_changed_subscription(part, each)}")
+        if impact[part]["count"] > len(listed):
+            output.paragraph(f"  … and {impact[part]['count'] - len(listed)} more {part}", "dim")
+    flagged, back = (subscriptions.get(key, {"count": 0}) for key in ("flagged", "unflagged"))
+    if flagged["count"]:
+        shown = ", ".join(flagged["listed"][:MAX_NAMES])
+        use = "1 subscription uses" if flagged["count"] == 1 else f"{flagged['count']} subscriptions use"
+        output.warn(f"{use} something that is removed; kept, and flagged until it returns: {shown}")
+    if back["count"]:
+        are = "1 subscription is" if back["count"] == 1 else f"{back['count']} subscriptions are"
+        output.hint(f"{are} no longer flagged: what was removed is back")
+
+
+def _changed_subscription(part: str, each: dict[str, Any]) -> str:
+    """One thing that changes on one line."""
+    if part == "terms":
+        subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
+    else:
+        subject = str(each.get("attribute") or each.get("unit") or each.get("word") or each.get("predicate"))
+    said: list[str] = []
+    if each.get("gone"):
+        said.append("gone")
+    if each.get("back"):
+        said.append("back")
+    if "replaced" in each:
+        said.append(f"read as {each['replaced']['to']}")
+    for key, word in (("gains", "gains"), ("loses", "loses")):
+        if each.get(key, {}).get("count"):
+            names = [concept["label"] or concept["iri"] for concept in each[key]["concepts"]]
+            said.append(f"{word} {_some(names, each[key]['count'])}")
+    for key, word in (("words", "gains the words"), ("words_gone", "loses the words")):
+        if key in each:
+            said.append(f"{word} {_some(each[key]['listed'], each[key]['count'])}")
+    if "declaration" in each:
+        said.append(f"declared as {_fields(each['declaration']['to'])}, was {_fields(each['declaration']['from'])}")
+    if "measure" in each:
+        said.append("measured otherwise")
+    if "compared" in each:
+        said.append(f"compares {each['compared']}")
+    number = each["subscriptions"]
+    return f"{subject}: {', '.join(said)} ({number} subscription{'s' if number != 1 else ''})"
+
+
+def _some(names: list[str], count: int) -> str:
+    shown = ", ".join(names[:MAX_NAMES])
+    return shown if count <= MAX_NAMES else f"{shown} and {count - MAX_NAMES} more"
+
+
+def _fields(declaration: dict[str, Any] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in declaration.items()) if declaration else "nothing"

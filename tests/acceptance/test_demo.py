@@ -12,7 +12,7 @@ import pytest
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.shipped_vocabularies import shipped
-from kindcast.server.cli.demo_story import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
+from kindcast.server.cli.demo import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
 
 
 @pytest.fixture(scope="module")

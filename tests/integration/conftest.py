@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kindcast.server.cli import main
-from kindcast.server.cli.demo_server import running_server
+from kindcast.server.cli.demo import running_server
 from tests.harness.postgresql import PostgreSQL, running_postgresql
 
 __all__ = ["Kindcast", "Ran"]

@@ -7,9 +7,9 @@ import typer
 from rich.text import Text
 
 from kindcast.server.cli import output
-from kindcast.server.cli.child_jobs import run_job
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.spark import run_job
 from kindcast.server.client import Client, ProblemError
 
 __all__ = ["backtest"]

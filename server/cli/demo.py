@@ -1,0 +1,361 @@
+"""The command `kindcast demo`: a guided tour on a temporary server."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from kindcast.server.cli import output
+from kindcast.server.cli.offline import draw
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.client import Client, ProblemError
+
+__all__ = ["CHEAPER", "JOHNS_OFFER", "OFFERS", "PAPER_WISH", "VOCABULARY", "WISHES", "running_server"]
+
+
+# ── data ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Subscriptions and events after the CTPS paper (section 3, Figures 1-3).
+
+VOCABULARY = "shop.ttl"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A subscription. `plain` is the nearest that a server without a vocabulary can be asked."""
+
+    who: str
+    text: str
+    plain: str
+
+
+PAPER_WISH = Wish("Anna", "target isa Computer and price <= 400 USD", 'target = "Computer" and price <= 400 USD')
+WISHES = (
+    PAPER_WISH,
+    Wish(
+        "Bruno",
+        "Artikel isa Drucker and not Zustand isa Gebraucht",
+        'Artikel = "Drucker" and not Zustand = "Gebraucht"',
+    ),
+    Wish(
+        "陈",
+        "产品 isa 存储设备 and size >= 500 GB",
+        '产品 = "存储设备" and size >= 500 GB',
+    ),
+    Wish(
+        "Dora",
+        'target isa "Mobile device" and seller.contact exists',
+        'target = "Mobile device" and seller.contact exists',
+    ),
+)
+
+JOHNS_OFFER: dict[str, Any] = {
+    "target": "Desktop PC",
+    "manufacturer": "HP",
+    "price": {"value": 450, "currency": "USD"},
+    "hardDisk": {"size": "40 GB", "manufacturer": "IBM"},
+    "seller": {"name": "John", "cellPhoneNumber": "123456789"},
+}
+"""The event of the paper's Figure 2: a computer, but not for at most 400."""
+
+CHEAPER: dict[str, Any] = {**JOHNS_OFFER, "price": {"value": 350, "currency": "USD"}}
+
+OFFERS: tuple[dict[str, Any], ...] = (
+    {"target": "Laser printer", "condition": "new", "price": "189 USD"},
+    {"target": "notebook", "price": "349 USD", "seller": {"name": "Ms Okafor", "email": "okafor@example.org"}},
+    {"target": "Maus", "price": "12 USD"},
+    {"target": "Computer", "price": "380 USD"},
+    {"target": "Multifunktionsdrucker", "Zustand": "neu", "Preis": "249 USD"},
+    {"target": "固态硬盘", "size": "1 TB", "price": "79 USD"},
+    JOHNS_OFFER,
+    {"target": "Convertible", "price": "399.50 USD"},
+    {"target": "Tintenstrahldrucker", "condition": "refurbished", "price": "35 USD"},
+    {"target": "hard disk drive", "size": {"value": 250, "unit": "GB"}, "price": "15 USD"},
+    {"target": "手机", "price": "120 USD", "seller": {"name": "Li", "电话": "555-0199"}},
+    {"target": "台式机", "price": "310 USD", "seller": {"name": "王"}},
+    CHEAPER,
+)
+
+
+# ── server ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# A server process on a free local port, with a temporary folder. It is stopped at the end, and the folder is removed.
+
+START_SECONDS = 60.0
+"""A machine that is busy with other things starts a server in some seconds; more than this is a fault."""
+STOP_SECONDS = 10.0
+
+
+class DemoServerFailed(Exception):
+    """The server of the demonstration did not start; the message ends with what it said."""
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The address of a server that takes requests. Process and data are gone afterwards, whatever happened.
+
+    The caller's KINDCAST_* settings are not passed on: the demonstration is the same for everybody.
+    """
+    with tempfile.TemporaryDirectory(prefix="kindcast-demo-") as folder:
+        log = Path(folder) / "server.log"
+        command = [
+            sys.executable,
+            "-m",
+            "kindcast.server.cli",
+            "serve",
+            "--port",
+            "0",
+            "--data",
+            f"{folder}/data",
+            "--json",
+        ]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KINDCAST_")}
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
+            )
+        try:
+            yield _address(process, log)
+        finally:
+            _stop(process)
+
+
+def _address(process: "subprocess.Popen[str]", log: Path) -> str:
+    """What the server says of itself once it takes requests; a server that ends before has failed."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        process.wait(START_SECONDS)
+        raise DemoServerFailed(f"the server did not start:\n{log.read_text(encoding='utf-8', errors='replace')}")
+    return str(json.loads(line)["listening"])
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+# ── subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# One thread per subscription, each with its own stream of server-sent events.
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message that came: to whom, for which event, and when by `time.monotonic`."""
+
+    wish: Wish
+    sequence: str
+    data: dict[str, Any]
+    at: float
+
+
+class Audience:
+    """Subscribes for every wish and listens until the server is gone. `ids` maps who → subscription."""
+
+    def __init__(self, server: str, wishes: tuple[Wish, ...]) -> None:
+        self.ids: dict[str, str] = {}
+        self.canonical: dict[str, str] = {}
+        self._server = server
+        self._came: queue.Queue[Delivered] = queue.Queue()
+        with Client(server) as client:
+            for wish in wishes:
+                created = client.subscribe(wish.text)
+                self.ids[wish.who], self.canonical[wish.who] = created["id"], created["canonical"]
+        for wish in wishes:
+            # Daemons: they wait in a read that only the end of the server would end.
+            threading.Thread(target=self._listen, args=(wish,), daemon=True).start()
+
+    def wait_for(self, count: int, seconds: float) -> list[Delivered]:
+        """The next `count` messages; fewer when they do not come in time."""
+        deadline = time.monotonic() + seconds
+        came: list[Delivered] = []
+        while len(came) < count:
+            try:
+                came.append(self._came.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                break
+        return came
+
+    def _listen(self, wish: Wish) -> None:
+        try:
+            with Client(self._server) as client:
+                for message in client.listen(self.ids[wish.who], after="0"):
+                    event = message["event"]
+                    self._came.put(Delivered(wish, message["cursor"], event.get("data", {}), time.monotonic()))
+        except ProblemError:
+            return  # the demonstration is over
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Vocabulary, subscriptions, events, deliveries and explanations, in this order.
+
+DELIVERY_SECONDS = 10.0
+"""A delivery takes milliseconds; a machine at its limits may take longer, and then we say so."""
+MISSED = "台式机"
+"""The offer whose match is explained as one that plain strings miss."""
+
+
+class DeliveryMissing(Exception):
+    """A match was decided and did not arrive. The demonstration shows what is; it does not pretend."""
+
+
+def perform(screen: Console, *, pace: float) -> None:
+    """Shows everything on `screen`, pausing `pace` seconds between steps. Raises when anything is not as promised."""
+    began = time.monotonic()
+    _headline(screen, "A server that understands kinds")
+    with running_server() as server, Client(server) as client:
+        _say(
+            screen,
+            f"A server of its own started in {time.monotonic() - began:.1f} s on {server}, with a temporary folder.",
+        )
+        _load(screen, client)
+        audience = _wish(screen, server, pace)
+        delivered = _offer(screen, client, audience, pace)
+        _compare(screen, delivered)
+        _explain(screen, client, audience)
+    _what_next(screen)
+    _say(screen, f"The server and its data are gone again. All this took {time.monotonic() - began:.0f} s.", "dim")
+
+
+def _load(screen: Console, client: Client) -> None:
+    from kindcast.semantic.shipped_vocabularies import shipped
+
+    report = client.put_ontology("shop", shipped(VOCABULARY).read_bytes(), format="turtle")
+    tongues = ", ".join(f"{count} labels in {tag}" for tag, count in report["languages"].items() if tag)
+    _say(screen, f"{VOCABULARY} is loaded: {report['concepts']} kinds of things, {tongues}.")
+
+
+def _wish(screen: Console, server: str, pace: float) -> Audience:
+    _headline(screen, "Four people say what they want, each in their own words")
+    audience = Audience(server, WISHES)
+    for wish in WISHES:
+        _pause(pace)
+        screen.print(Text.assemble((f"{wish.who:>7}  ", "bold magenta"), wish.text))
+    return audience
+
+
+def _offer(screen: Console, client: Client, audience: Audience, pace: float) -> list[Delivered]:
+    _headline(screen, "Offers come in as plain JSON; each match arrives by server-sent events")
+    delivered: list[Delivered] = []
+    for offer in OFFERS:
+        _pause(pace)
+        screen.print(Text.assemble(("  offer  ", "bold"), json.dumps(offer, ensure_ascii=False)), soft_wrap=True)
+        published = time.monotonic()
+        answer = client.publish(offer)
+        expected = int(answer["events"][0]["matched"])
+        came = audience.wait_for(expected, DELIVERY_SECONDS)
+        if len(came) < expected:
+            raise DeliveryMissing(f"{expected} matches were decided, {len(came)} arrived in {DELIVERY_SECONDS:.0f} s")
+        for each in sorted(came, key=lambda one: one.at):
+            took = max(each.at - published, 0.0) * 1_000
+            screen.print(
+                Text.assemble(("      →  ", "green"), (each.wish.who, "bold magenta"), (f"  {took:.0f} ms", "dim"))
+            )
+        delivered += came
+    return delivered
+
+
+def _compare(screen: Console, delivered: list[Delivered]) -> None:
+    """Asks the same of plain strings and numbers: the same matcher with an empty vocabulary."""
+    from kindcast.semantic import Matcher, Vocabulary  # other commands need no matcher
+
+    plain = Matcher(Vocabulary.from_ontologies([]))
+    for wish in WISHES:
+        plain.add(wish.who, wish.plain)
+    found = sum(len(plain.match(offer)) for offer in OFFERS)
+    _headline(screen, "What plain string comparison would have found")
+    _say(
+        screen,
+        f"{len(OFFERS)} offers gave {len(delivered)} matches. Without a vocabulary one can only ask for the words "
+        f"themselves ({PAPER_WISH.plain}, …): then the same offers give {found}.",
+    )
+
+
+def _explain(screen: Console, client: Client, audience: Audience) -> None:
+    anna = audience.ids[PAPER_WISH.who]
+    for question, offer in (
+        (f"Why did {PAPER_WISH.who} get the “{MISSED}”, which her wish does not mention?", _missed_offer()),
+        ("Why did she not get John's HP desktop for 450 dollars?", JOHNS_OFFER),
+        ("And when John asked for 350?", CHEAPER),
+    ):
+        _headline(screen, question)
+        told = client.explain(offer, anna)
+        screen.print(draw(told))
+        _say(screen, told["summary"], "bold")
+
+
+def _missed_offer() -> dict[str, Any]:
+    return next(offer for offer in OFFERS if offer["target"] == MISSED)
+
+
+def _what_next(screen: Console) -> None:
+    _headline(screen, "What to try next")
+    for command, does in (
+        ("make serve", "a server that stays; its API to try out is at http://127.0.0.1:8080/docs"),
+        ("source .venv/bin/activate", "in a second terminal: puts the command kindcast on the path"),
+        ("kindcast ontology load shop.ttl", "this vocabulary, or one of yours"),
+        ("kindcast listen --to 'target isa Computer'", "wait there for offers"),
+        ("""kindcast publish '{"target": "Notebook"}'""", "in a third terminal: make one"),
+    ):
+        screen.print(Text.assemble("  ", (f"{command:<46}", "cyan"), does), soft_wrap=True)
+    _say(screen, "README.md has the five-minute tour, docs/tutorial.md the rest.")
+
+
+def _headline(screen: Console, text: str) -> None:
+    screen.print()
+    screen.print(Rule(Text(text, style="bold"), align="left", style="dim"))
+
+
+def _say(screen: Console, text: str, style: str = "") -> None:
+    screen.print(Text(text, style=style))
+
+
+def _pause(pace: float) -> None:
+    if pace > 0:
+        time.sleep(pace)
+
+
+# ── command ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DEFAULT_PACE = 0.5
+"""Seconds between two steps: an offer can be read, and all is over in a few seconds."""
+
+
+def demo(
+    pace: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="The pause between two steps.")
+    ] = DEFAULT_PACE,
+) -> None:
+    """Show it: a server, a vocabulary, subscriptions by kind, offers, deliveries, and why."""
+    signal.signal(signal.SIGTERM, _leave)
+    screen = output.screen()
+    if not screen.is_terminal:
+        screen.width = 110  # rules and trees, not rows of data: a page is what reads best in a log
+    try:
+        perform(screen, pace=pace)
+    except (DemoServerFailed, DeliveryMissing) as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _leave(number: int, _: object) -> None:
+    """Ends like an exception, so that the server and its folder go as well."""
+    sys.exit(128 + number)

@@ -7,7 +7,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import json_file
-from kindcast.server.cli.impact import DryRunOption, show_impact
+from kindcast.server.cli.ontologies import DryRunOption, show_impact
 
 __all__ = ["commands"]
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
 
 from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import (
@@ -100,7 +101,15 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
     )
-    app.add_middleware(HostGuard, names=(settings.host, *settings.allowed_hosts))
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("ETag", "Link", "Location", "Retry-After"),
+        )
+    app.add_middleware(HostGuard, names=(settings.host, *settings.allowed_hosts), origins=settings.allowed_origins)
     return app
 
 

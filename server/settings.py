@@ -6,6 +6,7 @@ named by `--config` or KINDCAST_CONFIG; its keys are the names below.
 
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,6 +19,8 @@ from kindcast.semantic.planner.strategies import PLANNERS, UnknownPlanner
 __all__ = ["Settings", "is_loopback"]
 
 MIB = 1 << 20
+
+_ORIGIN = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
 class Settings(BaseSettings):
@@ -35,6 +38,28 @@ class Settings(BaseSettings):
     """SQLAlchemy URL; default: SQLite in the data folder."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, beside those of this machine's loopback, that the Host header may carry."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages of these origins (`https://shop.example`), beside the server's own, may use it (CORS)."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+    max_connections: PositiveInt = 4_096
+    """At the limit the longest unfinished connection is closed; a new one is not refused."""
+    max_connections_per_address: PositiveInt = 1_024
+    max_header_bytes: PositiveInt = 64 << 10
+    """Of a request's first line and headers together."""
+    max_headers: PositiveInt = 128
+    header_seconds: PositiveFloat = 10.0
+    """From the connection, or the first byte of the next request, to the end of the headers."""
+    body_seconds: PositiveFloat = 30.0
+    """For a body, beside the time that it has by its size."""
+    min_body_bytes_per_second: PositiveInt = 16 << 10
+    """A body may take so long, and `body_seconds` more."""
+    write_seconds: PositiveFloat = 60.0
+    """A client that takes nothing of its answer for so long is disconnected."""
+    max_reading_bytes: PositiveInt = 256 * MIB
+    """Of all bodies that are being read or carried out; above it the longest unfinished one is closed."""
 
     # ── what a request may hold ─────────────────────────────────────────────────────────────────────────────────────
     max_body_bytes: PositiveInt = 16 * MIB
@@ -142,6 +167,22 @@ class Settings(BaseSettings):
                 "the server listens on 127.0.0.1, ::1 or localhost only; put an authenticating proxy before it"
             )
         return host
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for each in proxies:
+            ipaddress.ip_network(each)
+        return proxies
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """As browsers send them, so that they can be compared as texts."""
+        for each in origins:
+            if not _ORIGIN.fullmatch(each):
+                raise ValueError(f"{each!r} is no origin: write scheme, host and port, as in https://shop.example:8443")
+        return tuple(each.lower() for each in origins)
 
     @field_validator("planner")
     @classmethod

@@ -15,6 +15,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from kindcast.index.errors import IndexFull
 from kindcast.semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
@@ -109,7 +110,7 @@ def install(app: FastAPI) -> None:
     broad: tuple[type[Exception], ...] = (HTTPException, RequestValidationError, Exception)
     for kind in broad:
         app.add_exception_handler(kind, respond)
-    for kind in (errors.ServerError, SemanticError, *(kind for kind, _, _ in _SIMPLE)):
+    for kind in (errors.ServerError, SemanticError, ClientDisconnect, *(kind for kind, _, _ in _SIMPLE)):
         app.add_exception_handler(kind, respond)
 
 
@@ -162,6 +163,8 @@ def problem_of(error: Exception) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error)
+        case ClientDisconnect():
+            return Problem(400, "client-left", "the client left before its request was whole")  # nobody reads this
     for kind, status, code in _SIMPLE:
         if isinstance(error, kind):
             headers = {"Retry-After": RETRY_SECONDS} if status == 503 else None

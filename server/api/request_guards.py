@@ -7,8 +7,8 @@
 Both are plain ASGI and cost microseconds.
 """
 
+import re
 from collections.abc import Collection, Mapping
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -21,14 +21,20 @@ __all__ = ["LOOPBACK_NAMES", "BodyLimit", "HostGuard"]
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+_NAME = r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+_HOST = re.compile(_NAME)
+_ORIGIN = re.compile(r"(https?)://" + _NAME)
+
 
 class HostGuard:
     """Refuses requests that were not meant for this server, or that another site sends. `names` are host names without
-    a port."""
+    a port; `origins` the other sites that may change something, as browsers write them."""
 
-    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, names: Collection[str], origins: Collection[str] = ()) -> None:
         self._app = app
         self._names = frozenset(name.lower() for name in names) | LOOPBACK_NAMES
+        parsed = (_ORIGIN.fullmatch(each) for each in origins)
+        self._origins = frozenset(_origin(*each.groups()) for each in parsed if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (problem := self._refusal(scope)) is not None:
@@ -39,19 +45,19 @@ class HostGuard:
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
-        if _host_name(headers.get("host", "")) not in self._names:
+        hosts = headers.getlist("host")
+        host = _HOST.fullmatch(hosts[0].strip(" \t")) if len(hosts) == 1 else None
+        if host is None or host["name"].strip("[]").lower() not in self._names:
             detail = "the Host header names another server: use this one's address, or add the name to allowed_hosts"
             return Problem(421, "wrong-host", detail)
-        origin = headers.get("origin")
-        if origin is not None and scope["method"] not in SAFE_METHODS and not self._is_ours(origin):
-            return Problem(403, "wrong-origin", "pages of other sites may not change anything here")
+        if scope["method"] not in SAFE_METHODS:
+            own = _origin(scope["scheme"], host["name"], host["port"])
+            for origin in headers.getlist("origin"):
+                found = _ORIGIN.fullmatch(origin)
+                if found is None or _origin(*found.groups()) not in (own, *self._origins):
+                    detail = "pages of other sites may not change anything here: allowed_origins lists those that may"
+                    return Problem(403, "wrong-origin", detail)
         return None
-
-    def _is_ours(self, origin: str) -> bool:
-        try:
-            return (urlsplit(origin).hostname or "") in self._names
-        except ValueError:
-            return False
 
 
 class BodyLimit:
@@ -71,7 +77,6 @@ class BodyLimit:
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared) > limit:
             response = await respond(Request(scope), _too_large(limit))
-            response.headers["Connection"] = "close"  # the body is not read
             await response(scope, receive, send)
             return
         seen = 0
@@ -92,12 +97,11 @@ def _too_large(limit: int) -> Problem:
     return Problem(413, "body-too-large", f"the body has more than {limit:,} bytes: send it in parts")
 
 
-def _host_name(host: str) -> str:
-    """The name in a Host header, without its port, in lower case.
+def _origin(scheme: str, host: str, port: str | None) -> str:
+    """As browsers write it.
 
-    >>> _host_name("[::1]:8080"), _host_name("LocalHost:80"), _host_name("127.0.0.1")
-    ('::1', 'localhost', '127.0.0.1')
+    >>> _origin("http", "LocalHost", "80"), _origin("https", "[::1]", "8443")
+    ('http://localhost', 'https://[::1]:8443')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    standard = "443" if scheme == "https" else "80"
+    return f"{scheme}://{host.lower()}" + (f":{port}" if port and port != standard else "")

@@ -65,6 +65,7 @@ def serve(
 def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     import uvicorn
 
+    from kindcast.server.api.http_protocol import uvicorn_config
     from kindcast.server.app import create_app
 
     failures: list[Exception] = []
@@ -80,9 +81,7 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     app = create_app(settings)
     app.router.lifespan_context = _watched(app.router.lifespan_context, announce, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS, server_header=False
-    )
+    config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS)
     try:
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:

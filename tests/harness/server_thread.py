@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 
+from kindcast.server.api.http_protocol import uvicorn_config
 from kindcast.server.app import create_app
 from kindcast.server.settings import Settings
 
@@ -25,8 +26,8 @@ def running_app(data: Path, **settings: Any) -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
-        app = create_app(Settings(data=data, **settings))
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+        chosen = Settings(data=data, **settings)
+        config = uvicorn_config(create_app(chosen), chosen, timeout_graceful_shutdown=5)
         server = _Server(config, started)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

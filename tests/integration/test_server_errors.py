@@ -121,8 +121,9 @@ def test_host_that_the_settings_allow_is_let_in(tmp_path: Path) -> None:
 
 
 def test_change_asked_by_another_site_is_refused(client: httpx.Client) -> None:
-    """A page elsewhere cannot make its visitor's browser change anything here; this machine's pages may."""
-    for origin, expected in (("https://evil.example", 403), ("null", 403), ("http://localhost:3000", 202)):
+    """A page elsewhere, on another port of this machine too, cannot make its visitor's browser change anything here."""
+    foreign = ("https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1.", "http://a@127.0.0.1")
+    for origin, expected in (*((each, 403) for each in foreign), ("http://127.0.0.1", 202)):
         answer = client.post("/v1/events", json={}, headers={"Origin": origin})
         assert answer.status_code == expected, origin
     assert client.get("/healthz", headers={"Origin": "https://evil.example"}).status_code == 200

@@ -1,0 +1,471 @@
+"""HTTP connections with limits: what uvicorn speaks to clients, so that no client can hold the server's memory or
+descriptors by starting what it never finishes.
+
+    bytes ──▶ HttpConnection ──head, body, answer──▶ ConnectionLimits: how many, whose, since when, how many bytes
+                   │                                     │ every moment: too slow ──▶ 408, closed
+                   └── a whole head ──▶ the application  └ at a limit ──▶ the longest unfinished one is closed
+
+A new connection is never refused at a limit while another one can be closed instead. Never closed is one whose
+request is whole and is being carried out: its client could not know whether it was. Bytes of bodies count from their
+arrival until the answer is complete, since the application holds them so long.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from kindcast.server.settings import Settings
+
+__all__ = ["ConnectionLimits", "HttpConnection", "uvicorn_config"]
+
+MAX_PIPELINED = 16
+"""Requests of one connection that wait for the answer to the one before."""
+
+LINGER_SECONDS = 2.0
+"""For which the rest of a refused body is still read and thrown away: closed at once, the client would see a broken
+connection in place of the answer."""
+
+SPARE_DESCRIPTORS = 256
+"""Of the process's limit, left for the database, webhooks and child processes."""
+
+IDLE_SECONDS = 1.0
+"""A connection between two requests for less than this is closed last: its next request may be on its way."""
+
+HTTP_11 = b"HTTP/1.1 "
+_REASONS = {408: b"408 Request Timeout", 431: b"431 Request Header Fields Too Large", 503: b"503 Service Unavailable"}
+_log = logging.getLogger("kindcast.http")
+_uvicorn_log = logging.getLogger("uvicorn.error.connections")
+_uvicorn_log.setLevel(
+    logging.ERROR
+)  # what is wrong with a client's request goes to the client: it must not fill the log
+
+Phase = Literal["idle", "head", "body", "work", "stream"]
+"""Between requests; reading a head, or a body; the request is whole and carried out; its answer has begun, or it only
+reads, and may be asked again."""
+
+
+def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    limits = ConnectionLimits(settings)
+    return uvicorn.Config(
+        app,
+        http=partial(HttpConnection, limits=limits),  # type: ignore[arg-type]  # any callable that makes a protocol
+        ws="none",
+        proxy_headers=False,  # `HttpConnection` reads them, from trusted proxies only
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        **more,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    status: int
+    code: str
+    detail: str
+
+    def as_bytes(self) -> bytes:
+        body = msgspec.json.encode(
+            {
+                "type": f"https://kindcast.dev/problems/{self.code}",
+                "title": self.code.replace("-", " ").capitalize(),
+                "status": self.status,
+                "detail": self.detail,
+            }
+        )
+        head = (
+            b"\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+            + (b"Retry-After: 1\r\n" if self.status == 503 else b"")
+            + b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        return HTTP_11 + _REASONS[self.status] + head + body
+
+
+class ConnectionLimits:
+    """All connections of one server, and what they may have. On one event loop; the steps that a request costs here are
+    a few dict operations."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.header_bytes = settings.max_header_bytes
+        self.headers = settings.max_headers
+        self._connections: set[HttpConnection] = set()
+        self._by_address: defaultdict[str, set[HttpConnection]] = defaultdict(set)
+        self._trusted = tuple(ipaddress.ip_network(each) for each in settings.trusted_proxies)
+        self._at_most = min(settings.max_connections, _descriptors() - SPARE_DESCRIPTORS)
+        self._tick = max(0.05, min(1.0, settings.header_seconds / 4, settings.body_seconds / 4))
+        self._timer: asyncio.TimerHandle | None = None
+        self.held_bytes = 0
+        """Of all bodies that are being read or carried out."""
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def enter(self, connection: "HttpConnection") -> None:
+        """A connection was made. At a limit, another one makes room."""
+        self._connections.add(connection)
+        self._by_address[connection.address].add(connection)
+        if len(self._connections) > self._at_most:
+            crowded = max(self._by_address.values(), key=len)
+            self._make_room(crowded, connection, "there are too many connections")
+        self._limit_address(connection)
+        if self._timer is None:
+            self._timer = connection.loop.call_later(self._tick, self._look, connection.loop)
+
+    def leave(self, connection: "HttpConnection") -> None:
+        """A connection was closed."""
+        self._connections.discard(connection)
+        self._drop(connection)
+
+    def belongs_to(self, connection: "HttpConnection", address: str) -> None:
+        """The head of a request tells whose it is."""
+        if address != connection.address:
+            self._drop(connection)
+            connection.address = address
+            self._by_address[address].add(connection)
+            self._limit_address(connection)
+
+    def hold(self, connection: "HttpConnection", size: int) -> None:
+        """So many bytes of its body have come. Above the limit the longest unfinished body goes, of the address that
+        has most."""
+        connection.held += size
+        self.held_bytes += size
+        while self.held_bytes > self.settings.max_reading_bytes:
+            unfinished = [each for each in self._connections if each.phase == "body" and each.held]
+            if not unfinished:
+                return  # all of them are whole: they are being carried out
+            held: defaultdict[str, int] = defaultdict(int)
+            for each in unfinished:
+                held[each.address] += each.held
+            most = max(held.values())
+            mine = (each for each in unfinished if held[each.address] == most)
+            min(mine, key=_since).refuse(_Refusal(503, "busy", "too many large bodies are being sent: send it again"))
+
+    def release(self, connection: "HttpConnection") -> None:
+        """The application is done with its body."""
+        self.held_bytes -= connection.held
+        connection.held = 0
+
+    def is_trusted(self, address: str) -> bool:
+        """Whether it is a proxy whose word about its clients is taken."""
+        if not self._trusted:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._trusted)
+
+    def client_of(self, peer: str, forwarded: Iterable[str]) -> str:
+        """Who sent a request that `peer` passed on: the last address of X-Forwarded-For that is no trusted proxy."""
+        for text in reversed([each.strip() for line in forwarded for each in line.split(",")]):
+            bare = text.strip("[]") if text.count(":") != 1 else text.partition(":")[0]
+            bare = bare.partition("]")[0]
+            try:
+                address = str(ipaddress.ip_address(bare))
+            except ValueError:
+                return peer
+            if not self.is_trusted(address):
+                return address
+            peer = address
+        return peer
+
+    def _limit_address(self, connection: "HttpConnection") -> None:
+        mine = self._by_address[connection.address]
+        if len(mine) > self.settings.max_connections_per_address and not self.is_trusted(connection.address):
+            self._make_room(mine, connection, "there are too many connections from this address")
+
+    def _make_room(self, among: "set[HttpConnection]", new: "HttpConnection", why: str) -> None:
+        """Close the longest unfinished one; the new one only if all others are being carried out."""
+        refusal = _Refusal(503, "busy", why)
+        now = time.monotonic()
+        for wanted in (
+            lambda each: each.phase in ("head", "body"),
+            lambda each: each.phase == "idle" and now - each.since > IDLE_SECONDS,
+            lambda each: each.phase == "stream",
+            lambda each: each.phase == "idle",
+        ):
+            found = [each for each in among if each is not new and wanted(each)]
+            if found:
+                min(found, key=_since).refuse(refusal)
+                return
+        new.refuse(refusal)
+
+    def _drop(self, connection: "HttpConnection") -> None:
+        mine = self._by_address.get(connection.address)
+        if mine is not None:
+            mine.discard(connection)
+            if not mine:
+                del self._by_address[connection.address]
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what takes too long."""
+        self._timer = loop.call_later(self._tick, self._look, loop) if self._connections else None
+        now = time.monotonic()
+        for each in list(self._connections):
+            each.check(now)
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One connection. As uvicorn's own, with limits on each part of a request, without trailers, and with the client's
+    address as a trusted proxy tells it."""
+
+    def __init__(self, *arguments: Any, limits: ConnectionLimits, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.logger = _uvicorn_log
+        self.app = self._answered
+        self._application = self.config.loaded_app
+        self._limits = limits
+        self._peer = ""
+        self._unread = 0  # bytes of the head, or of what is neither head nor content in a body
+        self._heads = 0
+        self._begun = False  # whether a part of the next head is here
+        self._closing = False
+        self._blocked: tuple[float, int] | None = None  # since when the client takes nothing, and what waits for it
+        self.address = ""
+        """Whose requests these are."""
+        self.phase: Phase = "head"
+        self.since = 0.0
+        """When the phase began, by the monotonic clock."""
+        self.received = 0
+        """Bytes of the body that is being read."""
+        self.held = 0
+        """Bytes of bodies that the application may still hold."""
+
+    @property
+    def current(self) -> RequestResponseCycle | None:
+        """The last request whose head is whole."""
+        return self.cycle
+
+    # ── from the network ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(_Lingering(transport, self._close))  # type: ignore[arg-type]
+        self._peer = self.client[0] if self.client else ""
+        self.address = self._peer
+        self._enter("head")
+        self._limits.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._limits.release(self)
+        self._limits.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return  # the rest of what was refused
+        if self.phase == "idle":
+            self._enter("head")
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > self._limits.header_bytes and not self._closing:
+            self._refuse_head("the head of a request has")
+
+    def pause_writing(self) -> None:
+        self._blocked = time.monotonic(), self.transport.get_write_buffer_size()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._blocked = None
+        super().resume_writing()
+
+    # ── from the parser ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._heads, self._begun = 0, True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._heads < 0:
+            return  # a trailer: nobody asked for it, and it is no header
+        self._heads += 1
+        if self._heads > self._limits.headers or len(name) + len(value) > self._limits.header_bytes:
+            self._refuse_head("a request has")
+            raise ValueError
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._closing or len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests at once")
+        if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > self._limits.header_bytes:
+            self._refuse_head("the head of a request has")
+            raise ValueError
+        self._heads, self._begun = -1, False
+        self._unread = 0
+        if self._limits.is_trusted(self._peer):
+            self._read_forwarded()
+        self.received = 0
+        if self.phase in ("idle", "head"):
+            self._enter("body")
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = max(0, self._unread - 2 * len(body) - 16)  # the frame of a chunk is allowed for
+        self.received += len(body)
+        if self.current is not None and not self.current.response_complete and not self._closing:
+            self._limits.hold(self, len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._unread = 0
+        if self.phase == "body":
+            begun = self.current is not None and self.current.response_started
+            self._enter("stream" if begun or self.scope["method"] in ("GET", "HEAD") else "work")
+
+    def on_response_complete(self) -> None:
+        self._limits.release(self)
+        self._enter("head" if self._begun else "idle")
+        unread = self.current is not None and self.current.more_body and not self.pipeline
+        if unread and not self.transport.is_closing():
+            self.transport.close()
+        super().on_response_complete()
+        if self.current is not None and not self.current.response_complete:  # a pipelined request is next
+            self._enter("body" if self.current.more_body else "work")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: the request is answered as it is, and a client must not fill the log."""
+
+    def send_400_response(self, msg: str) -> None:
+        if self._closing:
+            return
+        if self.current is None or self.current.response_complete:
+            super().send_400_response(msg)
+        else:  # an answer is under way: this one would stand in its middle
+            self._closing = True
+            self.pipeline.clear()
+            self.transport.close()
+
+    # ── limits ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check(self, now: float) -> None:
+        """Close the connection if its client takes too long."""
+        settings = self._limits.settings
+        spent = now - self.since
+        if self.phase == "head" and spent > settings.header_seconds:
+            self.refuse(_Refusal(408, "too-slow", f"no request within {settings.header_seconds:g} s"))
+        allowed = settings.body_seconds + self.received / settings.min_body_bytes_per_second
+        if self.phase == "body" and not self.flow.read_paused and spent > allowed:
+            self.refuse(_Refusal(408, "too-slow", "the body arrives too slowly"))
+        if self._blocked is not None:  # also while it is being closed: that waits for the client to take the rest
+            since, waiting = self._blocked
+            left = self.transport.get_write_buffer_size()
+            if left < waiting:
+                self._blocked = now, left
+            elif now - since > settings.write_seconds:
+                self._closing = True
+                sock = self.transport.get_extra_info("socket")  # else the system would keep what was not taken
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.transport.abort()
+
+    def refuse(self, refusal: _Refusal) -> None:
+        """Say why, where no answer has begun, and close."""
+        if self._closing:
+            return
+        self._closing = True
+        self._limits.release(self)
+        self.pipeline.clear()
+        begun = self.current is not None and self.current.response_started and not self.current.response_complete
+        if not begun and self.phase != "idle":
+            self.transport.write(refusal.as_bytes())
+        if self.current is not None and not self.current.response_complete:
+            self.current.disconnected = True
+            self.current.message_event.set()
+        self.flow.resume_writing()
+        _close_soon(self.loop, self.transport)
+        self._limits.leave(self)
+
+    def _refuse_head(self, what: str) -> None:
+        most = f"{self._limits.header_bytes:,} bytes and {self._limits.headers} headers"
+        self.refuse(_Refusal(431, "head-too-large", f"{what} at most {most}"))
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.since = time.monotonic()
+
+    def _read_forwarded(self) -> None:
+        forwarded = [value.decode("latin-1") for name, value in self.headers if name == b"x-forwarded-for"]
+        address = self._limits.client_of(self._peer, forwarded)
+        self._limits.belongs_to(self, address)
+        self.scope["client"] = (address, 0) if address != self._peer else self.client
+        for name, value in self.headers:
+            if name == b"x-forwarded-proto" and value in (b"http", b"https"):
+                self.scope["scheme"] = value.decode()
+
+    async def _answered(self, scope: Any, receive: Any, send: Any) -> None:
+        """The application, with `Connection: close` on answers to requests whose body has not been read."""
+        cycle = send.__self__
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                if self.cycle is cycle and self.phase == "work":
+                    self._enter("stream")
+                if cycle.more_body:
+                    message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            await send(message)
+
+        await self._application(scope, receive, sent)
+
+    def _close(self, close: Callable[[], None], transport: asyncio.Transport) -> None:
+        """Close; with a body still on its way only for writing, and wholly a little later."""
+        if self.current is not None and self.current.more_body and not self._closing:
+            self._closing = True
+            _close_soon(self.loop, transport)
+        else:
+            close()
+
+
+class _Lingering:
+    """A transport whose `close` is another's."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[..., None]) -> None:
+        self._transport = transport
+        self._closed_by = close
+
+    def close(self) -> None:
+        self._closed_by(self._transport.close, self._transport)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
+    """No more is written; what still comes is thrown away, for a moment."""
+    inner = transport._transport if isinstance(transport, _Lingering) else transport
+    if inner.is_closing():
+        return
+    inner.resume_reading()
+    if inner.can_write_eof():
+        inner.write_eof()
+    loop.call_later(LINGER_SECONDS, inner.abort)
+
+
+def _since(connection: HttpConnection) -> float:
+    return connection.since
+
+
+def _descriptors() -> int:
+    """How many files and sockets this process may have, after asking for as many as it is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError):
+            _log.warning("at most %d files and connections at one time: raise the limit of the service", soft)
+    return max(soft, 2 * SPARE_DESCRIPTORS)

@@ -1,0 +1,239 @@
+"""What a client can do to the server by what it sends, or does not: on real sockets."""
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code
+from tests.harness.server_thread import running_app
+
+PATIENCE_SECONDS = 20.0
+"""Only a failing test waits so long."""
+
+HEAD = b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@contextmanager
+def connection(url: str, source: str = "127.0.0.1") -> Iterator[socket.socket]:
+    """A bare socket to the server."""
+    address = urlsplit(url)
+    with socket.create_connection(
+        (address.hostname, address.port), PATIENCE_SECONDS, source_address=(source, 0)
+    ) as opened:
+        yield opened
+
+
+def answer_of(client: socket.socket) -> bytes:
+    """All that the server says until it closes."""
+    said = b""
+    while True:
+        try:
+            piece = client.recv(65_536)
+        except ConnectionError:
+            return said
+        if not piece:
+            return said
+        said += piece
+
+
+def asked(url: str, sent: bytes) -> bytes:
+    """What the server says to these bytes until it closes the connection."""
+    with connection(url) as client:
+        with suppress(ConnectionError):  # it has heard enough
+            client.sendall(sent)
+        return answer_of(client)
+
+
+def is_alive(url: str) -> bool:
+    return httpx.get(f"{url}/healthz", timeout=PATIENCE_SECONDS).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with small limits, which this module's tests share."""
+    limits: dict[str, Any] = {
+        "max_header_bytes": 8_192,
+        "max_headers": 20,
+        "max_body_bytes": 100_000,
+        "max_reading_bytes": 150_000,
+        "trusted_proxies": ("127.0.0.9",),
+        "max_connections_per_address": 4,
+        "allowed_origins": ("https://shop.example",),
+    }
+    with running_app(tmp_path_factory.mktemp("data"), **limits) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that gives its clients little time."""
+    limits = {"header_seconds": 0.4, "body_seconds": 0.4, "write_seconds": 0.4}
+    with running_app(tmp_path_factory.mktemp("data"), **limits) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"X: " + b"a" * 9_000 + b"\r\n",
+        b"X: 1\r\n" * 30,
+        b"X: a\r\n" * 10 + b"Y: " + b"b" * 8_150 + b"\r\n",
+    ],
+    ids=["one long header", "many headers", "long together"],
+)
+def test_head_beyond_a_limit_is_refused(server: str, head: bytes) -> None:
+    """In bytes and in number, whether it ends or not."""
+    for end in (b"", b"\r\n"):
+        said = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + head + end)
+        assert said.startswith(b"HTTP/1.1 431 "), said[:200]
+    said = asked(server, b"GET /" + b"p" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 431 "), said[:200]
+    assert is_alive(server)
+
+
+def test_endless_chunk_extension_is_refused(server: str) -> None:
+    """What frames a chunk is neither head nor content, and bounded all the same."""
+    said = asked(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 300_000)
+    assert said.startswith(b"HTTP/1.1 431 "), said[:200]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /he"],
+    ids=["silent", "half a head", "the second request"],
+)
+def test_client_that_never_finishes_its_head_is_closed(hasty: str, sent: bytes) -> None:
+    """After the time that a head has."""
+    assert b"HTTP/1.1 408 " in asked(hasty, sent)
+    assert is_alive(hasty)
+
+
+def test_client_that_drips_its_body_is_closed(hasty: str) -> None:
+    """However steadily it drips: the time of a body is bounded by its size."""
+    with connection(hasty) as client:
+        client.sendall(HEAD + b"Content-Length: 50000\r\n\r\n")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with suppress(ConnectionError):
+            while time.monotonic() < deadline:
+                client.sendall(b" ")
+                time.sleep(0.05)
+        assert time.monotonic() < deadline
+    assert is_alive(hasty)
+
+
+def test_unfinished_bodies_hold_bounded_memory(server: str) -> None:
+    """Above the limit of all bodies together the longest unfinished one is closed, and the newest goes on."""
+    with connection(server) as first, connection(server) as second:
+        for client in (first, second):
+            client.sendall(HEAD + b"Content-Length: 90000\r\n\r\n" + b" " * 80_000)
+        assert answer_of(first).startswith(b"HTTP/1.1 503 ")
+        second.sendall(b" " * 9_998 + b"{}")
+        assert second.recv(100).startswith(b"HTTP/1.1 202 ")
+
+
+def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:
+    """A client that sends on sees the answer, and cannot send for ever."""
+    for frame, size in ((b"Content-Length: 99999999\r\n\r\n", 3_000_000), (b"Transfer-Encoding: chunked\r\n\r\n", 0)):
+        body = b" " * size or (b"2000\r\n" + b" " * 0x2000 + b"\r\n") * 40
+        said = asked(server, HEAD + frame + body)
+        assert said.startswith(b"HTTP/1.1 413 "), said[:200]
+        assert b"connection: close" in said.lower()
+
+
+def test_trailers_are_no_headers(server: str) -> None:
+    """What follows the body cannot change the event: in binary mode its headers are attributes."""
+    head = b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
+    ce = b"ce-specversion: 1.0\r\nce-id: 7\r\nce-source: /s\r\nce-type: t\r\nContent-Type: application/json\r\n"
+    for trailer in (b"", b"ce-extra: smuggled\r\n" * 30):
+        said = asked(server, head + ce + b"\r\n2\r\n{}\r\n0\r\n" + trailer + b"\r\n")
+        assert said.startswith(b"HTTP/1.1 202 "), said
+        assert b"differs" not in said
+    assert "smuggled" not in httpx.get(f"{server}/v1/events").text
+
+
+def test_requests_that_wait_for_each_other_are_bounded(server: str) -> None:
+    """One connection cannot make the server hold thousands of requests."""
+    said = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2_000)
+    assert said.count(b"200 OK") < 100
+    assert is_alive(server)
+
+
+def test_newest_connection_is_served_when_there_are_too_many(server: str) -> None:
+    """The longest unfinished one goes; one that was given no request is closed without a word to spare."""
+    with ExitStack() as all_of_them:
+        first, *_, last = [all_of_them.enter_context(connection(server, "127.0.0.5")) for _ in range(5)]
+        last.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert answer_of(last).startswith(b"HTTP/1.1 200 ")
+        assert answer_of(first).startswith(b"HTTP/1.1 503 ")
+
+
+def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(server: str) -> None:
+    """Many long polls of one client of the proxy: its oldest is closed, another client's is not; who is no proxy is
+    not believed."""
+    id = httpx.post(f"{server}/v1/subscriptions", json={"expression": "nothing = 1"}).json()["id"]
+    poll = f"GET /v1/subscriptions/{id}/stream HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.9.9.9, ".encode()
+    with ExitStack() as all_of_them:
+        other, oldest, *more = [all_of_them.enter_context(connection(server, "127.0.0.9")) for _ in range(6)]
+        other.sendall(poll + b"192.0.2.1\r\n\r\n")
+        assert other.recv(15) == b"HTTP/1.1 200 OK"
+        for client in (oldest, *more):
+            client.sendall(poll + b"192.0.2.2, 127.0.0.9\r\n\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+        assert answer_of(oldest).endswith(b"\n")  # it was closed
+        other.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                assert other.recv(1_000), "another client's stream was closed"
+
+
+@pytest.mark.parametrize("host", ["[::1", "localhost:x@evil.com", "localhost:1:2", "local host", "[::1]evil", ""])
+def test_host_that_is_no_host_is_refused(server: str, host: str) -> None:
+    """Names are compared after a strict reading; nothing is cut off a text that is no name."""
+    said = asked(server, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 421"), said[:100]
+    twice = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert twice.startswith(b"HTTP/1.1 421")
+
+
+def test_pages_of_the_server_and_of_listed_origins_only_change_things(server: str) -> None:
+    """Another port of this machine is another site; a listed one is told so by CORS."""
+    for origin, status in (
+        (server, 202),
+        ("http://localhost:3000", 403),
+        (server.replace("http:", "https:"), 403),
+        ("https://shop.example", 202),
+        ("https://shop.example:444", 403),
+        ("https://shop.example.evil", 403),
+    ):
+        answer = httpx.post(f"{server}/v1/events", json={}, headers={"Origin": origin})
+        assert answer.status_code == status, origin
+        if status == 403:
+            assert problem_code(answer) == "wrong-origin"
+            assert "access-control-allow-origin" not in answer.headers
+    asked_before = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
+    allowed = httpx.options(f"{server}/v1/events", headers=asked_before).headers
+    assert allowed["access-control-allow-origin"] == "https://shop.example"
+    foreign = httpx.options(f"{server}/v1/events", headers=asked_before | {"Origin": "https://evil.example"}).headers
+    assert "access-control-allow-origin" not in foreign
+
+
+def test_reader_that_takes_nothing_is_disconnected(hasty: str) -> None:
+    """It would hold its connection, and the page that it is sent, for ever."""
+    published = httpx.post(f"{hasty}/v1/events", json={"text": "x" * 12_000_000}, timeout=PATIENCE_SECONDS)
+    assert published.status_code == 202
+    address = urlsplit(hasty)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect((address.hostname, address.port))
+        client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        watched = select.poll()
+        watched.register(client, select.POLLHUP | select.POLLERR)
+        assert watched.poll(PATIENCE_SECONDS * 1_000), "it is still connected"
+    assert is_alive(hasty)

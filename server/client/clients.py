@@ -7,6 +7,8 @@ when to connect again, is in `stream.py`.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator
+from functools import cache
+from ssl import SSLContext
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -33,7 +35,7 @@ class Client(Calls):
         """`http`: an `httpx.Client` of your own (certificates, proxies); it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
-        self._http = http or httpx.Client(trust_env=not _is_here(server))
+        self._http = http or httpx.Client(**_connecting(server))
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +77,7 @@ class AsyncClient(Calls):
         """`http`: an `httpx.AsyncClient` of your own; it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
-        self._http = http or httpx.AsyncClient(trust_env=not _is_here(server))
+        self._http = http or httpx.AsyncClient(**_connecting(server))
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,6 +114,18 @@ def _is_here(server: str) -> bool:
     """Whether the server is on this machine's loopback: no proxy of the environment leads there."""
     host = httpx.URL(server).host
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _connecting(server: str) -> dict[str, Any]:
+    """What an `httpx` client for the server is made with."""
+    trust_env = not _is_here(server)
+    return {"trust_env": trust_env, "verify": _authorities(trust_env)}
+
+
+@cache
+def _authorities(trust_env: bool) -> SSLContext:
+    """Whom TLS connections trust. Loading them takes some 20 ms: once for all clients of a process."""
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 def _path(id: str) -> str:

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
+from ssl import SSLContext
 
 import httpcore
 
@@ -36,7 +38,7 @@ class Connections:
     def __init__(self, *, allow_private: bool, resolver: Resolver | None = None) -> None:
         self._resolver = resolver if resolver is not None else SystemResolver()
         self._network = GuardedBackend(allow_private=allow_private, resolver=self._resolver)
-        self._tls = httpcore.default_ssl_context()  # made once: loading the authorities takes some 50 ms
+        self._tls = _authorities()
         self._pools: OrderedDict[str, _Pool] = OrderedDict()  # the longest unused first
 
     @asynccontextmanager
@@ -79,3 +81,9 @@ class Connections:
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=self._network,
         )
+
+
+@cache
+def _authorities() -> SSLContext:
+    """Whom TLS connections trust. Loading them takes some 40 ms: once for webhooks and operators."""
+    return httpcore.default_ssl_context()

@@ -4,7 +4,6 @@ import doctest
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from kindcast import Client, ProblemError
 from kindcast.server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
+from tests.harness.ports import free_port
 
 SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md", "docs/operators.md")
 ADDRESS = "127.0.0.1:8080"
@@ -131,13 +131,6 @@ class Session:
                 return int(line.split()[1]), "".join(seen)
             seen.append(line)
         raise AssertionError(f"the shell ended after {text!r}:\n{''.join(seen)}")
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_ready(server: str) -> None:

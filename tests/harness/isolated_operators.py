@@ -11,7 +11,7 @@ from kindcast import operator
 from kindcast.semantic.model import Quantity
 from kindcast.semantic.operators.failures import FailedForGood, TryLater
 
-__all__ = ["behaves", "echoes", "holds_many", "in_batches", "waits"]
+__all__ = ["behaves", "echoes", "hangs", "holds_many", "in_batches", "waits"]
 
 Event = Mapping[str, tuple[Any, ...]]
 
@@ -53,15 +53,20 @@ def holds_many(event: Event) -> Any:
         number += 1
 
 
-@operator("behaves", isolated=True, timeout=0.5)
+@operator("hangs", isolated=True, timeout=1.5)
+def hangs(event: Event, how: str) -> bool:
+    """In a loop, unless all is well."""
+    while how != "well":
+        pass
+    return True
+
+
+@operator("behaves", isolated=True, timeout=60)
 def behaves(event: Event, how: str) -> Any:
     """Badly, in the way that is asked for."""
     match how:
         case "well":
             return True
-        case "hangs":
-            while True:
-                pass
         case "exits":
             os._exit(3)
         case "raises":

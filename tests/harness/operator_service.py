@@ -8,7 +8,6 @@ The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
+
+from tests.harness.ports import free_port
 
 __all__ = ["OperatorService", "running_service"]
 
@@ -31,9 +32,7 @@ class OperatorService:
     """One port; at most one process at a time."""
 
     def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 

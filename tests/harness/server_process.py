@@ -3,13 +3,14 @@
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.harness.ports import free_port
 
 __all__ = ["ServerProcess", "running_server"]
 
@@ -27,7 +28,7 @@ class ServerProcess:
 
     def __init__(self, data: Path, environment: Mapping[str, str] | None = None) -> None:
         self.data = data
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data / "server.log"
         self._environment = dict(environment or {})
@@ -134,10 +135,3 @@ def _inherited() -> dict[str, str]:
     if inherited.pop("PYTHONDONTWRITEBYTECODE", ""):
         inherited["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
     return inherited
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -129,7 +129,7 @@ def answer_raw(payload: bytes, *, hold: bool = False) -> Outcome:
             writer.close()
 
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
-        sender = WebhookSender(allow_private=True, timeout=0.5 if hold else 20.0)
+        sender = WebhookSender(allow_private=True, timeout=1.0 if hold else 20.0)
         sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         async with server:
             outcome = await sender.send(Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY))

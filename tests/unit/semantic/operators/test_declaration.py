@@ -131,10 +131,10 @@ def test_failures_that_an_operator_tells_name_the_call() -> None:
 def test_time_left_is_told_to_an_operator_that_has_a_timeout() -> None:
     """In the matcher's process nobody can stop a function but itself."""
     seen: list[float | None] = []
-    with_timeout = operator("a", timeout=5)(lambda event: bool(seen.append(time_left())))
+    with_timeout = operator("a", timeout=5_000)(lambda event: bool(seen.append(time_left())))
     without = operator("b")(lambda event: bool(seen.append(time_left())))
     assert run(with_timeout, [({},)]) == run(without, [({},)]) == [False]
     assert seen[0] is not None
-    assert 4 < seen[0] <= 5
+    assert 4_000 < seen[0] <= 5_000
     assert seen[1] is None
     assert time_left() is None

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,22 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Operator, Vocabulary, operator
+from kindcast.semantic.matching import operator_layer
 from kindcast.semantic.matching.operator_layer import LiteralStore
 from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
 from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.planner.strategies import PLANNERS
 
 EMPTY = Vocabulary.from_ontologies([])
+PATIENCE_SECONDS = 60.0
+"""Of calls that wait for each other; only a failing test waits so long."""
 
 
 class Counting:
-    """An operator `p` that holds for the numbers of the event, and its calls."""
+    """An operator `p` that holds for the numbers of the event, and its calls, each of which goes on when as many as
+    `together` says have begun."""
 
     def __init__(self, **said: Any) -> None:
         self.calls: list[Any] = []
         self.lock = threading.Lock()
         self.running = self.most = 0
-        self.seconds = 0.0
+        self.together: threading.Barrier | None = None
         self.operator = Operator(name="p", function=self.called, **said)
 
     def called(self, event: Any, *given: Any) -> bool:
@@ -34,7 +39,8 @@ class Counting:
             self.calls.append(given[0])
             self.running += 1
             self.most = max(self.most, self.running)
-        time.sleep(self.seconds)
+        if self.together is not None:
+            self.together.wait(PATIENCE_SECONDS)
         with self.lock:
             self.running -= 1
         return given[0] in event["holds"]
@@ -159,7 +165,7 @@ def test_batch_that_fails_leaves_its_events_undecided(returned: Any, reason: str
 def test_threads_independent_calls_run_at_once_and_none_is_asked_for_nought() -> None:
     """Four calls of subscriptions that share nothing overlap in time; a shared one that settles all is asked alone."""
     counting = Counting(concurrency=4)
-    counting.seconds = 0.05
+    counting.together = threading.Barrier(4)
     matcher = Matcher(EMPTY, operators=[counting.operator], operator_threads=4)
     for number in range(8):
         matcher.add(str(number), f"p({number})")
@@ -167,6 +173,7 @@ def test_threads_independent_calls_run_at_once_and_none_is_asked_for_nought() ->
     assert counting.most == 4
     assert sorted(counting.calls) == list(range(8))
     counting.calls.clear()
+    counting.together = None
     shared = Matcher(EMPTY, operators=[counting.operator], operator_threads=4)
     for number in range(8):
         shared.add(str(number), f"p(99) and p({number})")
@@ -177,7 +184,7 @@ def test_threads_independent_calls_run_at_once_and_none_is_asked_for_nought() ->
 def test_threads_no_more_calls_at_once_than_the_operator_allows() -> None:
     """`concurrency` is the operator's word, whatever the matcher's threads."""
     counting = Counting(concurrency=2)
-    counting.seconds = 0.01
+    counting.together = threading.Barrier(2)
     matcher = Matcher(EMPTY, operators=[counting.operator], operator_threads=8)
     for number in range(8):
         matcher.add(str(number), f"p({number})")
@@ -196,16 +203,22 @@ def test_cache_key_answers_serve_other_events_with_the_same_key() -> None:
     assert sum(matcher.statistics.evaluations.values()) == 3
 
 
-def test_cache_key_arguments_and_their_end() -> None:
+def test_cache_key_arguments_and_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """`"arguments"`: nothing of the event but what is given; after `cache_seconds` it is asked anew."""
+    now = 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter)
+    monkeypatch.setattr(operator_layer, "time", clock)
     seen: list[Any] = []
-    kept = operator("p", cache_key="arguments", cache_seconds=0.05)(lambda event, image: bool(seen.append(image)))
+    kept = operator("p", cache_key="arguments", cache_seconds=5)(lambda event, image: bool(seen.append(image)))
     matcher = Matcher(EMPTY, operators=[kept])
     matcher.add("s", "p(@image)")
     for image in ("a", "a", "b" * 1000, "b" * 1000, "b" * 999 + "c"):
         matcher.match({"image": image, "n": len(seen)})
     assert len(seen) == 3
-    time.sleep(0.06)
+    now += 4.9
+    matcher.match({"image": "a"})
+    assert len(seen) == 3
+    now += 0.2
     matcher.match({"image": "a"})
     assert len(seen) == 4
 

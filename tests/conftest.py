@@ -5,8 +5,8 @@ the environment variable KINDCAST_TEST_DATA names, else in `shared/data` beside 
 tests that need them say so and skip.
 
 Hypothesis has three profiles, chosen by HYPOTHESIS_PROFILE. `sample` (the default) draws the same few examples every
-time, so that no run fails by chance; `fuzz` (of `make campaign fuzz`) draws others, and more of them; `deep` does so for
-a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py.
+time, so that no run fails by chance; `fuzz` (of `make campaign fuzz`) draws others, and more of them; `deep` does so
+for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py.
 """
 
 import os

@@ -9,11 +9,11 @@ docs/matching-semantics.md, rules 1, 3, 4 and 15:
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.model import Position
 
 __all__ = [
+    "Comparator",
     "EventLimits",
     "Flat",
     "Found",
     "QuantityObject",
     "Scalar",
+    "Stated",
+    "StatedCode",
     "as_json",
     "as_quantity",
     "flatten",
@@ -52,16 +55,41 @@ class EventLimits:
     values: int = 10_000
 
 
+Comparator = Literal["<", "<=", ">", ">="]
+
+
 @dataclass(frozen=True, slots=True)
 class QuantityObject:
-    """An object `{"value": …, "unit": …}`; kept whole, because it is one value. `published` is the object."""
+    """An object `{"value": …, "unit": …}`; kept whole, because it is one value. `published` is the object. With a
+    `comparator` it is every amount that compares so with its own."""
 
     value: int | float
     unit: str
     published: Mapping[str, Any]
+    comparator: Comparator | None = None
 
 
-Scalar = str | int | float | bool | QuantityObject
+@dataclass(frozen=True, slots=True)
+class StatedCode:
+    """An object that states a code: (system, code), several where it is said in several systems. `published` is the
+    object."""
+
+    codes: tuple[tuple[str, str], ...]
+    published: Mapping[str, Any]
+
+
+Scalar = str | int | float | bool | QuantityObject | StatedCode
+
+
+class Stated(NamedTuple):
+    """What an object states (rule 22); `number` is the member that holds the number of a quantity, and its unit."""
+
+    scalar: QuantityObject | StatedCode
+    number: str | None = None
+
+
+StatedIn = Callable[[str, Mapping[str, Any]], Stated | None]
+"""What the object under a raw dotted name states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +112,25 @@ class Flat:
     elements: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def flatten(data: Mapping[str, Any], limits: EventLimits) -> Flat:
+def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None = None) -> Flat:
     """Everything in `data` by dotted name, in the order of the data; types of Python and numpy are read by `as_json`.
+    `stated` is asked what each object inside states that is no quantity of two members.
 
     Walks with a stack of its own, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`.
     Raises `InvalidEvent` with a JSON pointer for each key that is no string, number that is not finite or that no
     double holds exactly, value that is no JSON, and at once for nesting or size beyond the limits.
     """
-    flat, problems, is_json = _walked(data, limits)
+    flat, problems, is_json = _walked(data, limits, stated)
     if not is_json:
-        flat, problems, _ = _walked(as_json(data), limits)
+        flat, problems, _ = _walked(as_json(data), limits, stated)
     if problems:
         raise InvalidEvent(problems)
     return flat
 
 
-def _walked(data: Mapping[str, Any], limits: EventLimits) -> tuple[Flat, list[Problem], bool]:
+def _walked(
+    data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None
+) -> tuple[Flat, list[Problem], bool]:
     """What is in `data`, what is wrong with it, and whether all of it was of the types of JSON."""
     flat = Flat(data)
     problems: list[Problem] = []
@@ -117,13 +148,14 @@ def _walked(data: Mapping[str, Any], limits: EventLimits) -> tuple[Flat, list[Pr
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
             quantity = as_quantity(node) if path else None
-            if quantity is not None:
-                flat.scalars.setdefault(name, []).append(Found(quantity))
-                flat.scalars.setdefault(f"{name}.value", []).append(Found(quantity.value, quantity.unit))
+            found = Stated(quantity, "value") if quantity is not None else None
+            if found is None and stated is not None and path:
+                found = stated(name, node)
+            read = None if found is None else _put_stated(flat, name, found)
             for key, value in reversed(list(node.items())):
                 if not isinstance(key, str):
                     problems.append(problem_at(path, "bad-name", f"the name {key!r} is not a string"))
-                elif quantity is None or key != "value":
+                elif key != read or read is None:
                     stack.append((f"{name}.{key}" if path else key, value, (*path, key), node))
         elif isinstance(node, list | tuple):
             objects = [each for each in node if isinstance(each, Mapping)]
@@ -138,6 +170,20 @@ def _walked(data: Mapping[str, Any], limits: EventLimits) -> tuple[Flat, list[Pr
             else:
                 flat.scalars.setdefault(name, []).append(Found(node, None, around))
     return flat, problems, is_json
+
+
+def _put_stated(flat: Flat, name: str, found: Stated) -> str | None:
+    """Puts what an object states under its name, and the number of a quantity, with its unit, under that of the member;
+    the name of this member, None where it is still to be read."""
+    scalar = found.scalar
+    flat.scalars.setdefault(name, []).append(Found(scalar))
+    if not isinstance(scalar, QuantityObject) or found.number is None or scalar.comparator is not None:
+        return None
+    number = scalar.published[found.number]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    flat.scalars.setdefault(f"{name}.{found.number}", []).append(Found(number, scalar.unit))
+    return found.number
 
 
 def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:

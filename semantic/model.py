@@ -354,7 +354,8 @@ class Value:
 
     `text` is a published string in NFC and `root_word` its root word by the user's table of synonyms, itself where the
     table has none; `instant` is microseconds since 1970 UTC; `amount` is the number of a quantity in the base unit of
-    its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term.
+    its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term. A quantity with a comparator has
+    no `amount` but `amounts`, the closed interval in which it lies, one end of it infinite (rule 22).
     """
 
     published: str | int | float | bool | Mapping[str, Any]
@@ -366,11 +367,17 @@ class Value:
     amount: float | None = None
     dimension: str | None = None
     concepts: tuple[ConceptId, ...] = ()
+    amounts: tuple[float, float] | None = None
 
     @property
     def is_numeric(self) -> bool:
         """Whether it is read as a number, with a unit or without."""
         return self.number is not None or self.amount is not None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The amounts between which a quantity lies, both ends closed: twice the same, or `amounts`."""
+        return self.amounts if self.amount is None else (self.amount, self.amount)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -51,7 +51,9 @@ __all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "readings_of", "text_
 
 Reading = str
 """`text` (the root word of a string), `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a
-quantity."""
+quantity. `under:` and `above:` with the dimension: the finite end of an interval that has all amounts below or above
+(rule 22)."""
+AMOUNT, UNDER, ABOVE = "amount:", "under:", "above:"
 
 Check = tuple[Reading, Test]
 
@@ -94,7 +96,11 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
                 return None
             reading, number = point
             low, high = (-math.inf, number) if order in ("<", "<=") else (number, math.inf)
-            return ((reading, _interval(low, high, open_low=order == ">", open_high=order == "<")),)
+            interval = _interval(low, high, open_low=order == ">", open_high=order == "<")
+            if reading.startswith(AMOUNT) and vocabulary.attributes.takes_comparators(attribute):
+                side = UNDER if order in ("<", "<=") else ABOVE
+                return (reading, interval), (side + reading.removeprefix(AMOUNT), interval)
+            return ((reading, interval),)
         case Between(attribute, low, high, closed):
             first = _point(attribute, low.value, vocabulary)
             last = _point(attribute, high.value, vocabulary)
@@ -120,6 +126,9 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
         yield "instant", float(value.instant)
     if value.amount is not None:
         yield f"amount:{value.dimension}", value.amount
+    if value.amounts is not None:
+        low, high = value.amounts
+        yield (f"{UNDER}{value.dimension}", high) if low == -math.inf else (f"{ABOVE}{value.dimension}", low)
     for concept in value.concepts:
         yield "concept", concept
 
@@ -260,6 +269,8 @@ class AtomEvaluator:
                 return all(each.compares(left.root_word, order, right.root_word) for each in listed)
         if order == "=" and set(left.concepts) & set(right.concepts) and self._holds_concepts(predicate.attribute):
             return True
+        if left.amounts is not None or right.amounts is not None:
+            return _compare_intervals(order, left, right)
         if left.is_numeric and right.is_numeric:
             if left.dimension is not None:
                 return left.dimension == right.dimension and _ordered(order, left.amount, right.amount)
@@ -336,6 +347,24 @@ def text_test(predicate: Any) -> Callable[[str], bool]:
             return lambda text: _ordered(above, text, least) and _ordered(under, text, most)
         case _:
             return lambda text: False
+
+
+def _compare_intervals(order: str, left: Value, right: Value) -> bool:
+    """Whether two quantities compare so for all amounts of the left one; `=`: each of them is one of the right one's."""
+    one, other = left.interval, right.interval
+    if one is None or other is None or left.dimension != right.dimension:
+        return False
+    match order:
+        case "<":
+            return one[1] < other[0]
+        case "<=":
+            return one[1] <= other[1]
+        case ">":
+            return one[0] > other[1]
+        case ">=":
+            return one[0] >= other[0]
+        case _:
+            return other[0] <= one[0] and one[1] <= other[1]
 
 
 def _as_is(text: str) -> str:

@@ -8,17 +8,30 @@ docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
-from kindcast.semantic.flatten import EventLimits, Found, QuantityObject, as_json, flatten, problem_at
+from kindcast.semantic.flatten import (
+    Comparator,
+    EventLimits,
+    Found,
+    QuantityObject,
+    Stated,
+    StatedCode,
+    StatedIn,
+    as_json,
+    flatten,
+    problem_at,
+)
 from kindcast.semantic.model import CanonicalEvent, Event, Note, Value
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
+from kindcast.semantic.vocabulary.event_types import EVENT_TYPES as TYPE
+from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_event_term
 
 __all__ = ["Canonicaliser", "EventLimits", "range_of"]
@@ -28,6 +41,11 @@ CACHED_STRINGS = 1 << 16
 look-ups."""
 LONGEST_CACHED = 1_000
 """Characters of a string or name that is kept: what publishers send must not fill the memory."""
+
+OBJECTS = (QuantityObject, StatedCode)
+"""What is read of an object as a whole."""
+_StatedWithin = Callable[[str], StatedIn]
+"""Whole name of an array (none: of the event) → what objects in its elements state."""
 
 
 class Canonicaliser:
@@ -70,12 +88,13 @@ class Canonicaliser:
         """
         event = event if isinstance(event, Event) else Event(_mapping(event))
         notes: list[Note] = []
-        data = event.data
+        data, stated = event.data, None
         scalars = {f"ce.{name}": [Found(as_json(value))] for name, value in event.context.items()}
         elements: dict[str, list[Mapping[str, Any]]] = {}
         if isinstance(event.data, Mapping):
             _refuse_context_names(event.data)
-            flat = flatten(event.data, self._limits)
+            stated = self._stated(event)
+            flat = flatten(event.data, self._limits, stated("") if stated is not None else None)
             types = [found for found in flat.scalars.get("@type", []) if isinstance(found.scalar, str)]
             if types:
                 scalars["ce.type"] = [*scalars.get("ce.type", []), *types]
@@ -91,7 +110,8 @@ class Canonicaliser:
         attributes = self._read(scalars, notes)
         if self._typed:
             attributes = self._typed.complete(attributes, declared, notes)
-        return CanonicalEvent(attributes, self._elements(elements, "", {}), tuple(dict.fromkeys(notes)))
+        found = self._elements(elements, "", {}, stated)
+        return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)))
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -112,7 +132,11 @@ class Canonicaliser:
     # ── elements ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _elements(
-        self, raw: Mapping[str, list[Mapping[str, Any]]], array: str, done: dict[tuple[str, int], CanonicalEvent]
+        self,
+        raw: Mapping[str, list[Mapping[str, Any]]],
+        array: str,
+        done: dict[tuple[str, int], CanonicalEvent],
+        stated: _StatedWithin | None,
     ) -> dict[str, tuple[CanonicalEvent, ...]]:
         """The elements of arrays of objects, each as an event of its own (for `some`); `array` is the one around them,
         if any. `done` keeps those already made, by the whole name of their array: an object is an element of every
@@ -123,18 +147,66 @@ class Canonicaliser:
                 named.setdefault(each, []).extend(found)
         before = f"{array}." if array else ""
         return {
-            name: tuple(self._element(each, before + name, done) for each in found) for name, found in named.items()
+            name: tuple(self._element(each, before + name, done, stated) for each in found)
+            for name, found in named.items()
         }
 
     def _element(
-        self, data: Mapping[str, Any], array: str, done: dict[tuple[str, int], CanonicalEvent]
+        self,
+        data: Mapping[str, Any],
+        array: str,
+        done: dict[tuple[str, int], CanonicalEvent],
+        stated: _StatedWithin | None,
     ) -> CanonicalEvent:
         found = done.get((array, id(data)))
         if found is None:
-            flat = flatten(data, self._limits)
-            found = CanonicalEvent(self._read(flat.scalars, [], array), self._elements(flat.elements, array, done))
-            done[array, id(data)] = found
+            flat = flatten(data, self._limits, stated(array) if stated is not None else None)
+            inner = self._elements(flat.elements, array, done, stated)
+            found = done[array, id(data)] = CanonicalEvent(self._read(flat.scalars, [], array), inner)
         return found
+
+    # ── what objects state ──────────────────────────────────────────────────────────────────────────────────────
+
+    def states(self, context: Mapping[str, Any]) -> bool:
+        """Whether every object of an event with this context is asked what it states: by its content type."""
+        content = context.get("datacontenttype")
+        return isinstance(content, str) and content.partition(";")[0].strip().lower() == FHIR
+
+    @property
+    def some_state(self) -> bool:
+        """Whether some attribute is declared to hold objects that state quantities or codes."""
+        return self._vocabulary.attributes.states
+
+    def is_stating(self, name: str) -> bool:
+        """Whether the objects under an attribute are declared to state a quantity or a code."""
+        found = self._declaration(name)
+        return found is not None and (found.quantity is not None or found.code is not None)
+
+    def _stated(self, event: Event) -> _StatedWithin | None:
+        """What asks the objects of `event`, by the array in which they are elements, what they state (rule 22); None
+        where none is asked."""
+        declared = self._vocabulary.attributes.states
+        said = frozenset(STATED) if self.states(event.context) else frozenset[str]()
+        if not said and self._vocabulary.schemas.states:
+            said = self._typed.stated(self._typed.types_of(_types_said(event)))
+        if not declared and not said:
+            return None
+        quantities = QuantityMembers() if "quantities" in said else None
+        codes = CodeMembers() if "codes" in said else None
+
+        def within(array: str) -> StatedIn:
+            def stated(raw: str, node: Mapping[str, Any]) -> Stated | None:
+                name = self.names(raw, array)[0]
+                found = self._declaration(self._vocabulary.attributes.declared_as(name, array))
+                of_quantity = quantities if found is None or found.quantity is None else found.quantity
+                of_code = codes if found is None or found.code is None else found.code
+                if of_quantity is None and of_code is None:
+                    return None
+                return stated_value(node, of_quantity, of_code, self._units.knows)
+
+            return stated
+
+        return within
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,7 +221,7 @@ class Canonicaliser:
             for found in all_found:
                 scalar = found.scalar
                 unit = found.unit or self._sibling_unit(declared_as(names[0], array), found, siblings)
-                key = (type(scalar), scalar, unit) if not isinstance(scalar, QuantityObject) else id(scalar)
+                key = id(scalar) if isinstance(scalar, OBJECTS) else (type(scalar), scalar, unit)
                 for name in names:
                     values = attributes.setdefault(name, {})
                     if key not in values:
@@ -159,7 +231,7 @@ class Canonicaliser:
     def _sibling_unit(self, name: str, found: Found, known: dict[tuple[int, str], str | None]) -> str | None:
         """The unit in the sibling attribute that `name`'s declaration points to, for a number. `known` remembers it for
         the object around, or an array of numbers in a large object would search that object once per number."""
-        if found.around is None or isinstance(found.scalar, bool | str | QuantityObject):
+        if found.around is None or isinstance(found.scalar, bool | str | QuantityObject | StatedCode):
             return None
         declaration = self._declaration(name)
         if declaration is None or declaration.unit_from is None:
@@ -191,7 +263,11 @@ class Canonicaliser:
             return Value(scalar, boolean=scalar)
         if isinstance(scalar, QuantityObject):
             dimension, amount = self._measure(name, scalar.value, scalar.unit, notes)
-            return Value(scalar.published, amount=amount, dimension=dimension)
+            if scalar.comparator is None or amount is None:
+                return Value(scalar.published, amount=amount, dimension=dimension)
+            return self._read_interval(name, scalar, scalar.comparator, dimension, notes)
+        if isinstance(scalar, StatedCode):
+            return self._read_code(name, scalar, notes)
         return self._read_number(name, scalar, scalar, unit, notes)
 
     def _read_number(
@@ -201,6 +277,30 @@ class Canonicaliser:
         unit = unit or (declaration.unit if declaration else None)
         dimension, amount = self._measure(name, number, unit, notes) if unit else (None, None)
         return Value(published, number=float(number), amount=amount, dimension=dimension)
+
+    def _read_code(self, name: str, scalar: StatedCode, notes: list[Note]) -> Value:
+        """An object as the concepts of its codes (rule 22)."""
+        return Value(scalar.published)
+
+    def _read_interval(
+        self, name: str, scalar: QuantityObject, comparator: Comparator, dimension: str | None, notes: list[Note]
+    ) -> Value:
+        """A quantity of which only one end is known (rule 22)."""
+        if not self._vocabulary.attributes.takes_comparators(name):
+            detail = f"{name} has a quantity with the comparator {comparator}: declare it with quantity to compare it"
+            notes.append(Note("comparator-unread", name, detail))
+            return Value(scalar.published)
+        amount = self._units.measure(scalar.value, scalar.unit).amount
+        match comparator:
+            case "<":
+                ends = -math.inf, math.nextafter(amount, -math.inf)
+            case "<=":
+                ends = -math.inf, amount
+            case ">":
+                ends = math.nextafter(amount, math.inf), math.inf
+            case _:
+                ends = amount, math.inf
+        return Value(scalar.published, dimension=dimension, amounts=ends)
 
     def _read_string(self, name: str, published: str, notes: list[Note]) -> Value:
         vocabulary = self._vocabulary
@@ -259,6 +359,18 @@ def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -
         return ()
     found = (vocabulary.concept(iri) for iri in declaration.range)
     return tuple(concept for concept in found if concept is not None)
+
+
+def _types_said(event: Event) -> Iterable[str]:
+    """The types that an event says it has (rule 1)."""
+    own = event.data.get(TYPE) if isinstance(event.data, Mapping) else None
+    waiting = [event.context.get("type"), own]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
 
 
 def _mapping(data: object) -> Mapping[Any, Any]:

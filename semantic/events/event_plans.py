@@ -57,7 +57,7 @@ class _Member:
 
     __slots__ = (
         "attributes", "cells", "elements", "is_measured", "names", "noted", "numbers", "present", "raw", "shapes",
-        "sibling", "texts", "units",
+        "sibling", "states", "texts", "units",
     )  # fmt: skip
 
     def __init__(self, raw: str, names: tuple[str, ...], attributes: Mapping[str, AttributeId]) -> None:
@@ -67,6 +67,8 @@ class _Member:
         self.present: Present = frozenset(attributes.values())
         self.elements: Present = NONE
         """What an object in an array of this name makes present (for `some`)."""
+        self.states = False
+        """Whether an object under it may state a quantity or a code (rule 22)."""
         self.is_measured = False
         """Whether a number without a unit has a declared one."""
         self.sibling: str | None = None
@@ -235,7 +237,7 @@ class EventPlans:
         if self._asked != self._lowering.asked:  # somebody asks about more than when values were read
             self._forget()
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
-        if type(data) is not dict:
+        if type(data) is not dict or (context is not None and self.canonicaliser.states(context)):
             return None
         try:
             lowered = self._lowered(self._groups(data, context))
@@ -418,6 +420,7 @@ class EventPlans:
         if known is None:
             types = typed.types_of(texts)
             derives = any(self._lowering.known(name) is not None for name in typed.derived(types))
+            derives = derives or bool(typed.stated(types))
             known = types, derives
             if sum(map(len, texts)) <= LONGEST:
                 self._count(1)
@@ -433,7 +436,7 @@ class EventPlans:
 
     def _shape(self, owner: _Member, data: Mapping[Any, Any]) -> _Shape:
         """What is known of the names of an object under `owner`. Raises `_Refused`."""
-        if len(data) > MOST_NAMES:
+        if len(data) > MOST_NAMES or owner.states:
             raise _Refused
         names = tuple(data)
         try:
@@ -461,6 +464,7 @@ class EventPlans:
             arrays = (self._lowering.known(elements_of(each)) for each in self.canonicaliser.names(raw))
             member.elements = frozenset(each for each in arrays if each is not None)
             declarations = [self.canonicaliser.declaration(each) for each in names]
+            member.states = self.canonicaliser.is_stating(names[0])
             member.is_measured = any(each is not None and each.unit is not None for each in declarations)
             declared = declarations[0]
             if declared is not None and declared.unit_from is not None:

@@ -50,6 +50,7 @@ MOMENTS = ("2026-01-31T12:30:00Z", "1999-12-31T23:59:59.999999Z")
 EXACT = 1 << 53
 """Integers beyond are not exact as doubles; they go cell by cell, where they are refused."""
 MISSING, UNSEEN = -1, -2
+CONTENT = "ce.datacontenttype"
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int32]
@@ -131,6 +132,10 @@ class TableReader:
         self.renew()
         return Table(columns, self)
 
+    def states(self, content: Any) -> bool:
+        """Whether every object of an event with this content type is asked what it states."""
+        return self._canonicaliser.states({"datacontenttype": content})
+
     def renew(self) -> None:
         """Forget what was read before somebody asked about more."""
         if self._asked != self.lowering.asked:
@@ -160,7 +165,7 @@ class TableReader:
                 attributes,
                 frozenset(attributes.values()),
                 frozenset(each for each in elements if each is not None),
-                self._needs_event(names),
+                self._needs_event(names) or self._is_stated(raw),
             )
             if len(self._names) >= CACHED_NAMES:
                 self._names.clear()
@@ -177,6 +182,19 @@ class TableReader:
             return False
         derived = typed.derived(frozenset())
         return not TYPES.isdisjoint(names) or any(self.lowering.known(each) is not None for each in derived)
+
+    def _is_stated(self, raw: str) -> bool:
+        """Whether this is a member of an object that is declared to state a quantity or a code, of which somebody asks
+        something."""
+        if not self._canonicaliser.some_state:
+            return False
+        steps = raw.split(".")
+        around = (".".join(steps[:count]) for count in range(1, len(steps)))
+        return any(
+            self._canonicaliser.is_stating(self._canonicaliser.names(each)[0])
+            and any(attributes_of(self._canonicaliser, self.lowering, name) for name in (each, raw))
+            for each in around
+        )
 
     def _beside(self, raw: str) -> Callable[[str], bool] | None:
         names = self._canonicaliser.names
@@ -321,6 +339,7 @@ class Table:
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns have different lengths: {lengths}")
         self._length = next(iter(lengths.values()), 0)
+        self._stating = self._rows_that_state()
         simple = {name: cells for name, cells in self._columns.items() if isinstance(cells, list)}
         self._shred({name for name, cells in simple.items() if _begins_with_text(cells) and reader.is_simple(name)})
 
@@ -347,6 +366,15 @@ class Table:
                 self._shred(frozenset())
                 return self._read(start, stop)
 
+    def _rows_that_state(self) -> npt.NDArray[np.bool_] | None:
+        """The rows all of whose objects may state something (rule 22), by their content type; None for none."""
+        cells = self._columns.get(CONTENT)
+        if cells is None:
+            return None
+        states = self._reader.states
+        found = np.array([states(_cell(cells, row)) for row in range(self._length)], dtype=np.bool_)
+        return found if found.any() else None
+
     def _shred(self, texts: Collection[str]) -> None:
         """Find the leaves. Columns `texts` are taken to hold texts only until another cell is met: to look at all cells
         before costs nearly as much as reading them. Raises `InvalidEvent`."""
@@ -363,6 +391,8 @@ class Table:
 
     def _read(self, start: int, stop: int) -> ColumnBatch:
         part = _Part(self._reader, stop - start)
+        if self._stating is not None:
+            part.whole |= self._stating[start:stop]
         for leaf in self._leaves:
             low, high = leaf.span(start, stop)
             if low < high:

@@ -321,6 +321,11 @@ class TypedEvents:
         types = {unicodedata.normalize("NFC", text) for text in texts}
         return frozenset(types | {self.root_word(text) for text in types})
 
+    def stated(self, types: frozenset[str]) -> frozenset[str]:
+        """What every object of an event of these types may state: `quantities`, `codes` (rule 22)."""
+        view = self._vocabulary.schemas.view(types) if self._vocabulary.schemas.states else None
+        return frozenset() if view is None else view.stated
+
     def check(self, types: frozenset[str], data: Any, notes: list[Note]) -> None:
         """Raises `InvalidEvent` with everything in `data` that does not fit the declared ones of `types`."""
         schemas = self._vocabulary.schemas

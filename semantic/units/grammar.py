@@ -247,6 +247,8 @@ QUDT = re.compile(
     r"(?:https?://(?:www\.)?qudt\.org/(?:[0-9.]+/)?vocab/(?:unit|currency)[/#]|unit:|cur:)(?P<local>[\w.-]+)"
 )
 OM = re.compile(r"(?:https?://www\.(?:ontology-of-units-of-measure\.org|wurvoc\.org)/.*/|om:)(?P<local>[\w-]+)")
+REC20 = re.compile(r"https?://\S*[Uu]nit[^\s/#]*[#/](?P<code>[A-Z0-9]{2,3})")
+"""A code of UN/CEFACT Recommendation 20 in the list of somebody else: `…/MeasurementUnitCode#KGM`."""
 OM_KIND = re.compile(r"-(?:Time|Angle|Temperature)")
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 QUDT_TOKEN = re.compile(rf"({'|'.join(QUDT_PREFIXES)})?([A-Za-z][A-Za-z_]*?)([0-9]?)")
@@ -288,9 +290,14 @@ def spellings(name: str, known: Container[str]) -> Iterator[str]:
         expression = code if code in CURRENCIES else _of_qudt(qudt["local"])
         if expression:
             yield expression
+        elif "1.1/" in name:  # before version 2 names were written out: `DegreeCelsius`
+            yield CAMEL.sub(" ", qudt["local"]).lower()
     elif om:
         local = om["local"]
         yield WORDS_OM.get(local) or CAMEL.sub(" ", OM_KIND.sub("", local)).lower()
+    elif code_of := REC20.fullmatch(name):
+        if code_of["code"] in CODES_REC20:
+            yield CODES_REC20[code_of["code"]]
     elif "://" not in name:
         plain = tidy(name)
         if plain in SYMBOLS:

@@ -338,6 +338,10 @@ class Units:
                 found[place] = self.measure(float(values[place]), unit).amount
         return found
 
+    def knows(self, unit: str) -> bool:
+        """Whether `unit` is known."""
+        return self._scale(unit) is not None
+
     def dimension(self, unit: str) -> str:
         """What `unit` measures: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises `UnknownUnit`."""
         return self._known(unit).dimension

@@ -21,6 +21,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice, pairwise, product
 from typing import Any, Final, Literal, get_args
 
@@ -29,6 +30,13 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain
+from kindcast.semantic.vocabulary.stated import (
+    CodeMembers,
+    QuantityMembers,
+    code_members,
+    may_be_compared,
+    quantity_members,
+)
 from kindcast.semantic.vocabulary.terms import folded
 
 __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration"]
@@ -135,14 +143,17 @@ _KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
     XSD + "boolean": "boolean",
 }
 _NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")
-_KEYS: Final = frozenset({"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived"})
+_KEYS: Final = frozenset(
+    {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity", "code"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeDeclaration:
     """What is known of an attribute. `range` are IRIs of concepts; `unit` is that of bare numbers; `unit_from` names
     the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order; `multiple` says
-    whether an event may have several (None: nothing is said); `derived` is the expression that it is worth."""
+    whether an event may have several (None: nothing is said); `derived` is the expression that it is worth. `quantity`
+    and `code` say which members of an object hold a quantity or a code that it states (rule 22)."""
 
     name: str
     kind: AttributeKind | None = None
@@ -153,6 +164,8 @@ class AttributeDeclaration:
     enumeration: Enumeration | None = None
     multiple: bool | None = None
     derived: str | None = None
+    quantity: QuantityMembers | None = None
+    code: CodeMembers | None = None
 
 
 def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
@@ -249,6 +262,10 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         if fields["values"] not in ("unique", "multiple"):
             raise InvalidDeclaration(f"attribute {name!r}: values are unique or multiple")
         changed["multiple"] = fields["values"] == "multiple"
+    if "quantity" in fields:
+        changed["quantity"] = quantity_members(name, fields["quantity"])
+    if "code" in fields:
+        changed["code"] = code_members(name, fields["code"])
     if "enum" in fields or "order" in fields:
         changed["enumeration"] = _enumeration(name, fields.get("enum"), fields.get("order"))
     if kind is not None and kind != "concept" and found is not None and "range" not in changed:
@@ -300,7 +317,7 @@ ABOVE_IN_ALL: Final = 1_000_000
 """Names above others, of all attributes: real vocabularies have thousands, but a chain has the square of its length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AttributeScheme:
     """All declared attributes of one vocabulary. Immutable; look-ups cost one or two dict accesses a segment."""
 
@@ -403,6 +420,19 @@ class AttributeScheme:
         """What is declared of the dotted `name`, else of its last segment."""
         found = self.declarations.get(name)
         return found if found is not None else self.declarations.get(name.rpartition(".")[2])
+
+    def takes_comparators(self, name: str) -> bool:
+        """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that
+        state quantities, or has one of FHIR's names for them."""
+        if may_be_compared(name):
+            return True
+        found = self.declaration(name)
+        return found is not None and found.quantity is not None
+
+    @cached_property
+    def states(self) -> bool:
+        """Whether some attribute is declared to hold objects that state quantities or codes."""
+        return any(each.quantity is not None or each.code is not None for each in self.declarations.values())
 
 
 def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:

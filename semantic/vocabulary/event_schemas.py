@@ -14,6 +14,7 @@ annotations, which other tools pass over:
     x-kindcast-unit        the unit of a bare number
     x-kindcast-unit-from   the sibling attribute that holds the unit
     x-kindcast-derived     the expression that gives the attribute its value where the event does not
+    x-kindcast-stated      of the whole document: "quantities", "codes" or both, which objects of the events may state
 """
 
 import math
@@ -27,6 +28,7 @@ from kindcast.semantic.flatten import problem_at
 from kindcast.semantic.units.patterns import compile_pattern
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
+from kindcast.semantic.vocabulary.stated import STATED
 from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
 
 __all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
@@ -58,6 +60,9 @@ ASSERTIONS: Final = frozenset(
 )
 ANNOTATIONS: Final = frozenset(PREFIX + name for name in ("concept", "order", "unit", "unit-from", "derived"))
 
+STATED_BY: Final = PREFIX + "stated"
+"""Annotation of a whole document: what the objects of its events may state (rule 22)."""
+
 Path = tuple[Any, ...]
 
 
@@ -70,10 +75,11 @@ def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None =
     """
     reader = _Reader(name, {**(others or {}), name: document})
     shape = reader.read(document)
+    stated = reader.stated(document)
     if reader.problems:
         raise InvalidDeclaration(reader.problems[:MOST_PROBLEMS])
     title, description = document.get("title"), document.get("description")
-    return EventType(name=name, shape=shape, title=title, description=description)
+    return EventType(name=name, shape=shape, stated=stated, title=title, description=description)
 
 
 class _Reader:
@@ -107,9 +113,19 @@ class _Reader:
                 self.shape(node, ("$defs", key), 1)
         else:
             self.refuse(("$defs",), "$defs names domains: an object")
-        shape = self.shape({"type": "object"} | dict(document), (), 0)
+        of_data = {key: value for key, value in document.items() if key != STATED_BY}
+        shape = self.shape({"type": "object"} | of_data, (), 0)
         self._check_siblings(shape, ("properties",))
         return shape
+
+    def stated(self, document: Any) -> frozenset[str]:
+        """What objects of the events state."""
+        given = document.get(STATED_BY, []) if isinstance(document, Mapping) else []
+        listed = [given] if isinstance(given, str) else given
+        if not isinstance(listed, list) or not all(isinstance(each, str) and each in STATED for each in listed):
+            self.refuse((STATED_BY,), f"{STATED_BY} lists some of {', '.join(STATED)}")
+            return frozenset()
+        return frozenset(listed)
 
     def shape(self, node: Any, path: Path, depth: int) -> Shape:
         self._nodes += 1
@@ -189,7 +205,7 @@ class _Reader:
             if not isinstance(key, str) or key in WORDS or key in ASSERTIONS or key in ANNOTATIONS:
                 continue
             if key.startswith(PREFIX):
-                known = ", ".join(sorted(ANNOTATIONS))
+                known = ", ".join(sorted({*ANNOTATIONS, STATED_BY}))
                 self.refuse((*path, key), f"there is no annotation {key}; there are {known}")
             elif not key.startswith("x-"):
                 detail = f"the keyword {key} is not read here, and other tools would go by it: leave it out"
@@ -378,6 +394,8 @@ def document_of(described: EventType | View) -> dict[str, Any]:
     else:
         words = {"title": described.title, "description": described.description}
         document |= {key: text for key, text in words.items() if text is not None}
+    if described.stated:
+        document[STATED_BY] = sorted(described.stated)
     return document | _node(described.shape)
 
 
@@ -430,7 +448,11 @@ def extension_problems(before: EventType | None, after: EventType) -> list[Probl
     a JSON pointer into the new document. Linear in the shapes."""
     if before is None:
         return []
-    return list(_changes(before.shape, after.shape, (), after.name))
+    problems = list(_changes(before.shape, after.shape, (), after.name))
+    if before.stated != after.stated:
+        detail = f"what the objects of {after.name} state changes, and so does what its events mean: {RULE_3}"
+        problems.append(_refused((), detail))
+    return problems
 
 
 def _changes(before: Shape, after: Shape, path: tuple[Any, ...], name: str) -> Iterator[Problem]:
@@ -507,6 +529,8 @@ class EventSchemas:
         problems += self._conflicts(self.types.values())
         if problems:
             raise InvalidDeclaration(problems)
+        self.states = any(each.stated for each in self.types.values())
+        """Whether objects in the events of some type state quantities or codes (rule 22)."""
         self._views: dict[frozenset[str], View] = {}
         self._having: dict[str, set[str]] | None = None
 

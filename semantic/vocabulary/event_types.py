@@ -92,10 +92,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """A named event type. Two types are the same when their names and shapes are; words for people do not count."""
+    """A named event type. Two types are the same when their names and shapes are, and what their objects state
+    (`quantities`, `codes`: rule 22); words for people do not count."""
 
     name: str
     shape: Shape
+    stated: frozenset[str] = frozenset()
     title: str | None = field(default=None, compare=False)
     description: str | None = field(default=None, compare=False)
 
@@ -143,6 +145,7 @@ class View:
 
     types: tuple[str, ...]
     shape: Shape
+    stated: frozenset[str] = frozenset()
 
     @property
     def uses(self) -> Mapping[str, Use]:
@@ -159,7 +162,8 @@ def view_of(types: Iterable[EventType], attributes: Iterable[str] | None = None)
     shape = found[0].shape if found else Shape()
     for each in found[1:]:
         shape = merged(shape, each.shape)
-    view = View(types=tuple(each.name for each in found), shape=shape)
+    stated = frozenset[str]().union(*(each.stated for each in found))
+    view = View(types=tuple(each.name for each in found), shape=shape, stated=stated)
     if attributes is None:
         return view
     chosen = frozenset(attributes)

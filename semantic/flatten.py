@@ -128,9 +128,7 @@ def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
     return flat
 
 
-def _walked(
-    data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None
-) -> tuple[Flat, list[Problem], bool]:
+def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None) -> tuple[Flat, list[Problem], bool]:
     """What is in `data`, what is wrong with it, and whether all of it was of the types of JSON."""
     flat = Flat(data)
     problems: list[Problem] = []

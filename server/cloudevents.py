@@ -25,6 +25,7 @@ import msgspec
 
 from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem
 from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.vocabulary.stated import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
 
 __all__ = ["DEFAULTS", "BadRequestMode", "Decoded", "DecodedEvent", "EventReader", "TooManyEvents", "UnknownContent"]
@@ -112,6 +113,9 @@ DEFAULTS = {"source": "urn:kindcast:anonymous", "type": "kindcast.event"}
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+
+READ_BY_TYPE = frozenset({FHIR})
+"""Content types of JSON that say how it is read (rule 22): events that are sent as plain JSON keep them too."""
 
 _RESERVED = frozenset({"data", "data_base64"})
 _NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
@@ -248,7 +252,7 @@ class EventReader:
                 context = checked_context(given)
             else:
                 context = checked_context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
-            if content_type and not (_is_json(media_type) and not given):
+            if content_type and (given or not _is_json(media_type) or media_type in READ_BY_TYPE):
                 context["datacontenttype"] = content_type
             notes: tuple[Note, ...] = ()
             if not body:

@@ -350,7 +350,7 @@ def text_test(predicate: Any) -> Callable[[str], bool]:
 
 
 def _compare_intervals(order: str, left: Value, right: Value) -> bool:
-    """Whether two quantities compare so for all amounts of the left one; `=`: each of them is one of the right one's."""
+    """Whether two quantities compare so for all amounts of the left one; `=`: each is one of the right one's."""
     one, other = left.interval, right.interval
     if one is None or other is None or left.dimension != right.dimension:
         return False

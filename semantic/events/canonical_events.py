@@ -192,7 +192,7 @@ class Canonicaliser:
         if not declared and not said:
             return None
         quantities = QuantityMembers() if "quantities" in said else None
-        codes = CodeMembers() if "codes" in said else None
+        codes: CodeMembers | None = CodeMembers() if "codes" in said else None
 
         def within(array: str) -> StatedIn:
             def stated(raw: str, node: Mapping[str, Any]) -> Stated | None:

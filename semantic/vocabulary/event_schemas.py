@@ -14,7 +14,7 @@ annotations, which other tools pass over:
     x-kindcast-unit        the unit of a bare number
     x-kindcast-unit-from   the sibling attribute that holds the unit
     x-kindcast-derived     the expression that gives the attribute its value where the event does not
-    x-kindcast-stated      of the whole document: "quantities", "codes" or both, which objects of the events may state
+    x-kindcast-stated      of the whole document: "quantities", which objects of the events may state
 """
 
 import math
@@ -28,8 +28,8 @@ from kindcast.semantic.flatten import problem_at
 from kindcast.semantic.units.patterns import compile_pattern
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
-from kindcast.semantic.vocabulary.stated import STATED
 from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
+from kindcast.semantic.vocabulary.stated import STATED
 
 __all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
 

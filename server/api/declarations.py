@@ -42,6 +42,11 @@ ATTRIBUTE = {
         "order": {"description": "of the members: chains from low to high, or listed"},
         "derived": {"type": "string", "description": "what it is worth where an event lacks it: gross - tare"},
         "labels": {"type": ["string", "array", "object"], "description": "other names, by language or in a list"},
+        "quantity": {
+            "type": ["boolean", "object"],
+            "properties": {"number": {"type": "string"}, "unit": {"type": "string"}},
+            "description": "its objects state quantities: by known members, or by these",
+        },
     },
 }
 WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}

@@ -43,6 +43,7 @@ EVENTS = {
             "application/cloudevents+json": {"schema": {"type": "object"}},
             "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/fhir+json": {"schema": {"type": "object"}},
         },
     }
 }

@@ -47,6 +47,10 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, 
 @commands.command("attribute", epilog="Example: kindcast declare attribute value --kind number --unit-from unit")
 def attribute(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The attribute, such as price or seller.email.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="The declaration: a JSON file, or the JSON itself."),
+    ] = None,
     kind: Annotated[ValueKind | None, typer.Option(help="What its values are.")] = None,
     unit: Annotated[str | None, typer.Option(metavar="UNIT", help="The unit of bare numbers.")] = None,
     unit_from: Annotated[
@@ -59,10 +63,10 @@ def attribute(
 ) -> None:
     """Say what an attribute holds."""
     given = {"kind": kind.value if kind else None, "unit": unit, "unit_from": unit_from, "range": range or None}
+    declared = {} if file is None else json_file(file)
+    declared |= {key: value for key, value in given.items() if value is not None}
     with connected(server) as client:
-        told = client.declare_attribute(
-            name, {key: value for key, value in given.items() if value is not None}, dry_run=dry_run
-        )
+        told = client.declare_attribute(name, declared, dry_run=dry_run)
     _show(f"attribute {name}", told, json)
 
 

@@ -194,7 +194,7 @@ class MeaningCalls:
 
     @described
     def declare_attribute(self, name: str, declaration: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
-        """Says what an attribute holds: `kind`, `range`, `unit`, `unit_from`."""
+        """Says what an attribute holds: `kind`, `range`, `unit`, `unit_from`, `quantity` and others."""
         return _changing("PUT", path_of("attributes", name), dry_run, declaration)
 
     @described

@@ -55,11 +55,14 @@ def holds(expression: Expression, event: Mapping[str, Any] | Event, world: World
 class _Evaluation:
     """One event, or one element of an array in it, and the questions put to it."""
 
-    def __init__(self, world: World, data: Any, context: Mapping[str, Any], *, whole: bool = False) -> None:
+    def __init__(
+        self, world: World, data: Any, context: Mapping[str, Any], *, whole: bool = False, everywhere: bool = False
+    ) -> None:
         self.world = world
         self.data = data
         self.inner: dict[str, list[_Evaluation]] = {}
-        self.attributes = attributes_of(data, context, world)
+        self.everywhere = everywhere or context.get("datacontenttype") == "application/fhir+json"
+        self.attributes = attributes_of(data, context, world, everywhere=self.everywhere)
         if whole:
             self.attributes = with_derived(self.attributes, world)
 
@@ -94,7 +97,7 @@ class _Evaluation:
         """The elements of the array `name`; of many expressions about one event each is read once."""
         if name not in self.inner:
             elements, world = elements_of(self.data, name, self.world), self.world.inside(name)
-            self.inner[name] = [_Evaluation(world, each, {}) for each in elements]
+            self.inner[name] = [_Evaluation(world, each, {}, everywhere=self.everywhere) for each in elements]
         return self.inner[name]
 
     def values(self, attribute: str) -> list[Reading]:
@@ -177,6 +180,8 @@ class _Evaluation:
             case str():
                 bound = unicodedata.normalize("NFC", constant)
                 return _ordered(order, value.text, bound) or _ordered(order, value.root, bound)
+            case Quantity(number, unit) if value.amounts is not None:
+                return _all_amounts(order, value, Reading(amount=measure(number, unit)))
             case Quantity(number, unit):
                 return _amounts(order, value.amount, measure(number, unit))
             case _:
@@ -200,6 +205,8 @@ class _Evaluation:
             listed = [name for name in (attribute, other) if self.world.members(self.world.attribute(name))]
             if listed:
                 return all(self.is_ordered_member(name, left.root, order, right.root) for name in listed)
+        if left.amounts is not None or right.amounts is not None:
+            return _all_amounts(order, left, right)
         is_concept = self.world.declaration(self.world.attribute(attribute)).kind == "concept"
         if order == "=" and is_concept and any(self.world.same(a, b) for a in left.concepts for b in right.concepts):
             return True
@@ -212,6 +219,22 @@ class _Evaluation:
         if order == "=":
             return _ordered("=", left.boolean, right.boolean) or _ordered("=", left.root, right.root)
         return any(_ordered(order, a, b) for a in (left.text, left.root) for b in (right.text, right.root))
+
+
+def _all_amounts(order: str, left: Reading, right: Reading) -> bool:
+    """Rule 22: whether intervals of amounts compare so; one amount is an interval of itself."""
+    ends = [each.amounts or (each.amount and (*each.amount, each.amount[1])) for each in (left, right)]
+    if not ends[0] or not ends[1] or ends[0][0] != ends[1][0]:
+        return False
+    (_, low, high), (_, lowest, highest) = ends
+    tests = {
+        "<": high < lowest,
+        "<=": high <= highest,
+        ">": low > highest,
+        ">=": low >= lowest,
+        "=": lowest <= low and high <= highest,
+    }
+    return tests[order]
 
 
 def _amounts(order: str, left: tuple[Dimension, float] | None, right: tuple[Dimension, float] | None) -> bool:

@@ -4,6 +4,7 @@ Recursive and unbounded: for tests only. Units are a handful, with exact fractio
 tables and pint is checked against a second opinion.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.world import World
+from tests.oracle.world import Declaration, World
 
 __all__ = ["Dimension", "Reading", "attributes_of", "elements_of", "instant", "measure"]
 
@@ -43,7 +44,8 @@ Dimension = str | tuple[tuple[str, int], ...]
 @dataclass(frozen=True)
 class Reading:
     """One published value and all that it may be read as. `text` is the published string and `root` its root word, both
-    in NFC; `amount` is (dimension, number in base units), the dimension of a product as its powers."""
+    in NFC; `amount` is (dimension, number in base units), the dimension of a product as its powers; `amounts` has the
+    lowest and the highest double of an interval."""
 
     text: str | None = None
     root: str | None = None
@@ -52,6 +54,7 @@ class Reading:
     instant: datetime | None = None
     amount: tuple[Dimension, float] | None = None
     concepts: frozenset[str] = frozenset()
+    amounts: tuple[Dimension, float, float] | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -59,11 +62,14 @@ class Reading:
         return self.number is not None or self.amount is not None
 
 
-def attributes_of(data: Any, context: Mapping[str, Any], world: World) -> dict[str, list[Reading]]:
-    """Every attribute of an event with its values, upwards along the attribute hierarchies too."""
+def attributes_of(
+    data: Any, context: Mapping[str, Any], world: World, *, everywhere: bool = False
+) -> dict[str, list[Reading]]:
+    """Every attribute of an event with its values, upwards along the attribute hierarchies too. `everywhere`: every
+    object is asked what it states (rule 22)."""
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
     if isinstance(data, Mapping):
-        flat = list(_flat("", data, None, world))
+        flat = list(_flat("", data, None, world, everywhere=everywhere))
         pairs += flat + [("ce.type", value, None) for name, value, _ in flat if name == "@type" and type(value) is str]
     attributes: dict[str, list[Reading]] = {}
     for raw, value, unit in pairs:
@@ -100,19 +106,61 @@ def instant(text: str) -> datetime | None:
     return moment + timedelta(microseconds=int((fraction.group() if fraction else ".0")[1:7].ljust(6, "0")))
 
 
-def _flat(name: str, node: Any, unit: str | None, world: World) -> Iterator[tuple[str, Any, str | None]]:
-    """(dotted name, scalar or quantity object, the unit that stands beside it) for everything in `node` (rule 1)."""
+@dataclass(frozen=True)
+class Stated:
+    """The quantity that an object states (rule 22)."""
+
+    number: int | float
+    unit: str
+    member: str
+    comparator: str | None = None
+
+
+def _stated(name: str, node: Mapping[str, Any], world: World, *, everywhere: bool) -> Stated | None:
+    """What an object states: by known members, or by those that are declared."""
+    if not name:
+        return None
+    if _is_quantity(node):
+        return Stated(node["value"], _unit_of(node), "value")
+    declared = world.declaration(world.attribute(name)).quantity
+    if not declared and not everywhere:
+        return None
+    named: Mapping[str, str] = declared if isinstance(declared, Mapping) else {}
+    numbers = (
+        [named["number"]] if "number" in named else ["value", "numericValue", "numericalValue", "hasNumericalValue"]
+    )
+    known = ["unitCode", "unit", "hasUnit", "currency", "currencyUnit", "unitText"]
+    units = [node.get(each) for each in ([named["unit"]] if "unit" in named else known)]
+    if "unit" not in named and node.get("system") == "http://unitsofmeasure.org":
+        units = [node.get("code"), *units]
+    texts = [each for each in units if isinstance(each, str)]
+    member = next((each for each in numbers if each in node), None)
+    number = None if member is None else node[member]
+    if isinstance(number, str) and re.fullmatch(NUMBER, number):
+        number = float(number)
+    if member is None or isinstance(number, bool) or not isinstance(number, int | float) or not texts:
+        return None
+    unit = next((each for each in texts if each in UNITS), texts[0])
+    return Stated(number, unit, member, node.get("comparator"))
+
+
+def _flat(
+    name: str, node: Any, unit: str | None, world: World, *, everywhere: bool = False
+) -> Iterator[tuple[str, Any, str | None]]:
+    """(dotted name, scalar or what an object states, the unit beside it) for everything in `node` (rule 1)."""
     if isinstance(node, Mapping):
-        quantity = bool(name) and _is_quantity(node)
-        if quantity:
-            yield name, node, None
+        stated = _stated(name, node, world, everywhere=everywhere)
+        if stated:
+            yield name, stated, None
         for key, value in node.items():
             inner = f"{name}.{key}" if name else key
-            beside = _unit_of(node) if quantity and key == "value" else _declared_unit(inner, node, world)
-            yield from _flat(inner, value, beside, world)
+            beside = _declared_unit(inner, node, world)
+            if stated and key == stated.member and not isinstance(value, str) and not stated.comparator:
+                beside = stated.unit
+            yield from _flat(inner, value, beside, world, everywhere=everywhere)
     elif isinstance(node, list):
         for each in node:
-            yield from _flat(name, each, unit, world)
+            yield from _flat(name, each, unit, world, everywhere=everywhere)
     elif node is not None:
         yield name, node, unit
 
@@ -150,12 +198,31 @@ def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | 
     return next((value for key, value in texts if sibling and world.attribute(key) == sibling.rpartition(".")[2]), None)
 
 
+def _is_compared(name: str, declared: Declaration) -> bool:
+    """Whether quantities under this name may have a comparator: declared, or by its end."""
+    ends = ("Quantity", "Age", "Count", "Distance", "Duration")
+    last = name.rpartition(".")[2]
+    rest = next((last.removesuffix(each) for each in ends if last.endswith(each)), "")
+    return bool(declared.quantity) or bool(re.search("[a-z0-9]$", rest))
+
+
+def _interval(comparator: str, amount: tuple[str, float]) -> tuple[Dimension, float, float]:
+    """The lowest and the highest double that compares so."""
+    dimension, number = amount
+    if comparator in ("<", "<="):
+        return dimension, -math.inf, number if comparator == "<=" else math.nextafter(number, -math.inf)
+    return dimension, number if comparator == ">=" else math.nextafter(number, math.inf), math.inf
+
+
 def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     declared = world.declaration(name)
     if isinstance(value, bool):
         return Reading(boolean=value)
-    if isinstance(value, Mapping):
-        return Reading(amount=measure(value["value"], _unit_of(value)))
+    if isinstance(value, Stated):
+        amount = measure(value.number, value.unit)
+        if value.comparator is None or amount is None:
+            return Reading(amount=amount)
+        return Reading(amounts=_interval(value.comparator, amount)) if _is_compared(name, declared) else Reading()
     if isinstance(value, int | float):
         unit = unit or declared.unit
         return Reading(number=value, amount=measure(value, unit) if unit else None)

@@ -27,6 +27,7 @@ class Declaration:
     enum: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     derived: str | None = None
+    quantity: Mapping[str, str] | bool | None = None
     of_types: tuple[str, ...] = ()  # the event types for which it is derived; none: all events
 
 

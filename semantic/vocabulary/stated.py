@@ -86,12 +86,12 @@ def _given(attribute: str, key: str, declared: Any, known: tuple[str, ...]) -> M
         return None
     if declared is True:
         return {}
-    given = declared if isinstance(declared, Mapping) else {"": None}
+    given = declared if isinstance(declared, Mapping) else {}
     if not given or given.keys() - set(known) or not all(isinstance(each, str) and each for each in given.values()):
         raise InvalidDeclaration(
             f"attribute {attribute!r}: {key} is true, or an object with some of {', '.join(known)}, each a name"
         )
-    return given
+    return dict(given)
 
 
 def may_be_compared(attribute: str) -> bool:

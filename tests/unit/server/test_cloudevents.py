@@ -259,3 +259,12 @@ def test_event_of_the_official_sdk_is_understood(mode: str) -> None:
     assert (body["id"], body["source"], body["type"]) == ("a 1", "urn:shop:ü", "offer")
     assert (body["subject"], body["priority"]) == ('100 % "new"', "high")
     assert body["data"] == {"target": "笔记本电脑", "price": 350}
+
+
+def test_fhir_keeps_its_content_type() -> None:
+    """Sent as plain JSON it is one event that says how it is read (rule 22); other JSON says nothing."""
+    reader = EventReader(max_events=10)
+    for content_type, kept in (("application/fhir+json; fhirVersion=4.0", True), ("application/json", False)):
+        (found,) = reader.read(content_type, (), b'{"resourceType": "Observation"}').events
+        assert isinstance(found, DecodedEvent)
+        assert found.event.context.get("datacontenttype") == (content_type if kept else None)

@@ -28,7 +28,17 @@ from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.vocabulary.stated import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
 
-__all__ = ["DEFAULTS", "BadRequestMode", "Decoded", "DecodedEvent", "EventReader", "TooManyEvents", "UnknownContent"]
+__all__ = [
+    "DEFAULTS",
+    "SPECVERSION",
+    "BadRequestMode",
+    "Decoded",
+    "DecodedEvent",
+    "EventReader",
+    "TooManyEvents",
+    "UnknownContent",
+    "at_member",
+]
 
 
 # The context attributes of an event: taken from headers, checked by the rules of CloudEvents 1.0 and our bounds.
@@ -215,7 +225,7 @@ class EventReader:
             raise BadRequestMode(str(error)) from None
         if not isinstance(items, list):
             raise BadRequestMode("a batch is a JSON array of events")
-        self._check_count(len(items))
+        self.check_count(len(items))
         return [self._or_problem(item) for item in items]
 
     def _or_problem(self, item: Any) -> DecodedEvent | InvalidEvent:
@@ -228,7 +238,7 @@ class EventReader:
         if "id" in given:
             raise BadRequestMode("ce-id would give every line the same id: put the id into each line, or leave it out")
         numbered = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
-        self._check_count(len(numbered))
+        self.check_count(len(numbered))
         plain = checked_context({**DEFAULTS, **given}, partial=True)
         events: list[DecodedEvent | InvalidEvent] = []
         for _, line in numbered:
@@ -320,7 +330,8 @@ class EventReader:
             notes=notes,
         )
 
-    def _check_count(self, count: int) -> None:
+    def check_count(self, count: int) -> None:
+        """Raises `TooManyEvents` for more than one request may hold."""
         if count > self._max_events:
             raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
 

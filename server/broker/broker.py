@@ -22,7 +22,7 @@ from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group
-from kindcast.server.broker.publishing import EventMatches, Outcome, match_events, publish
+from kindcast.server.broker.publishing import EventMatches, Outcome, match_events, publish, publish_together
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.startup import restore
 from kindcast.server.broker.state import State
@@ -160,6 +160,18 @@ class Broker:
             raise BrokerBusy
         observe = self.metrics.observe_matching
         return await self._submit(lambda group: publish(group, events, observe, verbose=verbose), weight=len(events))
+
+    async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:
+        """Accept the events of one document, in order, all of them or none. Raises `InvalidEvent` with the problems of
+        those that cannot be read, `BrokerBusy`."""
+        if not events:
+            return []
+        if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
+            raise BrokerBusy
+        observe = self.metrics.observe_matching
+        return await self._submit(
+            lambda group: publish_together(group, events, observe, verbose=verbose), weight=len(events)
+        )
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """What each event would match now; nothing is stored."""

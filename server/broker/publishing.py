@@ -11,7 +11,7 @@ looked up.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, 
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
 
-__all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish"]
+__all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish", "publish_together"]
 
 MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
@@ -109,6 +109,26 @@ def publish(
         results[index] = _duplicate(events[index], (outcome.sequence, events[original].digest, outcome.matched))
     group.totals["duplicates"] += sum(isinstance(each, Outcome) and each.duplicate for each in results)
     return [each for each in results if each is not None]
+
+
+def publish_together(
+    group: Group, events: Sequence[DecodedEvent], observe: Callable[[float, int], None], *, verbose: bool = True
+) -> list[Outcome]:
+    """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, so that the command is undone
+    and none is accepted."""
+    results = publish(group, events, observe, verbose=verbose)
+    problems = [
+        replace(
+            problem,
+            detail=f"event {index} ({events[index].id}): {problem.detail}" if len(events) > 1 else problem.detail,
+        )
+        for index, each in enumerate(results)
+        if isinstance(each, InvalidEvent)
+        for problem in each.problems
+    ]
+    if problems:
+        raise InvalidEvent(problems[:MAX_NOTES])
+    return [each for each in results if isinstance(each, Outcome)]
 
 
 def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:

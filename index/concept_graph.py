@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import ConceptId
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 
 __all__ = ["ConceptGraph"]
 

@@ -8,8 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
-from kindcast.index.columns import ClauseColumns, ColumnBatch, in_order
+from kindcast.index.clause import Clause, ClauseColumns, ClauseRow, ColumnBatch, LoweredEvent, in_order
 from kindcast.index.concept_graph import ConceptGraph
 
 __all__ = [

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 
 __all__ = ["BLOCK_ROWS", "Bytes", "Codes", "Floats", "Ints", "Packed", "SegmentArrays", "Words", "pack", "unpack"]
 

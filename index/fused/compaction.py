@@ -22,9 +22,8 @@ from kindcast.index.fused.conjuncts import CONCEPT, Parts
 from kindcast.index.fused.gil_pauses import Breath, hold
 from kindcast.index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
 from kindcast.index.fused.layout import Groups, groups_of_places, merged
-from kindcast.index.fused.memtable import Memtable
+from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, Memtable, RowLocations
 from kindcast.index.fused.residuals import Rest, joined_rests
-from kindcast.index.fused.row_locations import FROZEN, IN_MEMTABLE, RowLocations
 from kindcast.index.fused.search import ResultMemory, Scratch
 from kindcast.index.fused.segment import Segment
 

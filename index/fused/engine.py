@@ -20,17 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
-from kindcast.index.columns import (
+from kindcast.index.clause import (
+    AttributeId,
+    Clause,
     ClauseColumns,
+    ClauseRow,
     ColumnBatch,
     ConceptOperands,
     IntervalOperands,
     KeyOperands,
+    LoweredEvent,
     OperandColumn,
     in_order,
 )
-from kindcast.index.compiling import announce_compilation, compiled
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import RowTable
 from kindcast.index.errors import IndexFull, UnknownRow
@@ -42,13 +44,12 @@ from kindcast.index.fused.explain import explained
 from kindcast.index.fused.graph_arrays import GraphArrays, graph_arrays
 from kindcast.index.fused.kernels import match_segment
 from kindcast.index.fused.layout import ClusterKey, Groups, Place, RowGroup, groups_of_places, merged, places_of
-from kindcast.index.fused.memtable import match_memtable
+from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, RowLocations, match_memtable
 from kindcast.index.fused.residuals import GrowingRest, Rest
-from kindcast.index.fused.row_locations import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, RowLocations
-from kindcast.index.fused.runs import distinct_rows
-from kindcast.index.fused.search import Scratch, search
+from kindcast.index.fused.search import Scratch, distinct_rows, search
 from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.snapshot import Saved, open_saved, save
+from kindcast.index.jit import announce_compilation, compiled
 
 __all__ = ["FusedEngine"]
 

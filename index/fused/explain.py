@@ -17,8 +17,7 @@ from kindcast.index.fused.conjuncts import CONCEPT, ORDERED
 from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from kindcast.index.fused.kernels import number_code
 from kindcast.index.fused.memtable import Memtable
-from kindcast.index.fused.runs import settle
-from kindcast.index.fused.search import ResultMemory, Scratch, search
+from kindcast.index.fused.search import ResultMemory, Scratch, search, settle
 from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.small_clusters import Scattered
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled, nth
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints, Words
+from kindcast.index.jit import compiled, nth
 
 __all__ = ["CELLS", "GraphArrays", "GraphShape", "graph_arrays", "graph_shape", "walk_up"]
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled, lowest_bit, nth, prefetch
 from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints, Packed, SegmentArrays, unpack
 from kindcast.index.fused.conjuncts import KEY, ORDERED
 from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, walk_up
+from kindcast.index.jit import compiled, lowest_bit, nth, prefetch
 
 __all__ = ["Bounds", "bounds_of", "distinct_codes", "match_segment", "number_code"]
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.compiling import compiled
 from kindcast.index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
 from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
 from kindcast.index.fused.gil_pauses import hold
 from kindcast.index.fused.graph_arrays import CELLS, GraphShape
 from kindcast.index.fused.kernels import Bounds, bounds_of
+from kindcast.index.jit import compiled
 
 __all__ = ["ClusterKey", "Groups", "Place", "RowGroup", "groups_of_places", "lay_out", "merged", "places_of"]
 
@@ -45,7 +45,7 @@ NO_INDEX = np.zeros(0, dtype=np.int32)
 class RowGroup:
     """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
     whole numbers, their ends equal). A negative row `~g` is group g of rows that share
-    (`kindcast.index.fused.sharing`)."""
+    (`kindcast.index.fused.segment`)."""
 
     rows: Codes
     ends: Floats

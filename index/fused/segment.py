@@ -1,24 +1,38 @@
 """A segment: rows that never change, except that a removed row gets a tombstone.
 
 groups of rows, and what is asked of them ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
+
+Shared positions: equal clauses of different subscriptions, stored once in a segment.
+
+rows of a cluster that ask the same ─▶ one position, found and checked once ─▶ expanded: all of its rows
+
+A cluster shares where that saves a quarter of its rows at least, and where there is something to check: the rows of a
+list under the only column are copied as they stand. Such rows match often, and all that is found is copied once more to
+be expanded; so nothing is shared where they are many. A shared position gets a tombstone when its last row is removed.
+What a clause means beside its record (a program) is a row's own, so that such clusters do not share.
+
+Cluster selection: the clusters whose required attributes an event has, and whose forbidden ones it lacks.
+
+    present attributes ─▶ clusters hung under these, and those that require nothing ─▶ all required? none forbidden?
+
+Each cluster is filed under its attribute that the fewest clusters require, so that an event visits few of thousands of
+clusters in vain.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Ints, Packed, SegmentArrays, pack, unpack
-from kindcast.index.fused.cluster_selection import Visiting
+from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, SegmentArrays, pack, unpack
 from kindcast.index.fused.conjuncts import ORDERED
 from kindcast.index.fused.gil_pauses import hold
 from kindcast.index.fused.graph_arrays import GraphShape
 from kindcast.index.fused.layout import ClusterKey, Groups, RowGroup, lay_out
 from kindcast.index.fused.residuals import ProgramArrays, Rest, rest_of_rows
-from kindcast.index.fused.sharing import Shared, SharedArrays, share
 from kindcast.index.fused.small_clusters import (
     FEWEST_SCATTERED,
     SCATTERED_ROWS,
@@ -26,10 +40,306 @@ from kindcast.index.fused.small_clusters import (
     ScatteredArrays,
     scattered_arrays,
 )
+from kindcast.index.jit import compiled, nth
 
-__all__ = ["Living", "Segment"]
+__all__ = ["Segment", "SharedArrays"]
+
+
+AT_ONCE = 16
+"""Rows that are copied together where none of them is a group."""
+COPIED = 16
+"""Nothing is shared if one row of so many has one column or none to check."""
+SAVES = 4
+"""A cluster shares if one row of so many is saved: what is found has to be copied once more."""
 
 Bools = npt.NDArray[np.bool_]
+Find = tuple[Codes, Ints]
+
+
+class SharedArrays(NamedTuple):
+    """Group g is at the position whose row is `~g`; its rows are `rows[begin[g] : begin[g + 1]]`, m in all."""
+
+    begin: Ints  # [groups + 1]
+    rows: Codes  # [m]
+    by_row: Codes  # [m] places in `rows`, by ascending row
+    gone: Bytes  # [m] 1 where the row has been removed
+
+
+class Shared:
+    """Immutable but for `arrays.gone` and `left`. Invariant: `left[g]` counts the rows of group g that are not gone."""
+
+    def __init__(self, arrays: SharedArrays, rows: Codes) -> None:
+        """`rows`: the row, or the group, at each position of the segment."""
+        self.arrays = arrays
+        self._positions = rows.size
+        self._members = arrays.rows.size
+        self.left_in_all = self._members - int(arrays.gone.sum())
+        self.left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
+        self.place = np.empty(arrays.begin.size - 1, dtype=np.int64)
+        places = np.flatnonzero(rows < 0)
+        self.place[~rows[places]] = places
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays) + self.left.nbytes + self.place.nbytes
+
+    def kill(self, row: int) -> tuple[int, list[int]]:
+        """Mark `row` as gone from all groups: how many there were, and the positions that have no row left."""
+        arrays = self.arrays
+        count, empty = 0, []
+        at = bisect_left(arrays.by_row, row, key=arrays.rows.__getitem__)
+        while at < arrays.rows.size and arrays.rows[arrays.by_row[at]] == row:
+            member = int(arrays.by_row[at])
+            at += 1
+            if not arrays.gone[member]:
+                arrays.gone[member] = 1
+                group = int(np.searchsorted(arrays.begin, member, side="right")) - 1
+                self.left[group] -= 1
+                self.left_in_all -= 1
+                count += 1
+                if not self.left[group]:
+                    empty.append(int(self.place[group]))
+        return count, empty
+
+    def expanded(self, buffer: Codes, starts: Ints, room: Callable[[int], Codes]) -> Find:
+        """The find with the rows of each group in its stead, in memory that `room` gives. Costs what copying costs, and
+        for each group two places in memory."""
+        begin, members, _, gone = self.arrays
+        more = _counted(buffer, starts, self._positions, self.left)
+        found = room(int(more[-1]))
+        some_gone = self._members > self.left_in_all
+        _expand(buffer[: starts[-1]], self._positions, begin, members, gone, some_gone, found)
+        return found[: more[-1]], more
+
+    def with_rows(self, rows: Codes, ends: Floats, gone: Bytes) -> RowGroup:
+        """Rows of a cluster and what they ask, each shared one in the stead of its group. `gone` is of the moment that
+        all of a merge sees."""
+        begin = self.arrays.begin
+        counts = np.ones(rows.size, dtype=np.int64)
+        own = np.flatnonzero(rows < 0)
+        counts[own] = begin[~rows[own] + 1] - begin[~rows[own]]
+        first = np.concatenate([[0], np.cumsum(counts)])
+        every = np.repeat(rows, counts)
+        alive = np.ones(every.size, dtype=np.bool_)
+        for at in own.tolist():
+            members = slice(int(begin[~rows[at]]), int(begin[~rows[at] + 1]))
+            every[first[at] : first[at + 1]] = self.arrays.rows[members]
+            alive[first[at] : first[at + 1]] = gone[members] == 0
+        return RowGroup(every[alive], np.repeat(ends, counts, axis=0)[alive])
+
+    def check_invariants(self, dead: Bytes, rows: Codes) -> None:
+        """Raise AssertionError if a structural invariant is broken; `dead` (tombstones) and `rows` are per position."""
+        arrays = self.arrays
+        left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
+        assert (left == self.left).all(), (left, self.left)
+        assert self.left_in_all == left.sum(), (left, self.left_in_all)
+        assert (np.diff(arrays.begin) > 1).all(), arrays.begin
+        assert (rows[self.place] == ~np.arange(self.place.size)).all(), (rows, self.place)
+        assert np.count_nonzero(rows < 0) == self.place.size, (rows, self.place)
+        assert ((dead[self.place] == 0) == (left > 0)).all(), (dead, left)
+        assert (np.diff(arrays.rows[arrays.by_row]) >= 0).all(), arrays.by_row
+
+
+def share(groups: Groups) -> tuple[Groups, SharedArrays | None]:
+    """The same clusters, in which rows that ask the same are one, `~g` for group g; None if nothing is worth it. Sorts
+    one word per row, and those that share by all that they ask."""
+    copied = sum(group.rows.size for (_, _, slots, _), group in groups.items() if len(slots) < 2)
+    if COPIED * copied > sum(group.rows.size for group in groups.values()):
+        return groups, None
+    found: Groups = {}
+    shared: list[Codes] = []
+    for key, group in groups.items():
+        found[key] = group
+        _, _, slots, asked = key
+        if asked or len(slots) < 2 or group.rows.size < 2:
+            continue
+        bits = np.ascontiguousarray(group.ends).view(np.uint64).reshape(group.rows.size, -1)
+        words = np.sort(_mixed(bits))
+        if SAVES * np.count_nonzero(words[1:] == words[:-1]) < group.rows.size:
+            continue
+        whole = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1]))).ravel()
+        _, first, inverse, counts = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
+        rows = group.rows[first].copy()
+        order = np.argsort(inverse.ravel(), kind="stable")
+        of_unique = np.split(group.rows[order], np.cumsum(counts)[:-1])
+        several = np.flatnonzero(counts > 1)
+        rows[several] = ~np.arange(len(shared), len(shared) + several.size, dtype=np.int32)
+        shared += [of_unique[each] for each in several.tolist()]
+        found[key] = RowGroup(rows, group.ends[first])
+    if not shared:
+        return groups, None
+    members = np.concatenate(shared)
+    begin = np.concatenate([[0], np.cumsum([each.size for each in shared])]).astype(np.int64)
+    by_row = np.argsort(members, kind="stable").astype(np.int32)
+    return found, SharedArrays(begin, members, by_row, np.zeros(members.size, dtype=np.uint8))
+
+
+@compiled
+def _mixed(bits: Ints) -> Ints:
+    """A word for each line; equal lines have equal ones, and others seldom."""
+    words = np.zeros(bits.shape[0], dtype=np.uint64)
+    for i in range(bits.shape[0]):
+        word = np.uint64(0x9E37_79B9_7F4A_7C15)
+        for j in range(bits.shape[1]):
+            word = (word ^ bits[i, j]) * np.uint64(0xBF58_476D_1CE4_E5B9)
+            word ^= word >> np.uint64(29)
+        words[i] = word
+    return words
+
+
+@compiled
+def _counted(buffer: Codes, starts: Ints, positions: int, left: Ints) -> Ints:
+    """Where each item of a find begins once it has the rows of its groups."""
+    more = np.empty_like(starts)
+    at = 0
+    for item in range(starts.size - 1):
+        more[item] = at
+        at += starts[item + 1] - starts[item]
+        for i in range(starts[item], starts[item + 1]):
+            if buffer[nth(i)] < 0:
+                at += left[nth(~buffer[nth(i)] - positions)] - 1
+    more[starts.size - 1] = at
+    return more
+
+
+@compiled
+def _expand(
+    buffer: Codes, positions: int, begin: Ints, members: Codes, gone: Bytes, some_gone: bool, found: Codes
+) -> None:
+    """Write the rows of a find to `found`, and of each `~(positions + g)` in it those of group g that are there."""
+    at = 0
+    i = 0
+    while i < buffer.size:
+        if i + AT_ONCE <= buffer.size:
+            signs = np.int32(0)
+            for k in range(AT_ONCE):
+                signs |= buffer[nth(i + k)]
+            if signs >= 0:
+                for k in range(AT_ONCE):
+                    found[nth(at + k)] = buffer[nth(i + k)]
+                at += AT_ONCE
+                i += AT_ONCE
+                continue
+        for k in range(i, min(i + AT_ONCE, buffer.size)):
+            row = buffer[nth(k)]
+            if row >= 0:
+                found[nth(at)] = row
+                at += 1
+                continue
+            group = ~row - positions
+            first, last = begin[nth(group)], begin[nth(group + 1)]
+            if some_gone:
+                for member in range(first, last):
+                    if not gone[nth(member)]:
+                        found[nth(at)] = members[nth(member)]
+                        at += 1
+            else:
+                for member in range(last - first):
+                    found[nth(at + member)] = members[nth(first + member)]
+                at += last - first
+        i += AT_ONCE
+
+
+REMEMBERED = 4096
+"""Attribute sets whose clusters are remembered; a stream has few, and each costs some hundred bytes."""
+
+
+class Visiting:
+    """The clusters of one segment. Never changes, but for what it remembers."""
+
+    def __init__(self, clusters: Sequence[ClusterKey], breathe: Callable[[], None]) -> None:
+        """Some µs per cluster."""
+        times: dict[AttributeId, int] = {}
+        for required, _, _, _ in clusters:
+            breathe()
+            for attribute in required:
+                times[attribute] = times.get(attribute, 0) + 1
+        under: dict[int, list[int]] = {}
+        for number, (required, _, _, _) in enumerate(clusters):
+            breathe()
+            rarest = min(required, key=lambda attribute: (times[attribute], attribute), default=None)
+            under.setdefault(0 if rarest is None else rarest + 1, []).append(number)
+        self._under_from, self._under = _rows(under.get(place, ()) for place in range(max(under, default=0) + 1))
+        self._required_from, self._required = _rows(required for required, _, _, _ in clusters)
+        self._forbidden_from, self._forbidden = _rows(forbidden for _, forbidden, _, _ in clusters)
+        self._most = 1 + int(max(self._required.max(initial=0), self._forbidden.max(initial=0)))
+        self._known: dict[frozenset[AttributeId], Ints] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays and of what is remembered."""
+        lists = (self._under_from, self._under, self._required_from, self._required, self._forbidden_from)
+        known = sum(each.nbytes + 300 for each in list(self._known.values()))
+        return sum(each.nbytes for each in lists) + self._forbidden.nbytes + known
+
+    def clusters(self, present: frozenset[AttributeId]) -> Ints:
+        """The clusters that an event with just these attributes may match, ascending. Some ns for each that hangs under
+        one of them."""
+        found = self._known.get(present)
+        if found is None:
+            found = _fitting(
+                np.array(list(present), dtype=np.int64),
+                self._most,
+                self._under_from,
+                self._under,
+                self._required_from,
+                self._required,
+                self._forbidden_from,
+                self._forbidden,
+            )
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[present] = found
+        return found
+
+    def forget(self) -> None:
+        """Give up what is remembered."""
+        self._known.clear()
+
+
+def _rows(parts: Iterable[Iterable[int]]) -> tuple[Ints, Ints]:
+    lists = [list(part) for part in parts]
+    starts = np.zeros(len(lists) + 1, dtype=np.int64)
+    np.cumsum([len(each) for each in lists], out=starts[1:])
+    return starts, np.array([each for part in lists for each in part], dtype=np.int64)
+
+
+@compiled
+def _fitting(
+    present: Ints,
+    most: int,
+    under_from: Ints,
+    under: Ints,
+    required_from: Ints,
+    required: Ints,
+    forbidden_from: Ints,
+    forbidden: Ints,
+) -> Ints:
+    """`under[under_from[a + 1] : …]` are the clusters under attribute a, the first of all those that require none."""
+    has = np.zeros(most, dtype=np.uint8)
+    room = under_from[1]
+    for attribute in present:
+        if attribute < most:
+            has[attribute] = 1
+        if attribute + 2 < under_from.size:
+            room += under_from[attribute + 2] - under_from[attribute + 1]
+    found = np.empty(room, dtype=np.int64)
+    count = 0
+    for i in range(-1, present.size):
+        place = 0 if i < 0 else present[i] + 1
+        if place + 1 >= under_from.size:
+            continue
+        for at in range(under_from[place], under_from[place + 1]):
+            cluster = under[at]
+            good = True
+            for j in range(required_from[cluster], required_from[cluster + 1]):
+                good &= has[required[j]] != 0
+            for j in range(forbidden_from[cluster], forbidden_from[cluster + 1]):
+                good &= has[forbidden[j]] == 0
+            found[count] = cluster
+            count += good
+    return np.sort(found[:count])
 
 
 class Living(NamedTuple):

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.compiling import compiled, lowest_bit
 from kindcast.index.fused.arrays import Bytes, Codes, Ints, Packed, SegmentArrays, Words, unpack
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED
 from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, GraphShape, walk_up
 from kindcast.index.fused.kernels import distinct_codes, number_code
 from kindcast.index.fused.layout import ClusterKey
+from kindcast.index.jit import compiled, lowest_bit
 
 __all__ = ["FEWEST_SCATTERED", "SCATTERED_ROWS", "Scattered", "ScatteredArrays", "match_scattered", "scattered_arrays"]
 

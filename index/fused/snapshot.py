@@ -17,8 +17,7 @@ from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, GraphShape
 from kindcast.index.fused.layout import ClusterKey
 from kindcast.index.fused.residuals import ProgramArrays, Rest
-from kindcast.index.fused.segment import Segment
-from kindcast.index.fused.sharing import SharedArrays
+from kindcast.index.fused.segment import Segment, SharedArrays
 from kindcast.index.fused.small_clusters import ScatteredArrays
 
 __all__ = ["FILE", "Saved", "kind_of", "open_saved", "save"]

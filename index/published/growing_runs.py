@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 
 __all__ = ["LOWER", "GrowingRuns"]
 

@@ -1,252 +1,486 @@
-"""Figures 2, 4 and 5 of Le Subscribe, compiled: many events, one call.
+"""What the engines of Le Subscribe share: rows whose elementary predicates come and go one by one.
 
-What events satisfy is read first (`axis_readings`): numbers of predicates, each stored once with its rows, and a value
-for each axis of bounds. Several values satisfy a predicate once (erratum 22): of several numbers the largest counts for
-`AtLeast`, the smallest for `AtMost`, and the concepts above several values are united. `hitcount` begins from zero for
-every event.
+    clause ─parts_of─▶ elementary predicates ─▶ (axis, operand) ─▶ what the figure stores
+    event  ─axis_readings─▶ predicates that hold, values ─▶ the figure's kernel ─▶ rows ─▶ verified where need be
+
+An axis is a column and a way of asking it. A predicate on keys, concepts or presence has a number, which is given to
+another one when no row has it any more; a bound is kept as it is. Rows of which the predicates do not say all are
+verified by definition; those with two bounds of one test only for events with several values in a column.
+
+The `counting` engine: the fair predicate algorithm of Fabret et al., "Le Subscribe", section 3, Figure 2.
+
+Every predicate is stored once. For an event, the predicates that it satisfies are found (lines 4 to 6), each adds one
+to the count of every clause that holds it (lines 8 to 12), and a clause whose count is the number of its predicates has
+matched (lines 13 to 17). The counts of all clauses are made for every event: errata 20 to 22.
+
+The `equality` engine: the equality-preferred algorithm of Fabret et al., "Le Subscribe", section 3, Figure 4.
+
+Clauses are clustered by their equality predicates, so that one look-up a cluster finds those whose equalities hold
+(line 3, `eqsubmatch`). Their other predicates are counted as in `counting` (lines 4 to 11), and compared only for the
+clauses that were found, and for those without any equality (`neqsub`, lines 12 to 16).
+
+The `quarantine` engine: equality-preferred with nonequality quarantining, "Le Subscribe", section 3, Figure 5.
+
+Clauses with an equality predicate are found by `eqsubmatch` and then verified one by one, their other predicates stored
+with them (lines 3 to 8). Only those without any equality are counted (lines 9 to 21): they are in quarantine.
 """
 
-from typing import NamedTuple
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
-from kindcast.index.published.bound_blocks import Blocks
-from kindcast.index.published.equality_clusters import Clusters, hashed, seed_of
-from kindcast.index.published.row_predicates import Predicates
+from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, ColumnId, LoweredEvent
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import RowTable
+from kindcast.index.errors import UnknownRow
+from kindcast.index.fused.search import distinct_rows
+from kindcast.index.jit import announce_compilation
+from kindcast.index.naive import clause_matches
+from kindcast.index.published.elementary import (
+    AtLeast,
+    AtMost,
+    Axis,
+    Elementary,
+    Equal,
+    Parts,
+    Present,
+    Reader,
+    Within,
+    parts_of,
+)
+from kindcast.index.published.growing_runs import GrowingRuns
+from kindcast.index.published.le_subscribe_kernels import (
+    AT_LEAST,
+    AT_MOST,
+    EQUALITY,
+    PRESENT,
+    BoundBlocks,
+    EqualityClusters,
+    RowPredicates,
+    Satisfied,
+    Stored,
+    equality_preferred,
+    fair,
+    quarantining,
+)
 
-__all__ = [
-    "AT_LEAST",
-    "AT_MOST",
-    "EQUALITY",
-    "PRESENT",
-    "Satisfied",
-    "Stored",
-    "equality_preferred",
-    "fair",
-    "quarantining",
-]
+__all__ = ["CountingEngine", "EqualityEngine", "QuarantineEngine"]
+
 
 Rows = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-EQUALITY, PRESENT, AT_LEAST, AT_MOST = range(4)
-"""How an axis is asked: keys and concepts; presence of an attribute; bounds."""
-SCANNED = 64
-"""Rows whose counts are compared before any of them is looked at."""
+FREE, EXACT, PAIRED, INEXACT, DEAD = range(5)
+"""What a row can be. Paired: two of its bounds are of one test. Dead: no event matches it."""
+BULK = 1 << 14
+"""Clauses that are stored in one step."""
+KINDS: dict[type, int] = {Equal: EQUALITY, Within: EQUALITY, Present: PRESENT, AtLeast: AT_LEAST, AtMost: AT_MOST}
 
 
-class Satisfied(NamedTuple):
-    """What `e` events say to `a` axes: `firsts` (`int64[e * a + 1]`), where the predicates of each event and axis begin
-    in `predicates`; `values` (`float64[e, a]`), what bounds are held to, NaN for nothing."""
+class StoredPredicates:
+    """Predicates, each once, with the rows that have it: what counting walks."""
 
-    firsts: Numbers
-    predicates: Rows
-    values: Floats
+    def __init__(self) -> None:
+        self._runs = GrowingRuns(np.int32)
+        self._bounds = BoundBlocks()
 
+    def add(self, kind: npt.NDArray[np.int8], rows: Rows, axis: Rows, operand: Floats) -> None:
+        """`rows[i]` has `operand[i]` on `axis[i]`, whose ways of asking are `kind`."""
+        bound = kind[axis] >= AT_LEAST
+        self._bounds.grow(kind.size)
+        self._bounds.insert(axis[bound], operand[bound], rows[bound])
+        named = operand[~bound].astype(np.int64)
+        self._runs.grow(int(named.max(initial=-1)) + 1)
+        self._runs.append(named, rows[~bound])
 
-class Stored(NamedTuple):
-    """Predicates with their rows: those of predicate `p` are `rows[start[p] : start[p] + length[p]]`; bounds are in
-    `blocks`. `kind` (`int8[axes]`) is how each axis is asked."""
+    def remove(self, kind: npt.NDArray[np.int8], row: int, axis: Rows, operand: Floats) -> None:
+        """Take the predicates of a row out again."""
+        bound = kind[axis] >= AT_LEAST
+        self._bounds.remove(axis[bound], operand[bound], np.full(int(bound.sum()), row, dtype=np.int32))
+        for predicate in operand[~bound].astype(np.int64).tolist():
+            self._runs.remove(predicate, row)
 
-    kind: npt.NDArray[np.int8]
-    start: Numbers
-    length: Numbers
-    rows: Rows
-    blocks: Blocks
+    def stored(self, kind: npt.NDArray[np.int8], predicates: int) -> Stored:
+        """For a kernel; there are so many predicates with a number."""
+        self._runs.grow(predicates)
+        self._bounds.grow(kind.size)
+        runs = self._runs
+        return Stored(kind, runs.start, runs.length, runs.entries, self._bounds.blocks)  # type: ignore[arg-type]
 
-
-@compiled
-def fair(satisfied: Satisfied, stored: Stored, needed: Rows) -> tuple[Numbers, Rows]:
-    """Figure 2: every satisfied predicate adds one to the count of every row that has it; those of `needed.size` rows
-    whose count is `needed` have matched, ascending. About a nanosecond a predicate of a row, and a tenth a row."""
-    events = satisfied.values.shape[0]
-    offsets = np.zeros(events + 1, dtype=np.int64)
-    found = np.empty(1024, dtype=np.int32)
-    counts = np.empty(needed.size, dtype=np.int32)
-    total = 0
-    for event in range(events):
-        counts[:] = 0
-        _count(satisfied, stored, event, counts)
-        for block in range(0, needed.size, SCANNED):
-            last = min(block + SCANNED, needed.size)
-            some = 0
-            for row in range(np.uint64(block), np.uint64(last)):
-                some += counts[row] == needed[row]
-            if some:
-                found = _with_room(found, total, SCANNED)
-                for row in range(np.uint64(block), np.uint64(last)):
-                    found[total] = row
-                    total += counts[row] == needed[row]
-        offsets[event + 1] = total
-    return offsets, found[:total].copy()
+    def check_invariants(self) -> None:
+        """Raise AssertionError if runs overlap or bounds are out of order."""
+        self._runs.check_invariants()
+        self._bounds.check_invariants()
 
 
-@compiled
-def equality_preferred(
-    satisfied: Satisfied, stored: Stored, clusters: Clusters, needed: Rows, without: Rows
-) -> tuple[Numbers, Rows]:
-    """Figure 4: the rows whose equalities hold (line 3), of those and of the rows `without` any (-1: a free place), the
-    ones that have satisfied so many other predicates as `needed` says. In no order."""
-    events = satisfied.values.shape[0]
-    offsets = np.zeros(events + 1, dtype=np.int64)
-    found = np.empty(1024, dtype=np.int32)
-    counts = np.empty(needed.size, dtype=np.int32)
-    total = 0
-    for event in range(events):
-        counts[:] = 0
-        _count(satisfied, stored, event, counts)
-        found, stop = _equal(satisfied, clusters, event, found, total)
-        for at in range(total, stop):
-            found[total] = found[at]
-            total += counts[found[at]] == needed[found[at]]
-        found = _with_room(found, total, without.size)
-        for at in range(without.size):
-            if without[at] >= 0:
-                found[total] = without[at]
-                total += counts[without[at]] == needed[without[at]]
-        offsets[event + 1] = total
-    return offsets, found[:total].copy()
+class RowPlaces:
+    """Some of the rows, each at a place that it keeps, so that kernels walk only those. `rows` is `int32[places]`, -1
+    at a place that is free; `beside` is a number for each, -1 there as well."""
+
+    def __init__(self) -> None:
+        self.rows, self.beside = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        self._place: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def add(self, rows: Rows, beside: Rows) -> Rows:
+        """The place of each. Amortised constant."""
+        missing = rows.size - len(self._free)
+        if missing > 0:
+            known = self.rows.size
+            more = np.full(max(missing, known // 2), -1, dtype=np.int32)
+            self.rows, self.beside = np.concatenate([self.rows, more]), np.concatenate([self.beside, more])
+            self._free += range(known + more.size - 1, known - 1, -1)
+        places = np.array([self._free.pop() for _ in range(rows.size)], dtype=np.int32)
+        self.rows[places], self.beside[places] = rows, beside
+        self._place.update(zip(rows.tolist(), places.tolist(), strict=True))
+        return places
+
+    def remove(self, row: int) -> int:
+        """The place that it had. Raises KeyError."""
+        place = self._place.pop(row)
+        self.rows[place] = self.beside[place] = -1
+        self._free.append(place)
+        return place
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if places and rows disagree."""
+        assert {int(self.rows[place]): place for place in np.flatnonzero(self.rows >= 0).tolist()} == self._place
+        assert sorted(self._free) == np.flatnonzero(self.rows < 0).tolist()
 
 
-@compiled
-def quarantining(
-    satisfied: Satisfied, stored: Stored, clusters: Clusters, own: Predicates, needed: Rows, without: Rows
-) -> tuple[Numbers, Rows]:
-    """Figure 5: the rows whose equalities hold, each with its other predicates checked (lines 3 to 8); only those of
-    the rows `without` equality are stored by predicate and counted (lines 9 to 21), by their place in `without`;
-    `needed` is -1 at a free place."""
-    events = satisfied.values.shape[0]
-    offsets = np.zeros(events + 1, dtype=np.int64)
-    found = np.empty(1024, dtype=np.int32)
-    counts = np.empty(needed.size, dtype=np.int32)
-    total = 0
-    for event in range(events):
-        found, stop = _equal(satisfied, clusters, event, found, total)
-        for at in range(total, stop):
-            found[total] = found[at]
-            total += _holds(satisfied, stored, own, event, found[at])
-        if without.size:
-            counts[:] = 0
-            _count(satisfied, stored, event, counts)
-            found = _with_room(found, total, without.size)
-            for at in range(without.size):
-                found[total] = without[at]
-                total += counts[at] == needed[at]
-        offsets[event + 1] = total
-    return offsets, found[:total].copy()
+def with_rows(numbers: Rows, rows: int, nothing: int) -> Rows:
+    """`numbers`, or a longer copy, for so many rows; `nothing` stands for the new ones."""
+    if rows <= numbers.size:
+        return numbers
+    return np.concatenate([numbers, np.full(max(rows - numbers.size, numbers.size // 2), nothing, dtype=np.int32)])
 
 
-@compiled
-def _count(satisfied: Satisfied, stored: Stored, event: int, counts: Rows) -> None:
-    """`predmatch`, `lesspredmatch`, `greaterpredmatch`, and the counting of what they find."""
-    axes = satisfied.values.shape[1]
-    for k in range(satisfied.firsts[event * axes], satisfied.firsts[(event + 1) * axes]):
-        predicate = satisfied.predicates[k]
-        first = stored.start[predicate]
-        for at in range(np.uint64(first), np.uint64(first + stored.length[predicate])):
-            counts[np.uint64(stored.rows[at])] += np.int32(1)
-    blocks = stored.blocks
-    for axis in range(axes):
-        value = satisfied.values[event, axis]
-        if value != value or stored.kind[axis] < AT_LEAST:
-            continue
-        number = blocks.blocks[axis]
-        for k in range(number):
-            at_least = stored.kind[axis] == AT_LEAST
-            block = blocks.order[axis, k if at_least else number - 1 - k]
-            first, last = 0, blocks.size[block]
-            if at_least:
-                if blocks.bounds[block, last - 1] > value:
-                    while last > 0 and blocks.bounds[block, last - 1] > value:
-                        last -= 1
-                    number = 0
-            elif blocks.bounds[block, 0] < value:
-                while first < last and blocks.bounds[block, first] < value:
-                    first += 1
-                number = 0
-            for at in range(np.uint64(first), np.uint64(last)):
-                counts[np.uint64(blocks.rows[block, at])] += np.int32(1)
-            if number == 0:
-                break
+class PredicateEngine(ABC):
+    """Exact matching by elementary predicates. `add` and `remove` cost some steps for each predicate.
 
+    Invariant: `_inexact` are the clauses of rows that are `INEXACT`; a row that is `DEAD` has no predicates, and its
+    engine knows nothing of it.
+    """
 
-@compiled
-def _equal(satisfied: Satisfied, clusters: Clusters, event: int, found: Rows, total: int) -> tuple[Rows, int]:
-    """`eqsubmatch`: append the rows whose equality predicates all hold. For each cluster whose schema the event has, a
-    look-up for each combination of its predicates."""
-    axes = satisfied.values.shape[1]
-    firsts = satisfied.firsts
-    base = event * axes
-    there = np.uint64(0)
-    for axis in range(axes):
-        if firsts[base + axis] < firsts[base + axis + 1]:
-            there |= np.uint64(1) << np.uint64(axis % 64)
-    last_slot = np.uint64(clusters.slots.size - 1)
-    at = np.zeros(clusters.schema.shape[1], dtype=np.int64)
-    for cluster in range(clusters.width.size):
-        if clusters.live[cluster] == 0 or clusters.mask[cluster] & ~there:
-            continue
-        width = clusters.width[cluster]
-        complete = True
-        for k in range(width):
-            axis = clusters.schema[cluster, k]
-            at[k] = firsts[base + axis]
-            complete &= firsts[base + axis] < firsts[base + axis + 1]
-        while complete:
-            value = seed_of(cluster)
-            for k in range(width):
-                value = hashed(value, satisfied.predicates[at[k]])
-            slot = value & last_slot
-            while clusters.slots[slot] != -1:
-                entry = clusters.slots[slot]
-                same = clusters.cluster[entry] == cluster
-                for k in range(width):
-                    same = same and clusters.keys[entry, k] == satisfied.predicates[at[k]]
-                if same:
-                    first, size = clusters.start[entry], clusters.length[entry]
-                    found = _with_room(found, total, size)
-                    for i in range(size):
-                        found[total + i] = clusters.rows[first + i]
-                    total += size
-                    break
-                slot = (slot + np.uint64(1)) & last_slot
-            complete = False
-            for k in range(width - 1, -1, -1):  # the next combination
-                axis = clusters.schema[cluster, k]
-                at[k] += 1
-                if at[k] < firsts[base + axis + 1]:
-                    complete = True
-                    break
-                at[k] = firsts[base + axis]
-    return found, total
+    def __init__(self, graph: ConceptGraph) -> None:
+        self._graph = graph
+        self._axes: list[Axis] = []
+        self._number_of: dict[Axis, int] = {}
+        self._kind = np.zeros(0, dtype=np.int8)
+        self._numbers: list[dict[Hashable, int]] = []
+        self._uses: list[int] = []
+        self._key_of: list[tuple[int, Hashable]] = []
+        self._free_numbers: list[int] = []
+        self._reader = Reader(graph, self._axes, self._numbers)
+        self._own = RowPredicates()
+        self._state = bytearray()
+        self._free: list[ClauseRow] = []
+        self._count = 0
+        self._inexact: dict[int, Clause] = {}
 
+    # ── what an engine stores ───────────────────────────────────────────────────────────────────────────────────────
 
-@compiled
-def _holds(satisfied: Satisfied, stored: Stored, own: Predicates, event: int, row: int) -> bool:
-    """`match`: whether the predicates of a row that are no equalities hold."""
-    axes = satisfied.values.shape[1]
-    for k in range(own.begin[row], own.begin[row] + own.length[row]):
-        axis = own.axis[k] if own.axis[k] >= 0 else ~own.axis[k]
-        kind = stored.kind[axis]
-        if kind == AT_LEAST:
-            if not satisfied.values[event, axis] >= own.operand[k]:
-                return False
-        elif kind == AT_MOST:
-            if not satisfied.values[event, axis] <= own.operand[k]:
-                return False
-        elif kind == PRESENT and satisfied.firsts[event * axes + axis] == satisfied.firsts[event * axes + axis + 1]:
-            return False
-    return True
+    @abstractmethod
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        """Row `rows[i]` comes with the predicates `first[i] : first[i + 1]`."""
 
+    @abstractmethod
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        """A row goes."""
 
-@compiled
-def _with_room(found: Rows, used: int, coming: int) -> Rows:
-    """`found`, or a larger copy, with room for `coming` more."""
-    if used + coming <= found.size:
+    @abstractmethod
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        """Offsets and rows of each event, each once, in any order."""
+
+    # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, clause: Clause) -> ClauseRow:
+        """Store `clause` at the lowest free row."""
+        return self.add_many([clause])[0]
+
+    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
+        """`add` each in turn, in steps of many."""
+        rows: list[ClauseRow] = []
+        remaining = iter(clauses)
+        while step := list(islice(remaining, BULK)):
+            taken = [self._take_row() for _ in step]
+            self._store(taken, step)
+            rows.extend(taken)
+        return rows
+
+    def remove(self, row: ClauseRow) -> None:
+        """Forget the clause at `row`. Raises `UnknownRow`."""
+        if not 0 <= row < len(self._state) or self._state[row] == FREE:
+            raise UnknownRow(row)
+        if self._state[row] != DEAD:
+            axis, operand = self._own.of(row)
+            plain = np.where(axis < 0, ~axis, axis)
+            self._leave(row, plain, operand.copy())
+            self._own.remove(row)
+            for number in operand[self._kind[plain] < AT_LEAST].astype(np.int64).tolist():
+                self._uses[number] -= 1
+                if not self._uses[number]:
+                    place, key = self._key_of[number]
+                    del self._numbers[place][key]
+                    self._free_numbers.append(number)
+        self._inexact.pop(row, None)
+        self._state[row] = FREE
+        self._count -= 1
+        heapq.heappush(self._free, row)
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def match(self, event: LoweredEvent) -> Rows:
+        """The rows whose clauses match `event`, ascending."""
+        return self.match_batch([event]).rows
+
+    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
+        """`match` for each event, in order."""
+        found = distinct_rows(*self._find(Satisfied(*self._reader.of_events(events))), len(self._state))
+        return self._verified(RowTable(*found), events)
+
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """What `match_batch` gives for `batch.lowered()`, the rows of an event in no order."""
+        if not batch.is_flat:
+            return self.match_batch(batch.lowered())
+        found = RowTable(*self._find(Satisfied(*self._reader.of_columns(batch))))
+        return self._verified(found, batch.lowered()) if self._inexact else found
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows or of predicates disagree."""
+        free = [row for row, state in enumerate(self._state) if state == FREE]
+        assert sorted(self._free) == free, (self._free, free)
+        assert len(self._state) - len(free) == self._count, (self._state, self._count)
+        assert sorted(self._inexact) == [row for row, state in enumerate(self._state) if state == INEXACT]
+        uses = [0] * len(self._uses)
+        for row, state in enumerate(self._state):
+            if state not in (FREE, DEAD):
+                axis, operand = self._own.of(row)
+                named = operand[self._kind[np.where(axis < 0, ~axis, axis)] < AT_LEAST]
+                for number in named.astype(np.int64).tolist():
+                    uses[number] += 1
+        assert uses == self._uses, (uses, self._uses)
+        numbered = sorted(number for codes in self._numbers for number in codes.values())
+        assert sorted([*numbered, *self._free_numbers]) == list(range(len(uses)))
+        assert all(uses[number] for number in numbered)
+
+    def _take_row(self) -> ClauseRow:
+        self._count += 1
+        if self._free:
+            row = heapq.heappop(self._free)
+            self._state[row] = DEAD
+            return row
+        self._state.append(DEAD)
+        return ClauseRow(len(self._state) - 1)
+
+    def _store(self, rows: Sequence[ClauseRow], clauses: Sequence[Clause]) -> None:
+        kept: list[int] = []
+        ends: list[int] = [0]
+        axes: list[int] = []
+        operands: list[float] = []
+        together: list[int] = []
+        for row, clause in zip(rows, clauses, strict=True):
+            parts = parts_of(clause)
+            if parts is None:
+                continue
+            self._state[row] = self._state_of(parts)
+            if not parts.exact:
+                self._inexact[row] = clause
+            together += [len(axes) + at for at in parts.together]
+            for each in parts.elementary:
+                axis, operand = self._entry(each)
+                axes.append(axis)
+                operands.append(operand)
+            kept.append(row)
+            ends.append(len(axes))
+        taken, first = np.array(kept, dtype=np.int32), np.array(ends, dtype=np.int64)
+        axis_of, operand_of = np.array(axes, dtype=np.int32), np.array(operands, dtype=np.float64)
+        self._enter(taken, first, axis_of, operand_of)
+        marked = axis_of.copy()
+        marked[together] = ~marked[together]
+        self._own.add(taken, first, marked, operand_of)
+
+    @staticmethod
+    def _state_of(parts: Parts) -> int:
+        return INEXACT if not parts.exact else PAIRED if parts.together else EXACT
+
+    def _entry(self, predicate: Elementary) -> tuple[int, float]:
+        """Its axis, and its number or its bound."""
+        operand: Hashable
+        match predicate:
+            case AtLeast(column, bound) | AtMost(column, bound):
+                return self._axis((type(predicate), column, 0)), bound
+            case Equal(column, operand) | Within(column, operand):
+                axis = self._axis((type(predicate), column, 0))
+            case Present(attribute):
+                axis, operand = self._axis((Present, attribute, 0)), True
+        number = self._numbers[axis].get(operand)
+        if number is None:
+            if self._free_numbers:
+                number = self._free_numbers.pop()
+                self._key_of[number] = axis, operand
+            else:
+                number = len(self._uses)
+                self._uses.append(0)
+                self._key_of.append((axis, operand))
+            self._numbers[axis][operand] = number
+        self._uses[number] += 1
+        return axis, float(number)
+
+    def _axis(self, axis: Axis) -> int:
+        found = self._number_of.get(axis)
+        if found is None:
+            found = self._number_of[axis] = len(self._axes)
+            self._axes.append(axis)
+            self._numbers.append({})
+            self._kind = np.append(self._kind, np.int8(KINDS[axis[0]]))
         return found
-    larger = np.empty(2 * (used + coming), dtype=np.int32)
-    larger[:used] = found[:used]
-    return larger
+
+    def _verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
+        """Without the rows whose predicates hold and whose clauses do not."""
+        state = np.frombuffer(self._state, dtype=np.uint8)[found.rows]
+        several = np.array([any(len(each) > 1 for each in event.values.values()) for event in events], dtype=np.bool_)
+        event_of = np.repeat(np.arange(len(events)), np.diff(found.offsets))
+        asked = np.flatnonzero((state == INEXACT) | ((state == PAIRED) & several[event_of]))
+        if not asked.size:
+            return found
+        kept = np.ones(found.rows.size, dtype=np.bool_)
+        for at in asked.tolist():
+            row, event = int(found.rows[at]), events[event_of[at]]
+            clause = self._inexact.get(row)
+            kept[at] = self._between(row, event) if clause is None else clause_matches(self._graph, clause, event)
+        offsets = np.concatenate([[0], np.cumsum(kept)])[found.offsets].astype(np.int64)
+        return RowTable(offsets, found.rows[kept])
+
+    def _between(self, row: int, event: LoweredEvent) -> bool:
+        """Whether one value satisfies both bounds of each test that has two."""
+        axis, operand = self._own.of(row)
+        for at in np.flatnonzero(axis < 0).tolist():
+            column = ColumnId(self._axes[~int(axis[at])][1])
+            low, high = operand[at], operand[at + 1]
+            if not any(low <= value <= high for value in event.values.get(column, ())):
+                return False
+        return True
+
+
+class CountingEngine(PredicateEngine):
+    """Exact matching by counting. `match` costs an addition for each satisfied predicate of each clause, and a
+    comparison for each clause."""
+
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._stored = StoredPredicates()
+        self._needed = np.zeros(0, dtype=np.int32)
+        """Predicates of each row; -1 for one that is not there or that nothing matches."""
+        announce_compilation(fair)
+
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: npt.NDArray[np.float64]) -> None:
+        self._stored.add(self._kind, np.repeat(rows, np.diff(first)), axis, operand)
+        self._needed = with_rows(self._needed, len(self._state), -1)
+        self._needed[rows] = np.diff(first)
+
+    def _leave(self, row: int, axis: Rows, operand: npt.NDArray[np.float64]) -> None:
+        self._stored.remove(self._kind, row, axis, operand)
+        self._needed[row] = -1
+
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._stored.stored(self._kind, len(self._uses))
+        return fair(satisfied, stored, self._needed[: len(self._state)])
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows or of predicates disagree."""
+        super().check_invariants()
+        self._stored.check_invariants()
+
+
+class EqualityEngine(PredicateEngine):
+    """Exact matching, equalities first. `match` costs a look-up for each cluster, an addition for each other predicate
+    that is satisfied, a comparison for each clause that is left."""
+
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._clusters = EqualityClusters()
+        self._others = StoredPredicates()
+        self._without = RowPlaces()
+        self._needed = np.zeros(0, dtype=np.int32)
+        announce_compilation(equality_preferred)
+
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        row_of = np.repeat(np.arange(rows.size), np.diff(first))
+        clustered = np.bincount(row_of[equal], minlength=rows.size) > 0
+        number = np.cumsum(clustered) - 1
+        self._clusters.add(rows[clustered], number[row_of[equal]], axis[equal], operand[equal].astype(np.int32))
+        self._others.add(self._kind, rows[row_of[~equal]], axis[~equal], operand[~equal])
+        self._needed = with_rows(self._needed, len(self._state), 0)
+        self._needed[rows] = np.bincount(row_of[~equal], minlength=rows.size)
+        self._without.add(rows[~clustered], self._needed[rows[~clustered]])
+
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        if equal.any():
+            self._clusters.remove(row, axis[equal], operand[equal].astype(np.int32))
+        else:
+            self._without.remove(row)
+        self._others.remove(self._kind, row, axis[~equal], operand[~equal])
+
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._others.stored(self._kind, len(self._uses))
+        return equality_preferred(satisfied, stored, self._clusters.clusters, self._needed, self._without.rows)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        super().check_invariants()
+        self._clusters.check_invariants()
+        self._others.check_invariants()
+        self._without.check_invariants()
+
+
+class QuarantineEngine(PredicateEngine):
+    """Exact matching, equalities first, the rest of them verified. `match` costs a look-up for each cluster, a check
+    for each clause found there, and counting for the clauses without equality."""
+
+    def __init__(self, graph: ConceptGraph) -> None:
+        super().__init__(graph)
+        self._clusters = EqualityClusters()
+        self._quarantined = StoredPredicates()
+        self._without = RowPlaces()
+        announce_compilation(quarantining)
+
+    def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        row_of = np.repeat(np.arange(rows.size), np.diff(first))
+        clustered = np.bincount(row_of[equal], minlength=rows.size) > 0
+        number = np.cumsum(clustered) - 1
+        self._clusters.add(rows[clustered], number[row_of[equal]], axis[equal], operand[equal].astype(np.int32))
+        alone = ~clustered[row_of]
+        place = np.zeros(rows.size, dtype=np.int32)
+        place[~clustered] = self._without.add(rows[~clustered], np.diff(first)[~clustered].astype(np.int32))
+        self._quarantined.add(self._kind, place[row_of[alone]], axis[alone], operand[alone])
+
+    def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
+        equal = self._kind[axis] == EQUALITY
+        if equal.any():
+            self._clusters.remove(row, axis[equal], operand[equal].astype(np.int32))
+        else:
+            self._quarantined.remove(self._kind, self._without.remove(row), axis, operand)
+
+    def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
+        stored = self._quarantined.stored(self._kind, len(self._uses))
+        clusters, own = self._clusters.clusters, self._own.table
+        return quarantining(satisfied, stored, clusters, own, self._without.beside, self._without.rows)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        super().check_invariants()
+        self._clusters.check_invariants()
+        self._quarantined.check_invariants()
+        self._without.check_invariants()

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.engine import ColumnEngine, Engine, RowTable
-from kindcast.index.fused.runs import distinct_rows
+from kindcast.index.fused.search import distinct_rows
 from kindcast.semantic.conditions.predicates import AtomEvaluator
 from kindcast.semantic.events.event_table import Table
 from kindcast.semantic.matching.decision import Deciding, Decision, Waiting

@@ -10,8 +10,7 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError, UnknownRelation
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.extraction import extract
-from kindcast.semantic.ontology.formats import inflate, syntax_of
-from kindcast.semantic.ontology.parsing import Document, RdfDocument, document_of
+from kindcast.semantic.ontology.formats import Document, RdfDocument, document_of, inflate, syntax_of
 from kindcast.semantic.ontology.progress import Progress, counted, silent
 from kindcast.semantic.ontology.reasoning.axioms import Axioms, axioms_of
 from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified

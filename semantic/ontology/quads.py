@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology import turtle_guard
 from kindcast.semantic.ontology.formats import RDF_SYNTAXES
+from kindcast.semantic.ontology.guards import inspect_turtle
 from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["QUAD_SYNTAXES", "RdfLiteral", "statements"]
@@ -36,7 +36,7 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
     none, and for triples as subjects or objects."""
     limits = limits or Limits()
     data = data.removeprefix(b"\xef\xbb\xbf")
-    turtle_guard.inspect(data, limits)
+    inspect_turtle(data, limits)
     labels: dict[str, str] = {}
     numbers = count(1)
 

@@ -22,8 +22,8 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.obo.names import OBO
-from kindcast.semantic.ontology.oddities import Oddities, shown
+from kindcast.semantic.ontology.document_warnings import DocumentWarnings, shown
+from kindcast.semantic.ontology.obo import OBO
 from kindcast.semantic.ontology.records import Limits
 
 __all__ = ["SssomDocument"]
@@ -59,7 +59,7 @@ class SssomDocument:
 
     def triples(self) -> Iterator[ox.Quad]:
         """The mappings that count, in the order of the rows."""
-        odd = Oddities()
+        noted = DocumentWarnings()
         left_out: Counter[str] = Counter()
         self.prefixes = {}
         rows = self._rows(self._text())
@@ -71,12 +71,12 @@ class SssomDocument:
         modifier = columns.index("predicate_modifier") if "predicate_modifier" in columns else None
         for line, row in rows:
             if len(row) <= max(places):
-                odd.add(line, "short row", f"the row has {len(row)} of {len(columns)} fields and is left out")
+                noted.add(line, "short row", f"the row has {len(row)} of {len(columns)} fields and is left out")
                 continue
             if modifier is not None and len(row) > modifier and row[modifier].strip():
                 left_out[f"{row[modifier].strip()[:40]} {row[places[1]].strip()[:80]}"] += 1
                 continue
-            names = [self._name(row[place].strip(), line, odd) for place in places]
+            names = [self._name(row[place].strip(), line, noted) for place in places]
             subject, predicate, value = names
             if subject is None or predicate is None or value is None:
                 continue
@@ -84,7 +84,7 @@ class SssomDocument:
                 left_out[row[places[1]].strip()[:80]] += 1
             elif subject != value:
                 yield ox.Quad(subject, predicate, value)
-        self.warnings = [*odd.warnings(), *_told(left_out)]
+        self.warnings = [*noted.texts(), *_told(left_out)]
 
     def _text(self) -> str:
         try:
@@ -134,7 +134,7 @@ class SssomDocument:
                 raise OntologyError(f"a prefix stands for more than {self._limits.iri:,} characters", line=line)
             self.prefixes[found[1]] = iri
 
-    def _name(self, text: str, line: int, odd: Oddities) -> ox.NamedNode | None:
+    def _name(self, text: str, line: int, noted: DocumentWarnings) -> ox.NamedNode | None:
         """The node of a CURIE or an IRI; None, and a warning, where there is none."""
         prefix, colon, local = text.partition(":")
         iri = None
@@ -146,19 +146,19 @@ class SssomDocument:
             iri = text.strip("<>")
         elif short := _OBO_ID.fullmatch(text):
             iri = f"{OBO}{short[1]}_{short[2]}"
-            odd.add(line, "prefix", f"prefix {shown(prefix)} is not in the curie_map, and is read as one of OBO")
+            noted.add(line, "prefix", f"prefix {shown(prefix)} is not in the curie_map, and is read as one of OBO")
         if iri is None:
-            odd.add(line, "no term", f"{shown(text)} is no term: the row is left out")
+            noted.add(line, "no term", f"{shown(text)} is no term: the row is left out")
             return None
         if prefix == "sssom" and local == "NoTermFound":
-            odd.add(line, "no term found", "the row says that there is no such term, and is left out")
+            noted.add(line, "no term found", "the row says that there is no such term, and is left out")
             return None
         try:
             if len(iri) > self._limits.iri:
                 raise ValueError(f"it has more than {self._limits.iri:,} characters")
             return ox.NamedNode(iri)
         except ValueError as error:
-            odd.add(line, "no IRI", f"{shown(iri)} is no IRI, the row is left out: {error}")
+            noted.add(line, "no IRI", f"{shown(iri)} is no IRI, the row is left out: {error}")
             return None
 
 

@@ -15,7 +15,7 @@ once more.
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 
 __all__ = [
     "build_heap",

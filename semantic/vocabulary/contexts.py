@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, Problem, UnknownContext
-from kindcast.semantic.ontology import json_guard
+from kindcast.semantic.ontology.guards import inspect_json
 from kindcast.semantic.ontology.records import Limits
 from kindcast.semantic.shipped_vocabularies import shipped_context
 
@@ -222,7 +222,7 @@ def _problem_of_work(document: Mapping[str, Any]) -> str | None:
     if contexts * _count_terms(context) > MOST_WORK:
         return f"it has {contexts:,} contexts within it: too many for its {_count_terms(context):,} terms"
     try:
-        json_guard.inspect(json.dumps({"@context": context}).encode(), Limits(depth=MOST_DEPTH + 1, iri=LONGEST_TERM))
+        inspect_json(json.dumps({"@context": context}).encode(), Limits(depth=MOST_DEPTH + 1, iri=LONGEST_TERM))
     except OntologyError as error:
         return error.detail
     return None

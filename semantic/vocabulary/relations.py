@@ -20,7 +20,7 @@ from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, Ontology
-from kindcast.semantic.ontology.relation_names import RelationNames
+from kindcast.semantic.ontology.requested_relations import RelationNames
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
 
 __all__ = ["Relations", "Step"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from kindcast.index.fused.warm_up import warm_up
+from kindcast.index.registry import warm_up
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.server.broker import garbage_collection as heap

@@ -6,15 +6,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast.index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from kindcast.index.columns import (
+from kindcast.index.clause import (
+    AttributeId,
     ClauseColumns,
     ColumnBatch,
+    ColumnId,
     ColumnValues,
+    ConceptId,
     ConceptOperands,
     IntervalOperands,
+    Key,
     KeyOperands,
     KeyTable,
+    LoweredEvent,
     OperandColumn,
 )
 from kindcast.index.concept_graph import ConceptGraph

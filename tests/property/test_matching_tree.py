@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, KeyTest, LoweredEvent, Predicate
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.published.matching_tree import decision_tree as successors
-from kindcast.index.published.matching_tree import engine as matching_tree
-from kindcast.index.published.matching_tree.decision_tree import Node, annotate, plant
-from kindcast.index.published.matching_tree.engine import MatchingTreeEngine
+from kindcast.index.published import matching_tree
+from kindcast.index.published import matching_tree as successors
+from kindcast.index.published.matching_tree import MatchingTreeEngine, Node, annotate, plant
 
 values = st.dictionaries(st.integers(0, 4), st.integers(0, 2), max_size=5)
 

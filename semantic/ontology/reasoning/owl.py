@@ -4,24 +4,184 @@
 
 News is what does not follow from the stated pairs by walking upwards. Classes that can have no member are listed and
 stay where they are stated: that everything is above them helps nobody. An inconsistent document is refused.
+
+HermiT, the reasoner: N-Triples in, what holds of the numbered names out. Runs in a child, see `owl`.
+
+    axioms.nt in a scratch folder ──▶ java … org.semanticweb.HermiT.cli.CommandLine ──lines──▶ Findings
+
+HermiT comes with owlready2, which is where its jar lies; owlready2 itself would start it without any limit of time and
+keep a second copy of the document. HermiT is a hypertableau reasoner for OWL 2 DL (Glimm, Horrocks, Motik, Stoilos,
+Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014): sound and complete, and in the worst case slow.
 """
 
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
-from kindcast.semantic.errors import TooCostly
+from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.progress import Progress
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
-from kindcast.semantic.ontology.reasoning.hermit import Findings, find_java, hermit_classpath, run_hermit
-from kindcast.semantic.ontology.reasoning.known import Known
 from kindcast.semantic.ontology.records import ConceptRecord, Ontology
-from kindcast.semantic.ontology.subsumption import Pairs
+from kindcast.semantic.ontology.subsumption import Known, Pairs
 
-__all__ = ["Reasoner", "available", "classified", "classified_encoded"]
+__all__ = ["Reasoner", "available", "classified", "classified_encoded", "find_java", "hermit_classpath", "run_hermit"]
+
+
+THING: Final = "http://www.w3.org/2002/07/owl#Thing"
+NOTHING: Final = "http://www.w3.org/2002/07/owl#Nothing"
+ANSWER_BYTES = 1 << 29
+"""Of what HermiT answers: a hundred bytes a pair."""
+
+_ACTIONS = ("--classify", "--classifyIs", "--ignoreUnsupportedDatatypes")
+_LINE = re.compile(r"^(SubClassOf|EquivalentClasses|Type)\( (.*) \)$")
+_TERM = re.compile(r"<([^<>]*)>")
+_JAVA_ERROR = re.compile(r"^(?:Exception in thread \"main\" )?(?:\w+\.)+(\w*(?:Exception|Error))(?::[ ]?(.*))?$", re.M)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What HermiT says, in the names of the document: the direct pairs (class, class above) and (individual, class),
+    groups of equivalent classes, and the classes that can have no member. `owl:Thing` is nowhere; a class that is
+    equivalent to it is above all others."""
+
+    pairs: list[tuple[str, str]]
+    types: list[tuple[str, str]]
+    groups: list[tuple[str, ...]]
+    unsatisfiable: list[str]
+
+
+def find_java(java: str | None = None) -> str:
+    """The full path of a Java runtime: `java` (a path, or a name on PATH), else that of JAVA_HOME, else `java` on PATH.
+
+    Raises ReasonerUnavailable where there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    wanted = [java] if java else [*([os.path.join(home, "bin", "java")] if home else []), "java"]
+    for each in wanted:
+        found = shutil.which(each)
+        if found:
+            return os.path.realpath(found)
+    looked = f"at {java}" if java else "on PATH nor under JAVA_HOME"
+    raise ReasonerUnavailable(
+        f"reason=owl needs a Java runtime, version 8 or later, and there is none {looked}: install one (on Debian: "
+        "apt-get install default-jre-headless) or set JAVA_HOME; reason=none and reason=rdfs need none"
+    )
+
+
+def hermit_classpath() -> str:
+    """Where HermiT lies, in the folder of owlready2, which need not be imported for it. Raises ReasonerUnavailable."""
+    found = importlib.util.find_spec("owlready2")
+    folder = Path(found.origin).parent / "hermit" if found and found.origin else None
+    if folder is None or not (folder / "HermiT.jar").is_file():
+        raise ReasonerUnavailable(
+            "reason=owl needs HermiT, which comes with the package owlready2, and it is not there"
+        )
+    return os.pathsep.join((str(folder), str(folder / "HermiT.jar")))
+
+
+def run_hermit(axioms: Axioms, *, java: str, classpath: str, heap: int) -> Findings:
+    """What HermiT finds in `axioms` with at most `heap` bytes of Java heap. Blocks; the time is the caller's to limit.
+
+    Raises OntologyError for an inconsistent ontology and for one that is not OWL 2 DL, TooCostly where the heap is too
+    small.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        document, answer, complaint = (os.path.join(folder, name) for name in ("axioms.nt", "answer", "complaint"))
+        Path(document).write_bytes(axioms.triples)
+        command = [java, *_options(heap, folder), "-cp", classpath, "org.semanticweb.HermiT.cli.CommandLine"]
+        command += [*_ACTIONS, f"file://{document}"]
+        with open(answer, "wb") as out, open(complaint, "wb") as err:
+            status = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                check=False,
+                close_fds=False,
+                env=_environment(),
+            ).returncode
+        if status:
+            with open(complaint, encoding="utf-8", errors="replace") as file:
+                raise _error(status, axioms.spelt_out(file.read(1 << 16)), heap)
+        if os.path.getsize(answer) > ANSWER_BYTES:
+            raise TooCostly(f"a reasoner finds more than {ANSWER_BYTES >> 20} MiB of pairs in it", "memory")
+        with open(answer, encoding="ascii", errors="replace") as lines:
+            return _understood(lines, axioms)
+
+
+def _options(heap: int, folder: str) -> Iterator[str]:
+    yield f"-Xmx{heap >> 20}m"
+    yield "-Xss16m"  # expressions nest, and so do its visitors
+    yield "-XX:+UseSerialGC"  # one thread's worth of garbage; others reserve memory for each core
+    yield "-XX:MaxMetaspaceSize=128m"
+    yield "-XX:CompressedClassSpaceSize=64m"
+    yield "-XX:ReservedCodeCacheSize=64m"
+    yield "-XX:-UsePerfData"  # no file outside the scratch folder
+    yield "-XX:+ExitOnOutOfMemoryError"
+    yield f"-XX:ErrorFile={folder}/crash"
+    yield f"-Djava.io.tmpdir={folder}"
+    yield "-Djava.awt.headless=true"
+    yield "-Dfile.encoding=UTF-8"
+
+
+def _environment() -> dict[str, str]:
+    """What Java inherits: no options from elsewhere, and few arenas, each of which reserves 64 MiB of addresses."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LC_ALL", "LD_LIBRARY_PATH") if name in os.environ}
+    return kept | {"MALLOC_ARENA_MAX": "2"}
+
+
+def _understood(lines: Iterable[str], axioms: Axioms) -> Findings:
+    found = Findings(pairs=[], types=[], groups=[], unsatisfiable=[])
+    everything: list[str] = []
+    for line in lines:
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        kind, terms = match[1], _TERM.findall(match[2])
+        names = [name for name in map(axioms.named, terms) if name is not None]
+        if kind == "EquivalentClasses":
+            if NOTHING in terms:
+                found.unsatisfiable.extend(names)
+            elif len(names) > 1:
+                found.groups.append(tuple(names))
+            if THING in terms:
+                everything = names
+        elif len(names) == 2:  # not owl:Thing, not an individual without a name
+            (found.pairs if kind == "SubClassOf" else found.types).append((names[0], names[1]))
+    if everything:  # HermiT does not say of each class that it is beneath owl:Thing
+        placed = {low for low, _ in found.pairs}.union(everything, found.unsatisfiable)
+        found.pairs.extend((each, everything[0]) for each in axioms.names[: axioms.classes] if each not in placed)
+    return found
+
+
+def _error(status: int, said: str, heap: int) -> OntologyError:
+    """Why HermiT ended without an answer."""
+    match = _JAVA_ERROR.search(said)
+    kind, detail = (match[1], (match[2] or "").strip()) if match else ("", said.strip()[:500])
+    if kind == "InconsistentOntologyException":
+        return InconsistentOntology(
+            "it is inconsistent: its axioms contradict each other (an individual in two disjoint classes, say), so "
+            "that everything would follow from it"
+        )
+    if "OutOfMemoryError" in said or "OutOfMemoryError" in kind or status == 3:
+        return TooCostly(f"to classify it takes more than {heap >> 20:,} MiB of Java heap, and was stopped", "memory")
+    if kind == "StackOverflowError":
+        return TooCostly("its class expressions are nested too deeply to be classified", "crash")
+    if "Could not reserve enough space" in said or "Could not create the Java Virtual Machine" in said:
+        return ReasonerUnavailable(f"Java could not be started for reason=owl: {said.strip()[:500]}")
+    told = f"{kind}: {detail}" if kind else detail or f"it ended with status {status}"
+    return OntologyError(f"it cannot be classified: HermiT says {told}")
 
 
 # What a reasoner found, put into the records of a document: the news only, each marked as inferred.

@@ -22,9 +22,9 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.extraction import Extracted, extract
-from kindcast.semantic.ontology.reasoning.known import Known
 from kindcast.semantic.ontology.records import Limits
 from kindcast.semantic.ontology.statements import Statements
+from kindcast.semantic.ontology.subsumption import Known
 
 __all__ = ["entailed", "entailed_statements"]
 

@@ -7,7 +7,7 @@ What somebody writes in an afternoon who wants no index: no early end, vector in
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 from tests.benchmarks.baselines.conditions import Ints, intervals
 from tests.benchmarks.workload_papers import Drawing
 

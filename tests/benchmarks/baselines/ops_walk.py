@@ -8,7 +8,7 @@ above the event's, parent by parent. Compiled, and without the graph search of t
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 from tests.benchmarks.baselines.conditions import Ints
 from tests.benchmarks.workload_papers import CONCEPT, Drawing
 

@@ -10,7 +10,7 @@ its buckets; an event without the attribute marks all that are.
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled, lowest_bit
+from kindcast.index.jit import compiled, lowest_bit
 from tests.benchmarks.baselines.conditions import Ints, intervals
 from tests.benchmarks.workload_papers import Drawing
 

@@ -10,7 +10,7 @@ match (false positives), none is lost. `candidates` is the published algorithm; 
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.compiling import compiled
+from kindcast.index.jit import compiled
 from tests.benchmarks.baselines.conditions import Ints, intervals
 from tests.benchmarks.workload_papers import Drawing
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.published.matching_tree.decision_tree import Node, plant
+from kindcast.index.published.matching_tree import Node, plant
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 
 NAME = "aguilera_bound"

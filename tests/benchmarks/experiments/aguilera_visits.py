@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kindcast.index.published.matching_tree.engine import MatchingTreeEngine
+from kindcast.index.published.matching_tree import MatchingTreeEngine
 from tests.benchmarks.experiments.aguilera_expected_time import EVENTS, drawing
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.engine_runs import BATCH

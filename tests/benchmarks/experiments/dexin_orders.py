@@ -10,8 +10,7 @@ import numpy as np
 
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import add_in_bulk
-from kindcast.index.published.dexin.engine import DexinEngine
-from kindcast.index.published.dexin.plans import FIRST_FIT, OPTIMAL, cost_of, first_fit, optimal
+from kindcast.index.published.dexin.engine import FIRST_FIT, OPTIMAL, DexinEngine, cost_of, first_fit, optimal
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

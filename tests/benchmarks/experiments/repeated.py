@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.fused import sharing
+from kindcast.index.fused import segment as sharing
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import event_batches, filled, tree_of
 from tests.benchmarks.workload_papers import draw

@@ -19,8 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.clause import AttributeId, ColumnId
-from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from kindcast.index.clause import (
+    AttributeId,
+    ClauseColumns,
+    ColumnId,
+    ConceptOperands,
+    IntervalOperands,
+    KeyOperands,
+    OperandColumn,
+)
 from kindcast.index.engine import ColumnEngine, Engine, add_in_bulk
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.registry import ENGINES, new_engine

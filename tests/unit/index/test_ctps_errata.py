@@ -21,7 +21,7 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.ctps.gem import FIRST_SPREAD
+from kindcast.index.ctps.row_indexes import FIRST_SPREAD
 from kindcast.index.engine import Engine
 from kindcast.index.registry import ENGINES, new_engine
 

@@ -11,8 +11,16 @@ import pytest
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.published.dexin.engine import DexinEngine
-from kindcast.index.published.dexin.plans import EXCLUSIVE, FIRST_FIT, INCLUSIVE, OPTIMAL, cost_of, first_fit, optimal
+from kindcast.index.published.dexin.engine import (
+    EXCLUSIVE,
+    FIRST_FIT,
+    INCLUSIVE,
+    OPTIMAL,
+    DexinEngine,
+    cost_of,
+    first_fit,
+    optimal,
+)
 
 A, NUMBER = AttributeId(0), ColumnId(0)
 OPEN, CLOSED = "open", "closed"

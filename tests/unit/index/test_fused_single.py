@@ -18,10 +18,10 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.fused import sharing
+from kindcast.index.fused import segment as sharing
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
-from kindcast.index.fused.runs import FEW_ROWS
+from kindcast.index.fused.search import FEW_UNSORTED
 from kindcast.index.registry import new_engine
 
 CONCEPTS = 40
@@ -90,7 +90,7 @@ def test_single_event_gives_the_rows_of_a_batch_in_order(
             assert engine.match(event).tolist() == expected
             assert engine.match_batch([event]).rows.tolist() == expected
             found = max(found, len(expected))
-        assert found > FEW_ROWS
+        assert found > FEW_UNSORTED
 
 
 def test_single_event_with_several_values_goes_as_a_batch(graph: ConceptGraph) -> None:

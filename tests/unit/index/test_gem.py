@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from kindcast.index.ctps.gem import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
 from kindcast.index.ctps.row_bits import empty_bits, rows_of
+from kindcast.index.ctps.row_indexes import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
 
 INFINITY = math.inf
 CAPACITY = 1 << 10

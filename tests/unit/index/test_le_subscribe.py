@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
-from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.index.clause import (
+    AttributeId,
+    Clause,
+    ColumnBatch,
+    ColumnId,
+    ColumnValues,
+    IntervalTest,
+    KeyTable,
+    KeyTest,
+    LoweredEvent,
+    Predicate,
+)
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import ColumnEngine
 from kindcast.index.errors import UnknownRow
 from kindcast.index.naive import NaiveEngine
-from kindcast.index.published.bound_blocks import BLOCK, BoundBlocks
-from kindcast.index.published.equality_clusters import EqualityClusters, entry_of
+from kindcast.index.published.le_subscribe_kernels import BLOCK, BoundBlocks, EqualityClusters, entry_of
 from kindcast.index.registry import ENGINES
 
 LE_SUBSCRIBE = ("counting", "equality", "quarantine")

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.ctps import presence
-from kindcast.index.ctps.presence import Presence
+from kindcast.index.ctps import engine as presence
+from kindcast.index.ctps.engine import Presence
 from kindcast.index.ctps.row_bits import rows_of
 
 

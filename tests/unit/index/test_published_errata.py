@@ -15,8 +15,7 @@ import pytest
 from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate, Test
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine
-from kindcast.index.published.matching_tree.decision_tree import annotate, plant
-from kindcast.index.published.matching_tree.engine import MatchingTreeEngine
+from kindcast.index.published.matching_tree import MatchingTreeEngine, annotate, plant
 from kindcast.index.registry import ENGINES
 from tests.benchmarks.experiments.aguilera_bound import bound, visited
 

@@ -1,7 +1,7 @@
 """Rows by key."""
 
 from kindcast.index.ctps.row_bits import empty_bits, rows_of
-from kindcast.index.ctps.string_map import StringMap
+from kindcast.index.ctps.row_indexes import StringMap
 
 
 def test_map_gives_the_rows_of_a_key_and_none_for_an_unknown_one() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
+from kindcast.semantic.ontology import subsumption as known
 from kindcast.semantic.ontology.loader import read_with_axioms
-from kindcast.semantic.ontology.reasoning import hermit, known
+from kindcast.semantic.ontology.reasoning import owl as hermit
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
-from kindcast.semantic.ontology.reasoning.known import Known
 from kindcast.semantic.ontology.reasoning.owl import Reasoner
+from kindcast.semantic.ontology.subsumption import Known
 
 PREFIXES = """
 @prefix : <http://e/> .

@@ -1,4 +1,23 @@
-"""The interval index of one column: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
+"""The concept index of one column: who subscribed to which concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
+
+The paper hangs a list of subscriptions on every node of a tree and, for a value, unites the lists of its node and of
+the nodes above. Concepts here form a DAG, which an individual enters by one `rdf:type` step, so the walk is
+`ConceptGraph.ancestors`: upwards with a set of visited nodes (erratum 8). There is one index for each (attribute,
+copy, column), never one for a tree shared by several attributes (erratum 1). Only concepts that somebody subscribed
+to have a node; Algorithm 1, which builds nodes for the whole tree, is left with nothing but the graph itself.
+
+    value ──ancestors──▶ node(Laptop)  node(Computer)  node(Product)        node: within   rows with `isa` this concept
+                             exactly       below           below                  below    rows with `below` it
+                             within        within          within                 exactly  rows with `is` it
+
+The equality index of one column: key → rows. CTPS §4.2 and §5.2, Algorithms 4 and 8.
+
+The paper's second-level map of string constraints, here for keys of any kind: strings, and numbers, instants or
+booleans that are compared by equality. Its *any entry* (every subscription that constrains the attribute; the key is
+lost in print, erratum 8) is the set of constrained rows that `AttributeCopy` keeps, because one predicate may test
+several columns.
+
+The interval index of one column: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
 8].
 
 An interval `[lower, upper]` falls into the cell `(slot(upper), slot(lower))`; for a value in slot *r* the cells make
@@ -30,16 +49,67 @@ cells.
   it, and kept up to date by later insertions and removals. Matching then costs two unions instead of T²/4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from bitarray import bitarray
 
+from kindcast.index.clause import ConceptId, ConceptTest, Key
+from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.ctps.row_bits import RowArray, RowSet
 
-__all__ = ["Bounds", "GemIndex"]
+__all__ = ["Bounds", "ConceptTree", "GemIndex", "StringMap"]
+
+
+class StringMap:
+    """Rows by key. Every key has at least one row; a key that nobody asked for is the empty set. O(1) a key."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._rows: dict[Key, RowSet] = {}
+
+    def __len__(self) -> int:
+        """How many keys somebody asked for."""
+        return len(self._rows)
+
+    def add(self, row: int, keys: Iterable[Key]) -> None:
+        """Algorithm 4: put `row` under each of `keys`."""
+        for key in keys:
+            rows = self._rows.get(key)
+            if rows is None:
+                rows = self._rows[key] = RowSet(self._capacity)
+            rows.add(row)
+
+    def remove(self, row: int, keys: Iterable[Key]) -> None:
+        """Undo `add(row, keys)`; a key without rows goes."""
+        for key in keys:
+            self._rows[key].discard(row)
+            if not self._rows[key]:
+                del self._rows[key]
+
+    def union_into(self, matched: bitarray, key: Key) -> None:
+        """Algorithm 8, line 3: set in `matched` every row that asked for `key`."""
+        rows = self._rows.get(key)
+        if rows is not None:
+            rows.union_into(matched)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for rows below `capacity`."""
+        self._capacity = capacity
+        for rows in self._rows.values():
+            rows.grow(capacity)
+
+    def contents(self) -> Iterable[tuple[Key, list[int]]]:
+        """All (key, rows), for checks."""
+        return ((key, rows.rows()) for key, rows in self._rows.items())
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a key has no rows or its set is broken."""
+        for key, rows in self._rows.items():
+            assert rows, key
+            rows.check_invariants()
 
 
 # The lower and upper bounds of intervals by row, checked for many rows at once. What Algorithm 9 of CTPS reads as
@@ -325,3 +395,87 @@ def _region(cell: tuple[int, int], slot: int, surely: Region, perhaps: Region) -
     if lower < slot < upper:
         return surely
     return perhaps if slot in cell else None
+
+
+class _Node:
+    """The rows that subscribed to one concept, by the way in which they did."""
+
+    __slots__ = ("below", "exactly", "within")
+
+    def __init__(self, capacity: int) -> None:
+        self.within = RowSet(capacity)
+        self.below = RowSet(capacity)
+        self.exactly = RowSet(capacity)
+
+    def sets(self) -> tuple[RowSet, RowSet, RowSet]:
+        return self.within, self.below, self.exactly
+
+
+class ConceptTree:
+    """Rows by subscribed concept. Every node has at least one row.
+
+    Matching costs one look-up for each ancestor of the value and one union for each that somebody subscribed to.
+    """
+
+    def __init__(self, graph: ConceptGraph, capacity: int) -> None:
+        self._graph = graph
+        self._capacity = capacity
+        self._nodes: dict[ConceptId, _Node] = {}
+
+    def __len__(self) -> int:
+        """How many concepts somebody subscribed to."""
+        return len(self._nodes)
+
+    def add(self, row: int, test: ConceptTest) -> None:
+        """Algorithm 3: put `row` on the node of every concept of `test`."""
+        for concept in test.within:
+            self._node(concept).within.add(row)
+        for concept in test.below:
+            self._node(concept).below.add(row)
+        for concept in test.exactly:
+            self._node(concept).exactly.add(row)
+
+    def remove(self, row: int, test: ConceptTest) -> None:
+        """Undo `add(row, test)`; a node without rows goes."""
+        for concept in test.within | test.below | test.exactly:
+            node = self._nodes[concept]
+            for rows in node.sets():
+                rows.discard(row)
+            if not any(node.sets()):
+                del self._nodes[concept]
+
+    def union_into(self, matched: bitarray, concept: ConceptId) -> None:
+        """Algorithm 7, lines 1 to 6: set in `matched` every row that the value `concept` satisfies."""
+        nodes = self._nodes
+        for ancestor in self._graph.ancestors(concept):
+            node = nodes.get(ancestor)
+            if node is not None:
+                node.within.union_into(matched)
+                (node.exactly if ancestor == concept else node.below).union_into(matched)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for rows below `capacity`."""
+        self._capacity = capacity
+        for node in self._nodes.values():
+            for rows in node.sets():
+                rows.grow(capacity)
+
+    def contents(self) -> Iterable[tuple[ConceptId, str, list[int]]]:
+        """All (concept, kind, rows) with rows, for checks."""
+        for concept, node in self._nodes.items():
+            for kind, rows in zip(("within", "below", "exactly"), node.sets(), strict=True):
+                if rows:
+                    yield concept, kind, rows.rows()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if a node is empty or one of its sets is broken."""
+        for concept, node in self._nodes.items():
+            assert any(node.sets()), concept
+            for rows in node.sets():
+                rows.check_invariants()
+
+    def _node(self, concept: ConceptId) -> _Node:
+        node = self._nodes.get(concept)
+        if node is None:
+            node = self._nodes[concept] = _Node(self._capacity)
+        return node

@@ -7,17 +7,174 @@ parser's cost is quadratic in the depth).
 
 The RDF parser knows less of XML than expat does. So what it is given says the same in plainer words: each entity once,
 with its whole text; texts without comments, processing instructions and CDATA sections in them.
+
+JSON-LD is looked through once before it is read: its depth, and what its contexts would make the parser do.
+
+The RDF parser needs time quadratic in the depth, copies all terms in force at every context that it meets, and follows
+terms that are defined by terms by recursion: a small document could keep it busy for hours, or overflow its stack. One
+pass of a regular expression over the tokens, and a look into each context, find this beforehand.
+
+Turtle and its family are looked through once before they are read: triple terms in triple terms, long IRIs.
+
+A triple term nested a hundred thousand deep overflows the stack of the process; three bytes of a prefix can stand for
+an IRI of a megabyte, again and again; and every relative `@base` makes the next one longer. All are bounded here, by
+three searches over the bytes.
 """
 
+import json
 import re
 import sys
 from dataclasses import dataclass, field
+from typing import Any, Final
 from xml.parsers import expat
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["Inspected", "inspect"]
+__all__ = ["inspect_json", "inspect_turtle", "inspect_xml"]
+
+
+CONTEXT_WORK: Final = 50_000_000
+"""Terms that may be copied while contexts are processed: some 80 ns each, so a few seconds."""
+CHAIN: Final = 8
+"""Terms defined by terms defined by terms …: real contexts go two or three deep."""
+RELATIVE: Final = 256
+"""Characters of a relative `@base` or `@vocab`, which is added to that of the context around, at every level."""
+
+_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)(?:"(\s*+:)?|\\?\Z)|([{\[])|([}\]])', re.DOTALL)  # an open string ends it
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+_NAMING: Final = frozenset({"@id", "@type", "@reverse"})  # where a definition may use other terms
+_Pairs = list[tuple[str, Any]]
+
+
+def inspect_json(data: bytes, limits: Limits) -> None:
+    """Raises OntologyError, with line and column, where a limit is crossed; says nothing of other errors.
+
+    The work of contexts is bounded from above: contexts × terms in all of them, and for contexts within contexts, which
+    belong to terms, objects × terms in those.
+    """
+    depth = objects = contexts = terms = scoped = 0
+    inside = 0  # the depth at which the outermost open context stands
+    start = 0  # where it begins
+    items = 0  # the depth of the objects that define its terms: deeper by one when it is an array of contexts
+    nested = 0  # the depth of a context within it
+    expected = False  # the value of `@context` comes next
+    for token in _TOKEN.finditer(data):
+        if token[3]:
+            depth += 1
+            objects += token[3] == b"{"
+            if expected and not inside:
+                inside, start = depth, token.start()
+                items = depth + (token[3] == b"[")
+            elif expected and not nested:
+                nested = depth
+            contexts += inside > 0 and depth == items and token[3] == b"{"
+            expected = False
+        elif token[4]:
+            nested = 0 if depth == nested else nested
+            if depth == inside:
+                inside = 0
+                problem = _problem(data[start : token.end()], limits)
+                if problem:
+                    raise _refused(data, start, problem)
+            depth -= 1
+        else:
+            expected = token[2] is not None and _is_context(token[1])
+            terms += inside > 0 and token[2] is not None
+            scoped += nested > 0 and token[2] is not None
+        if depth > limits.depth:
+            raise _refused(data, token.start(), f"nested more than {limits.depth} deep")
+        if contexts * terms + objects * scoped > CONTEXT_WORK:
+            raise _refused(data, token.start(), "the contexts so far are too many and too large: write one for all")
+
+
+def _is_context(text: bytes) -> bool:
+    if b"\\" not in text:
+        return text == b"@context"
+    try:
+        return json.loads(b'"' + text + b'"') == "@context"  # type: ignore[no-any-return]
+    except ValueError:
+        return False
+
+
+def _problem(context: bytes, limits: Limits) -> str | None:
+    """What is wrong with a context, contexts inside it included. Objects are read as pairs: a key may stand twice."""
+    try:
+        frontier: list[Any] = [json.loads(context, object_pairs_hook=_Object)]
+    except ValueError:
+        return None  # the parser will say it better
+    while frontier:
+        node = frontier.pop()
+        if isinstance(node, _Object):
+            for key, value in node.pairs:
+                if len(key) > limits.iri or (isinstance(value, str) and len(value) > limits.iri):
+                    return f"a name in @context has more than {limits.iri:,} characters"
+                if key in ("@base", "@vocab") and _long_and_relative(value):
+                    return f"a relative {key} has more than {RELATIVE} characters"
+                frontier.append(value)
+            if _chained(node.pairs):
+                return f"terms are defined by terms more than {CHAIN} deep"
+        elif isinstance(node, list):
+            frontier.extend(node)
+    return None
+
+
+def _long_and_relative(value: object) -> bool:
+    return isinstance(value, str) and len(value) > RELATIVE and not _ABSOLUTE.match(value)
+
+
+class _Object:
+    """A JSON object as its pairs."""
+
+    def __init__(self, pairs: _Pairs) -> None:
+        self.pairs = pairs
+
+
+def _chained(pairs: _Pairs) -> bool:
+    """Whether terms of one context refer to each other in a chain of more than `CHAIN`, or in a circle."""
+    uses: dict[str, set[str]] = {}
+    for term, definition in pairs:
+        found = [term, definition] if isinstance(definition, str) else [term]
+        if isinstance(definition, _Object):
+            found += [value for key, value in definition.pairs if key in _NAMING and isinstance(value, str)]
+        uses.setdefault(term, set()).update(name for text in found for name in (text, text.partition(":")[0]))
+    layer = {term: {name for name in names if name in uses and name != term} for term, names in uses.items()}
+    for _ in range(CHAIN):
+        ends = {term for term, names in layer.items() if not names}
+        layer = {term: names - ends for term, names in layer.items() if term not in ends}
+        if not layer:
+            return False
+    return True
+
+
+def _refused(data: bytes, at: int, detail: str) -> OntologyError:
+    return OntologyError(detail, line=data.count(b"\n", 0, at) + 1, column=at - data.rfind(b"\n", 0, at))
+
+
+RELATIVE_BASES: Final = 1_000
+"""Directives `@base` with a relative IRI (or a comment before it) in one document; real ones have none or one."""
+
+_TERMS = re.compile(rb"<<|>>")
+_RELATIVE_BASE = re.compile(rb"(?i)(?:@|\A|(?<=\s))base\s*+#|(?:@|\A|(?<=[\s.]))base\s*+<(?!\w+:)")
+
+
+def inspect_turtle(data: bytes, limits: Limits) -> None:
+    """Raises OntologyError, with line and column, where a limit is crossed."""
+    # `<<` cannot stand in an IRI, and `>>` only closes. Both may stand in texts and count there too: only a document
+    # whose texts hold hundreds of unclosed `<<` is refused in error.
+    depth = 0
+    for token in _TERMS.finditer(data):
+        depth = depth + 1 if token[0] == b"<<" else max(0, depth - 1)
+        if depth > limits.depth:
+            raise _refused(data, token.start(), f"triple terms are nested more than {limits.depth} deep")
+    found = re.search(rb"<[^<>\"\s]{%d}" % limits.iri, data)
+    if found:
+        raise _refused(data, found.start(), f"an IRI has more than {limits.iri:,} characters")
+    for count, base in enumerate(_RELATIVE_BASE.finditer(data), 1):
+        if count > RELATIVE_BASES:
+            raise _refused(data, base.start(), f"more than {RELATIVE_BASES:,} relative bases, each added to the last")
+
 
 ENTITIES = 256  # declared in one document; Protégé writes one per prefix
 ENTITY_LENGTH = 1_024  # characters, those of entities in it put in; they hold namespaces
@@ -26,7 +183,6 @@ SURROGATES, AFTER_SURROGATES = 0xD800, 0xE000
 NAMESPACES = 1_000  # in force at once; the RDF parser goes through them all for every name
 ATTRIBUTES = 1_000  # of one element; the RDF parser compares each with each
 RELATIVE_BASE = 256  # characters of a relative xml:base, which is added to that of the element around, at every level
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BASE = "http://www.w3.org/XML/1998/namespace base"
 _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|([^;&\s]+));")
@@ -48,7 +204,7 @@ class Inspected:
     prefixes: dict[str, str] = field(default_factory=dict)
 
 
-def inspect(data: bytes, limits: Limits) -> Inspected:
+def inspect_xml(data: bytes, limits: Limits) -> Inspected:
     """`data` checked, in UTF-8. One pass, some 30 ns a byte, no memory but the prefixes and what is written again.
 
     Raises OntologyError with line and column.

@@ -13,32 +13,404 @@
 
 A node for an axis of bounds follows every edge whose bound holds; several values follow several edges (erratum 25). The
 paper's bound of the expected time is of equality tests only; it is plotted, not asserted (erratum 23).
+
+The matching tree: nodes test an axis, edges are results, one edge of each node does not care.
+
+    node      tests one axis; operand ─▶ child for each result that some clause asks for; `star`, the don't-care edge
+    leaf      the rows whose predicates stand on the way to it
+    collapsed a node tests the first axis that some clause below it asks for: none has a don't-care edge alone
+
+Axes are ordered by how many clauses ask for them, most first.
+
+The search of matching trees, compiled: many events, one call.
+
+What an event says to each axis is a run of codes, the operands that its values satisfy; to an axis of bounds it is one
+value. A search follows every edge that the event satisfies and every don't-care edge; with successor nodes it goes down
+the edges with operands as far as they lead, and on from there (erratum 24), each node once.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from operator import mul
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
-from kindcast.index.columns import ColumnBatch
+from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, LoweredEvent
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import RowTable, row_table
 from kindcast.index.errors import UnknownRow
-from kindcast.index.fused.runs import distinct_rows
+from kindcast.index.fused.search import distinct_rows
+from kindcast.index.jit import compiled
 from kindcast.index.naive import clause_matches
-from kindcast.index.published.axis_readings import Axis, AxisReadings, Reader
-from kindcast.index.published.elementary import AtLeast, AtMost, Elementary, Equal, Parts, Present, Within, parts_of
-from kindcast.index.published.matching_tree.decision_tree import Path, annotate, plant
-from kindcast.index.published.matching_tree.search import Said, search_trees, tree_arrays
+from kindcast.index.published.elementary import (
+    AtLeast,
+    AtMost,
+    Axis,
+    AxisReadings,
+    Elementary,
+    Equal,
+    OperandCodes,
+    Parts,
+    Present,
+    Reader,
+    Within,
+    parts_of,
+)
 
-__all__ = ["MatchingTreeEngine"]
+__all__ = ["MatchingTreeEngine", "Node", "Path", "Said", "annotate", "plant", "search_trees", "tree_arrays"]
+
+
+Rows = npt.NDArray[np.int32]
+Path = tuple[tuple[int, Hashable], ...]
+"""What a clause asks for: (axis, operand), by ascending axis, each axis once."""
+
+LEAF = 1 << 30
+"""The axis of a leaf: behind all others."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """`parent` and `value` say how it is reached: by an edge with an operand, or by the don't-care edge."""
+
+    axis: int
+    parent: "Node | None" = None
+    by_star: bool = False
+    edges: dict[Hashable, "Node"] = field(default_factory=dict)
+    star: "Node | None" = None
+    rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    bounds: npt.NDArray[np.float64] | None = None
+    """The operands in order, where the axis is one of bounds."""
+    ordered: list["Node"] = field(default_factory=list)
+    successors: tuple["Node", ...] = ()
+
+    def children(self) -> Iterator["Node"]:
+        yield from self.edges.values()
+        if self.star is not None:
+            yield self.star
+
+
+def plant(clauses: Sequence[tuple[int, Path]], is_bound: Iterable[bool]) -> Node:
+    """The tree of (row, path) pairs. `is_bound[axis]` tells axes whose operands are bounds. Linear in nodes, each of
+    which is some clause's: at most the length of all paths, and a don't-care edge for each."""
+    bound_axes = list(is_bound)
+    top: list[Node] = []
+    waiting: list[tuple[list[tuple[int, Path, int]], Node | None, bool, Hashable]] = [
+        ([(row, path, 0) for row, path in clauses], None, False, None)
+    ]
+    while waiting:
+        group, parent, by_star, operand = waiting.pop()
+        axis = min((path[at][0] for _, path, at in group if at < len(path)), default=LEAF)
+        node = Node(axis, parent, by_star)
+        if parent is None:
+            top.append(node)
+        elif by_star:
+            parent.star = node
+        else:
+            parent.edges[operand] = node
+        if axis == LEAF:
+            node.rows = np.array([row for row, _, _ in group], dtype=np.int32)
+            continue
+        asking: dict[Hashable, list[tuple[int, Path, int]]] = {}
+        indifferent = []
+        for row, path, at in group:
+            if at < len(path) and path[at][0] == axis:
+                asking.setdefault(path[at][1], []).append((row, path, at + 1))
+            else:
+                indifferent.append((row, path, at))
+        if bound_axes[axis]:
+            node.bounds = np.array(sorted(asking), dtype=np.float64)  # type: ignore[type-var]
+        waiting.extend((found, node, False, value) for value, found in asking.items())
+        if indifferent:
+            waiting.append((indifferent, node, True, None))
+    _order(top[0])
+    return top[0]
+
+
+def _order(root: Node) -> None:
+    """Children by bound, once all are there."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.bounds is not None:
+            node.ordered = [node.edges[bound] for bound in node.bounds.tolist()]
+        stack.extend(node.children())
+
+
+# ── successors ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# Successor nodes: where a search goes on once it is blocked, so that it need not try both edges of each node.
+#
+# A search for one value an axis goes down the edges with operands only. At a node where none fits, or at a leaf, all
+# further leaves that match lie below
+#
+#     the don't-care edge of this node, and
+#     the nodes that are reached by the same path with one or more edges of its last run of operands not caring
+#
+# (erratum 24; Aguilera et al., the section on optimisations). Of those the ones that another one leads to are left out:
+# where one replaced edge gives a node, nodes with further edges replaced *behind* it are its own successors. Where a
+# path beside the run asks for an axis that the run passes over (its don't-care edges are collapsed), the search goes on
+# there. All are found beforehand, by walking the tree beside the run.
+
+MOST_SUCCESSORS = 64
+"""Successors of one node; a node with more is given up, and its tree searched along both edges."""
+
+
+def annotate(root: Node) -> bool:
+    """Fill `successors` of every node. False if some node has too many, or an axis of bounds is among them: the tree is
+    then searched without."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.bounds is not None:
+            return False
+        found = _beside(node)
+        if len(found) > MOST_SUCCESSORS:
+            return False
+        node.successors = tuple(found) if node.star is None else (node.star, *found)
+        stack.extend(node.children())
+    return True
+
+
+def _beside(node: Node) -> list[Node]:
+    """The nodes beside the last run of operands above `node`."""
+    run: list[tuple[int, object]] = []
+    top = node
+    while top.parent is not None and not top.by_star:
+        operand = next(value for value, child in top.parent.edges.items() if child is top)
+        run.append((top.parent.axis, operand))
+        top = top.parent
+    run.reverse()
+    found: dict[frozenset[int], Node] = {}
+    waiting: list[tuple[Node, int, frozenset[int]]] = [(top, 0, frozenset())]
+    while waiting and len(found) <= 4 * MOST_SUCCESSORS:
+        here, at, replaced = waiting.pop()
+        if at == len(run):
+            if replaced:
+                found[replaced] = here
+            continue
+        axis, operand = run[at]
+        if here.axis > axis:  # a collapsed chain: it does not care about this axis
+            waiting.append((here, at + 1, replaced | {at}))
+            continue
+        if here.axis < axis:  # it asks for an axis that the run, being collapsed, passes over
+            found[replaced] = here
+            continue
+        child = here.edges.get(operand)
+        if child is not None:
+            waiting.append((child, at + 1, replaced))
+        if here.star is not None:
+            waiting.append((here.star, at + 1, replaced | {at}))
+    return [
+        node
+        for replaced, node in found.items()
+        if not any(other < replaced and min(replaced - other) > max(other) for other in found)
+    ]
+
+
+# Matching trees as flat arrays, for a compiled search.
+#
+#     node   axis, star (don't-care edge), edges first … last, rows first … last, successors first … last
+#     edge   the code of its operand, ascending within a node; or its bound, where the axis is one of bounds
+#     codes  operand of an axis ─▶ number, the same in all trees
+#
+# An absent edge is -1.
+
+Numbers = npt.NDArray[np.int32]
+
+
+class TreeArrays(NamedTuple):
+    """`axis`, `star` are `int32[nodes]`; `edges`, `rows`, `successors` are `int32[nodes + 1]`, where those of a node
+    begin in the arrays behind; `bounded` is `bool[nodes]`."""
+
+    axis: Numbers
+    star: Numbers
+    bounded: npt.NDArray[np.bool_]
+    edges: Numbers
+    codes: Numbers
+    bounds: npt.NDArray[np.float64]
+    children: Numbers
+    rows: Numbers
+    clauses: Numbers
+    successors: Numbers
+    later: Numbers
+
+
+def tree_arrays(roots: Iterable[Node], codes: OperandCodes) -> tuple[TreeArrays, list[int]]:
+    """All trees in one, and the number of each root. Linear in nodes and edges."""
+    number: dict[int, int] = {}
+    nodes: list[Node] = []
+    tops: list[int] = []
+    for root in roots:
+        tops.append(len(nodes))
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            number[id(node)] = len(nodes)
+            nodes.append(node)
+            waiting.extend(node.children())
+    edges, rows, successors = ([0] for _ in range(3))
+    of_codes: list[int] = []
+    of_bounds: list[float] = []
+    children: list[int] = []
+    later: list[int] = []
+    for node in nodes:
+        if node.bounds is not None:
+            of_bounds.extend(node.bounds.tolist())
+            of_codes.extend([-1] * len(node.ordered))
+            children.extend(number[id(child)] for child in node.ordered)
+        else:
+            coded = sorted((codes[node.axis][operand], number[id(child)]) for operand, child in node.edges.items())
+            of_codes.extend(code for code, _ in coded)
+            of_bounds.extend([0.0] * len(coded))
+            children.extend(child for _, child in coded)
+        later.extend(number[id(each)] for each in node.successors)
+        edges.append(len(children))
+        rows.append(rows[-1] + node.rows.size)
+        successors.append(len(later))
+    clauses = np.concatenate([node.rows for node in nodes]) if nodes else np.zeros(0, dtype=np.int32)
+    arrays = TreeArrays(
+        np.array([node.axis for node in nodes], dtype=np.int32),
+        np.array([-1 if node.star is None else number[id(node.star)] for node in nodes], dtype=np.int32),
+        np.array([node.bounds is not None for node in nodes], dtype=np.bool_),
+        *_int32(edges, of_codes),
+        np.array(of_bounds, dtype=np.float64),
+        *_int32(children, rows),
+        clauses.astype(np.int32),
+        *_int32(successors, later),
+    )
+    return arrays, tops
+
+
+def _int32(first: Sequence[int], second: Sequence[int]) -> tuple[Numbers, Numbers]:
+    return cast(tuple[Numbers, Numbers], tuple(np.array(each, dtype=np.int32) for each in (first, second)))
+
+
+# ── tree search ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Longs = npt.NDArray[np.int64]
+
+
+class Said(NamedTuple):
+    """Of e events to a axes: `firsts` is `int64[e * a + 1]`, where the codes of each event and axis begin in `codes`;
+    `values` is `float64[e, a]`, what bounds are held to, NaN for nothing; `at_least` is `bool[a]`: bounds that hold up
+    to the value, else from it on. `roots` are those of the trees to search, event after event by `root_firsts`."""
+
+    firsts: Longs
+    codes: Numbers
+    values: npt.NDArray[np.float64]
+    at_least: npt.NDArray[np.bool_]
+    root_firsts: Longs
+    roots: Numbers
+
+
+@compiled
+def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bool_]) -> tuple[Longs, Numbers, Longs]:
+    """Offsets `int64[e + 1]` and rows, in no order; a row again for each tree that holds it; the edges followed and the
+    successors visited for each event, `int64[e]`: the paper's measure. `by_successors[root]` where the tree is
+    annotated; it counts for events that have no axis with several codes."""
+    events, axes = said.values.shape
+    edges, codes, children, axis_of = trees.edges, trees.codes, trees.children, trees.axis
+    star, bounded, bounds, rows = trees.star, trees.bounded, trees.bounds, trees.rows
+    offsets = np.zeros(events + 1, dtype=np.int64)
+    found = np.empty(1024, dtype=np.int32)
+    stack = np.empty(256, dtype=np.int32)
+    visited = np.full(axis_of.size, -1, dtype=np.int32)
+    total = 0
+    steps = np.zeros(events, dtype=np.int64)
+    for event in range(events):
+        firsts = said.firsts[event * axes : (event + 1) * axes + 1]
+        single = (firsts[1:] - firsts[:-1]).max() <= 1 if axes > 0 else True
+        for at in range(said.root_firsts[event], said.root_firsts[event + 1]):
+            root = said.roots[at]
+            annotated = by_successors[root] and single
+            depth, stack[0] = 1, root
+            while depth > 0:
+                depth -= 1
+                node = stack[depth]
+                if annotated:
+                    while node >= 0 and visited[node] != event:
+                        visited[node] = event
+                        first = firsts[axis_of[node]] if edges[node] < edges[node + 1] else -1
+                        last = firsts[axis_of[node] + 1] if first >= 0 else -1
+                        child = _edge(edges, codes, children, node, said.codes[first]) if first < last else -1
+                        if child < 0:
+                            break
+                        node = child
+                        steps[event] += 1
+                    else:
+                        continue
+                count = rows[node + 1] - rows[node]
+                if count > 0:
+                    if total + count > found.size:
+                        found = _larger(found, total, total + count)
+                    found[total : total + count] = trees.clauses[rows[node] : rows[node + 1]]
+                    total += count
+                first_edge, last_edge = edges[node], edges[node + 1]
+                further = trees.successors[node + 1] - trees.successors[node] + last_edge - first_edge + 1
+                if depth + further > stack.size:
+                    stack = _larger(stack, depth, depth + further)
+                if annotated:
+                    for k in range(trees.successors[node], trees.successors[node + 1]):
+                        stack[depth] = trees.later[k]
+                        depth += 1
+                    steps[event] += trees.successors[node + 1] - trees.successors[node]
+                    continue
+                before = depth
+                if star[node] >= 0:
+                    stack[depth] = star[node]
+                    depth += 1
+                axis = axis_of[node]
+                if first_edge == last_edge:
+                    pass
+                elif not bounded[node]:
+                    for k in range(firsts[axis], firsts[axis + 1]):
+                        child = _edge(edges, codes, children, node, said.codes[k])
+                        if child >= 0:
+                            stack[depth] = child
+                            depth += 1
+                elif said.at_least[axis]:
+                    for k in range(first_edge, last_edge):
+                        if not bounds[k] <= said.values[event, axis]:
+                            break
+                        stack[depth] = children[k]
+                        depth += 1
+                else:
+                    for k in range(last_edge - 1, first_edge - 1, -1):
+                        if not bounds[k] >= said.values[event, axis]:
+                            break
+                        stack[depth] = children[k]
+                        depth += 1
+                steps[event] += depth - before
+        offsets[event + 1] = total
+    return offsets, found[:total], steps
+
+
+@compiled
+def _edge(edges: Numbers, codes: Numbers, children: Numbers, node: int, code: int) -> int:
+    """The child behind the edge with this operand, or -1: a binary search."""
+    low, high = edges[node], edges[node + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if codes[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    if low < edges[node + 1] and codes[low] == code:
+        return int(children[low])
+    return -1
+
+
+@compiled
+def _larger(array: Numbers, used: int, least: int) -> Numbers:
+    """A copy with room for `least` or more."""
+    larger = np.empty(2 * least, dtype=np.int32)
+    larger[:used] = array[:used]
+    return larger
 
 
 # An engine whose structure is built over many clauses at once, and never changed.
@@ -49,7 +421,6 @@ __all__ = ["MatchingTreeEngine"]
 # So `matching_tree` is the published structure and its matching, nothing else. Adding costs the building of the
 # structure, spread over as many additions as an eighth of the clauses.
 
-Rows = npt.NDArray[np.int32]
 
 FEWEST_FRESH = 64
 """Fresh clauses before a structure is built at all: asking them costs some 100 µs an event."""

@@ -10,26 +10,380 @@
 
 Cross references count only where the header says what they mean (`treat-xrefs-as-…`); subsets, dates and authors do
 not. What cannot be read costs its own clause, and a warning with the line.
+
+OBO files (1.2 and 1.4) as frames: the header, then one frame a stanza, each a list of clauses with their lines.
+
+    [Term]                                             Frame("Term", line 12, "CL:0000084", [
+    id: CL:0000084                                ──▶      Clause("name", "T cell", line 14),
+    name: T cell                                           Clause("is_a", "CL:0000542 ! lymphocyte", line 15)])
+    is_a: CL:0000542 ! lymphocyte
+
+Tolerant: what cannot be read costs its own line and a warning, nothing else. Frames keep values
+raw; the functions below read them.
+
+OBO ids to IRIs, by the rules of OBO 1.4 as the OWL tools apply them, so that an OBO file and its OWL twin agree.
+
+CL:0000084              http://purl.obolibrary.org/obo/CL_0000084
+CL:part_of              http://purl.obolibrary.org/obo/CL#_part_of        a local name with an underscore
+FMA:123                 …123 behind what `idspace: FMA …` says
+part_of                 http://purl.obolibrary.org/obo/cl#part_of         in `ontology: cl`
+part_of, xref BFO:50    http://purl.obolibrary.org/obo/BFO_50             a relation that is called so only here
+http://e.org/x          itself
+_:genid7                a blank node
 """
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal, NamedTuple
+from urllib.parse import quote
 
 import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology.obo.frames import Clause, Frame, Value, frames, in_utf8, quoted, split, unescaped, words
-from kindcast.semantic.ontology.obo.names import IDSPACE_LENGTH, OboNames, expansion
-from kindcast.semantic.ontology.oddities import Oddities, shown
-from kindcast.semantic.ontology.owl_syntaxes.axioms import Axioms
-from kindcast.semantic.ontology.owl_syntaxes.expressions import Names
-from kindcast.semantic.ontology.owl_syntaxes.functional import functional_expressions
+from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.document_warnings import DocumentWarnings, shown
+from kindcast.semantic.ontology.namespaces import OBO, local_name
+from kindcast.semantic.ontology.owl_syntaxes import (
+    TYPE,
+    Axioms,
+    Names,
+    Node,
+    TripleWriter,
+    functional_expressions,
+    owl,
+    rdfs,
+    xsd,
+)
 from kindcast.semantic.ontology.records import Limits
-from kindcast.semantic.ontology.triple_writer import TYPE, Node, TripleWriter, owl, rdfs, xsd
 
-__all__ = ["OboDocument"]
+__all__ = [
+    "IDSPACE_LENGTH",
+    "OBO",
+    "Clause",
+    "Frame",
+    "OboDocument",
+    "OboNames",
+    "Value",
+    "expansion",
+    "frames",
+    "in_utf8",
+    "quoted",
+    "split",
+    "unescaped",
+    "words",
+]
+
+
+# The values of OBO clauses: escapes, quoted texts, trailing modifiers and comments.
+#
+# CL:0000542 {source="x"} ! lymphocyte          reference, modifiers, comment
+# "T-cell" EXACT COMMON_NAME [CL:dup]           quoted text, words, cross references
+# a text with \n escapes \! and more            unquoted text
+
+_ESCAPES: Final = {"n": "\n", "W": " ", "t": "\t"}
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*+"|\\.|(?<!\S)!', re.DOTALL)
+_MODIFIERS = re.compile(r'(?:^|\s)\{((?:\s*[\w:.-]+\s*=\s*(?:"(?:[^"\\]|\\.)*+"|[^\s",{}]*)\s*,?)*+)\s*\}$')
+_MODIFIER = re.compile(r'([\w:.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*+)"|([^\s",{}]*))')
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_QUOTED_TO_THE_LAST = re.compile(r'"(.*)"', re.DOTALL)
+
+
+class Value(NamedTuple):
+    """What a clause says, and the modifiers behind it."""
+
+    text: str
+    modifiers: dict[str, str]
+
+
+class Quoted(NamedTuple):
+    """A quoted text, what follows it, and whether the quotes were as they should be."""
+
+    text: str
+    rest: str
+    clean: bool
+
+
+def split(value: str) -> Value:
+    """`value` without trailing comment and modifiers, still escaped. Linear.
+
+    >>> split('CL:1 {cardinality="2"} ! a cell')
+    Value(text='CL:1', modifiers={'cardinality': '2'})
+    """
+    if "!" in value:
+        for piece in _PIECE.finditer(value):
+            if piece[0] == "!":
+                value = value[: piece.start()]
+                break
+    value = value.strip()
+    if not value.endswith("}"):
+        return Value(value, {})
+    found = _MODIFIERS.search(value)
+    if not found:
+        return Value(value, {})
+    modifiers = {each[1]: each[2] if each[2] is not None else each[3] for each in _MODIFIER.finditer(found[1])}
+    return Value(value[: found.start()].rstrip(), modifiers)
+
+
+def unescaped(text: str) -> str:
+    r"""`text` with its escapes resolved: `\n`, `\t`, `\W` (a blank), any other character for itself.
+
+    >>> unescaped(r"a\:b\Wc")
+    'a:b c'
+    """
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
+
+
+def quoted(text: str) -> Quoted | None:
+    """The quoted text that `text` begins with; a quote within it that should be escaped is forgiven. None where there
+    is no pair of quotes.
+
+    >>> quoted('"T-cell" EXACT []')
+    Quoted(text='T-cell', rest='EXACT []', clean=True)
+    >>> quoted('"the "T" cell" EXACT []').text
+    'the "T" cell'
+    """
+    found = _QUOTED.match(text)
+    if found is None:
+        return None
+    rest = text[found.end() :]
+    if not rest or rest[0] in " \t[{":
+        return Quoted(unescaped(found[1]), rest.strip(), True)
+    references = text.rfind("[")
+    inside = text if references < found.end() else text[:references]
+    longest = _QUOTED_TO_THE_LAST.match(inside)
+    if longest is None:
+        return None
+    return Quoted(unescaped(longest[1]), text[longest.end() :].strip(), False)
+
+
+def words(text: str) -> list[str]:
+    """The words of a reference, unescaped: an escaped blank does not part them.
+
+    >>> words(r"part_of CL\\:0000084")
+    ['part_of', 'CL:0000084']
+    """
+    return [unescaped(word) for word in text.split()]
+
+
+# ── frames ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FrameKind = Literal["Header", "Term", "Typedef", "Instance"]
+
+LONGEST: Final = 1 << 24  # characters of a line: texts have some thousands, but `owl-axioms` holds a whole document
+CLAUSES: Final = 100_000  # of one stanza, the header included: the largest real ones have some hundreds
+
+_KINDS: Final[dict[str, FrameKind]] = {"term": "Term", "typedef": "Typedef", "instance": "Instance"}
+_STANZA = re.compile(r"\[\s*(\w+)\s*\]\s*(?:!.*)?")
+_CLAUSE = re.compile(r"([^\s:\\!\"\[\]]+)\s*:(?!//)\s*(.*)", re.DOTALL)
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+class Clause(NamedTuple):
+    """One line: what it says, its value as written, where it stands (from 1)."""
+
+    tag: str
+    value: str
+    line: int
+
+
+@dataclass(slots=True)
+class Frame:
+    """The header (no id) or a stanza."""
+
+    kind: FrameKind
+    line: int
+    id: str = ""
+    clauses: list[Clause] = field(default_factory=list)
+
+
+def in_utf8(data: bytes) -> bytes:
+    """`data` without byte-order mark; UTF-16 (by its mark) decoded; the line ends of old Macs replaced."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        try:
+            data = data.decode("utf-16").encode(errors="replace")
+        except UnicodeDecodeError as error:
+            raise OntologyError(f"the document begins like UTF-16 and is not: {error}", line=1) from error
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    return data if b"\n" in data else data.replace(b"\r", b"\n")
+
+
+def frames(data: bytes, noted: DocumentWarnings, *, brief: bool = False) -> Iterator[Frame]:
+    """The header, then every stanza with an id; if `brief`, terms and instances without their other clauses. Linear;
+    one frame is kept at a time.
+
+    Raises OntologyError with the line when there is no stanza at all, and where a line or stanza is too long.
+    """
+    frame: Frame | None = Frame("Header", 1)
+    stray = stanzas = 0  # the first line that is none; stanzas so far
+    for line, text in _lines(data, noted):
+        found = None
+        if text[0] == "[":
+            found = _STANZA.fullmatch(text)
+        elif brief and frame is not None and frame.id and frame.kind != "Typedef":
+            continue
+        if found:
+            if frame:
+                yield from _complete(frame, noted)
+            frame = _begun(found[1], line, noted)
+            stanzas += frame is not None
+        elif frame is not None:
+            clause = _CLAUSE.fullmatch(text)
+            if clause is None:
+                stray = stray or line
+                noted.add(line, "no clause", f"no clause of the form tag: value, left out: {shown(text)}")
+            else:
+                _put(frame, Clause(clause[1].lower(), clause[2], line), noted)
+    if not stanzas:
+        raise OntologyError("this is no OBO file: it has no [Term], [Typedef] or [Instance] stanza", line=stray or 1)
+    if frame:
+        yield from _complete(frame, noted)
+
+
+def _lines(data: bytes, noted: DocumentWarnings) -> Iterator[tuple[int, str]]:
+    """Every line that says something, continuations joined: (line from 1, text stripped)."""
+    held: list[str] = []  # the pieces so far of a line that goes on
+    start = length = 0
+    controls = _CONTROLS.search(data) is not None  # hardly ever
+    for line, raw in enumerate(io.BytesIO(data), 1):  # the hottest lines, with the loop above
+        if len(raw) > 4 * LONGEST:
+            raise OntologyError(f"the line has more than {LONGEST:,} characters", line=line)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = raw.decode("cp1252", errors="replace")
+            noted.add(line, "not UTF-8", "not UTF-8, read as Windows-1252")
+        text = text.rstrip("\r\n")
+        start, length = (start, length + len(text)) if held else (line, len(text))
+        if length > LONGEST:
+            raise OntologyError(f"the line has more than {LONGEST:,} characters", line=start)
+        if text.endswith("\\") and (len(text) - len(text.rstrip("\\"))) % 2:
+            held.append(text[:-1])
+            continue
+        if held:
+            text = "".join((*held, text))
+            held = []
+        if controls and _CONTROLS.search(text.encode()):
+            noted.add(start, "control characters", "left out, for it holds control characters")
+            continue
+        text = text.strip()
+        if text and text[0] != "!":
+            yield start, text
+    if held:
+        noted.add(start, "unfinished line", "left out: the document ends within the line")
+
+
+def _begun(name: str, line: int, noted: DocumentWarnings) -> Frame | None:
+    kind = _KINDS.get(name.lower())
+    if kind is None:
+        noted.add(line, "unknown stanza", f"stanza [{shown(name)[1:-1]}] is not known and is left out")
+        return None
+    return Frame(kind, line)
+
+
+def _put(frame: Frame, clause: Clause, noted: DocumentWarnings) -> None:
+    if clause.tag == "id" and frame.kind != "Header":
+        found = words(split(clause.value).text)
+        if frame.id or not found:
+            noted.add(
+                clause.line, "id", f"{frame.id or 'the stanza'} has an id that is left out: {shown(clause.value)}"
+            )
+        else:
+            frame.id = found[0]
+            if len(found) > 1:
+                noted.add(clause.line, "words behind", f"left out behind {shown(found[0])}: a name needs ! before it")
+        return
+    if len(frame.clauses) >= CLAUSES:
+        raise OntologyError(f"the stanza has more than {CLAUSES:,} clauses", line=clause.line)
+    frame.clauses.append(clause)
+
+
+def _complete(frame: Frame, noted: DocumentWarnings) -> Iterator[Frame]:
+    if frame.id or frame.kind == "Header":
+        yield frame
+    else:
+        noted.add(frame.line, "no id", f"this [{frame.kind}] has no id and is left out")
+
+
+IDSPACE_LENGTH: Final = 512  # characters of the IRI of an idspace: every id may stand for one
+
+_URL = re.compile(r"(?:https?|ftp|urn|file|mailto):\S", re.IGNORECASE)
+_PREFIXED = re.compile(r"([^\s:]+):(\S+)")
+_SAFE: Final = "!$&'()*+,;=:@/?-._~%"  # characters of a local name that an IRI may hold as they are
+_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class OboNames:
+    """The names of one document. `idspaces` are prefix → IRI; `shorthands` relation id → the id it stands for;
+    `ontology` is what the header calls the document, else `base` begins the names that have no prefix."""
+
+    def __init__(self, ontology: str, base: str) -> None:
+        self.idspaces: dict[str, str] = {}
+        self.shorthands: dict[str, str] = {}
+        self.ontology = self._ontology(ontology, base)
+        self._own = f"{ontology if _URL.match(ontology) else OBO + _escaped(ontology)}#" if ontology else base
+        self.underscored: dict[str, str] = {}  # prefix of ids like CL:part_of -> what comes before `part_of`
+        self._known: dict[str, ox.NamedNode | ox.BlankNode] = {}
+
+    def node(self, name: str) -> ox.NamedNode | ox.BlankNode:
+        """The node that `name` (unescaped) stands for. Raises ValueError where no IRI can be made of it."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._node(name)
+        return found
+
+    def document(self, name: str) -> ox.NamedNode:
+        """The IRI of an imported document: a URL, or the name that an ontology has in OBO."""
+        if _URL.match(name):
+            return ox.NamedNode(name)
+        stem = name.removesuffix(".obo").removesuffix(".owl")
+        return ox.NamedNode(OBO + _escaped(stem) + ".owl")
+
+    def _node(self, name: str) -> ox.NamedNode | ox.BlankNode:
+        name = self.shorthands.get(name, name)
+        if name.startswith("_:"):
+            return ox.BlankNode("obo_" + re.sub(r"\W", lambda found: f"-{ord(found[0]):x}-", name[2:]))
+        if _URL.match(name):
+            return ox.NamedNode(name)
+        prefixed = _PREFIXED.fullmatch(name)
+        if prefixed is None:
+            if not name or ":" in name or any(character.isspace() for character in name):
+                raise ValueError("an id is a prefix, a colon and a local name, or one word")
+            return ox.NamedNode(self._own + _escaped(name))
+        prefix, local = prefixed.groups()
+        namespace = self.idspaces.get(prefix) or ns.WELL_KNOWN_PREFIXES.get(prefix)
+        if namespace is None and "_" in local:
+            namespace = self.underscored[prefix] = f"{OBO}{_escaped(prefix)}#_"
+        return ox.NamedNode((namespace or f"{OBO}{_escaped(prefix)}_") + _escaped(local))
+
+    def _ontology(self, name: str, base: str) -> ox.NamedNode:
+        try:
+            return self.document(name) if name else ox.NamedNode(base)
+        except ValueError:
+            return ox.NamedNode(base)
+
+
+def _escaped(local: str) -> str:
+    """`local` with what an IRI cannot hold as percent escapes; escapes that are there stay."""
+    return _PERCENT.sub("%25", quote(local, safe=_SAFE))
+
+
+def expansion(name: str, references: Sequence[str]) -> str | None:
+    """The id that the relation `name` stands for, by its cross references: that of RO or BFO first, else the first. An
+    address counts where it ends in `name`: most are links to read on.
+
+    >>> expansion("part_of", ["OBO_REL:part_of", "BFO:0000050"]), expansion("RO:1", ["BFO:1"])
+    ('BFO:0000050', None)
+    """
+    if ":" in name:
+        return None
+    ids = [
+        each for each in references if _PREFIXED.fullmatch(each) and (not _URL.match(each) or local_name(each) == name)
+    ]
+    best = next((each for each in ids if each.startswith(("BFO:", "RO:"))), None)
+    return best or (ids[0] if ids else None)
 
 
 # What must be known of an OBO file before its first triple: its names, its relations, its kinds of synonyms, what its
@@ -71,7 +425,7 @@ class Survey:
     annotations: set[str] = field(default_factory=set)
     longest: int = 4_096  # characters of an IRI
 
-    def named(self, name: str, line: int, odd: Oddities) -> Node | None:
+    def named(self, name: str, line: int, noted: DocumentWarnings) -> Node | None:
         """The node of an id; None, and a warning, where no IRI can be made of it."""
         try:
             node = self.names.node(name)
@@ -80,17 +434,17 @@ class Survey:
             problem = f"an IRI has more than {self.longest:,} characters"
         except ValueError as error:
             problem = str(error)
-        odd.add(line, "id", f"{shown(name)} is no id, left out: {problem}")
+        noted.add(line, "id", f"{shown(name)} is no id, left out: {problem}")
         return None
 
 
-def survey(found: Iterable[Frame], base: str, odd: Oddities, limits: Limits) -> Survey:
+def survey(found: Iterable[Frame], base: str, noted: DocumentWarnings, limits: Limits) -> Survey:
     """Reads all frames once. Raises OntologyError where an idspace is too long."""
     frames = iter(found)
     header = next(frames)
     survey = Survey(OboNames(_value(header, "ontology"), base), longest=limits.iri)
     for clause in header.clauses:
-        _header_clause(survey, clause, odd)
+        _header_clause(survey, clause, noted)
     for frame in frames:
         survey.declared.add(frame.id)
         if frame.kind == "Typedef":
@@ -107,12 +461,12 @@ def _value(frame: Frame, tag: str) -> str:
     return next((unescaped(split(each.value).text) for each in frame.clauses if each.tag == tag), "")
 
 
-def _header_clause(survey: Survey, clause: Clause, odd: Oddities) -> None:
+def _header_clause(survey: Survey, clause: Clause, noted: DocumentWarnings) -> None:
     text = split(clause.value).text
     if clause.tag == "idspace":
         parts = words(text)
         if len(parts) < 2 or not _ABSOLUTE.fullmatch(parts[1]):
-            odd.add(clause.line, "idspace", f"an idspace is a prefix and an IRI, left out: {shown(text)}")
+            noted.add(clause.line, "idspace", f"an idspace is a prefix and an IRI, left out: {shown(text)}")
         elif len(parts[1]) > IDSPACE_LENGTH:
             raise OntologyError(f"the idspace has more than {IDSPACE_LENGTH} characters", line=clause.line)
         else:
@@ -126,7 +480,7 @@ def _header_clause(survey: Survey, clause: Clause, odd: Oddities) -> None:
         kind = clause.tag.removeprefix(_MACRO)
         parts = words(text)
         if kind not in _NEEDS or len(parts) <= _NEEDS[kind]:
-            odd.add(clause.line, "treat-xrefs", f"{clause.tag} is not understood and is left out: {shown(text)}")
+            noted.add(clause.line, "treat-xrefs", f"{clause.tag} is not understood and is left out: {shown(text)}")
             return
         macro = Macro(kind, *parts[1 : 1 + _NEEDS[kind]])
         known = survey.macros.setdefault(parts[0], [])
@@ -168,20 +522,22 @@ _JOINED: Final = {"intersection_of": owl("intersectionOf"), "union_of": owl("uni
 class Expressions:
     """Writes the class expressions of one file."""
 
-    def __init__(self, writer: TripleWriter, found: Survey, odd: Oddities) -> None:
+    def __init__(self, writer: TripleWriter, found: Survey, noted: DocumentWarnings) -> None:
         self._writer = writer
         self._survey = found
-        self._odd = odd
+        self._noted = noted
 
     def relationship(self, subject: Node, clause: Clause, *, plain: bool) -> None:
         """`relationship: R B` of `subject`; as a plain triple where it is no class or the relation only describes."""
         value = split(clause.value)
         found = words(value.text)
         if len(found) < 2:
-            self._odd.add(clause.line, "relationship", f"a relationship is a relation and an id: {shown(clause.value)}")
+            self._noted.add(
+                clause.line, "relationship", f"a relationship is a relation and an id: {shown(clause.value)}"
+            )
             return
         if len(found) > 2:
-            self._odd.add(clause.line, "words behind", f"left out behind {shown(found[1])}: a name needs ! before it")
+            self._noted.add(clause.line, "words behind", f"left out behind {shown(found[1])}: a name needs ! before it")
         relation, target = (self._named(each, clause) for each in found[:2])
         if not isinstance(relation, ox.NamedNode) or target is None:
             return
@@ -214,7 +570,9 @@ class Expressions:
             if len(members) == len(clauses) > 1:
                 self._writer.add(subject, _SAME, self._joined(tag, members))
             else:
-                self._odd.add(clauses[0].line, tag, f"{frame.id} is not defined by {tag}: two readable ones are needed")
+                self._noted.add(
+                    clauses[0].line, tag, f"{frame.id} is not defined by {tag}: two readable ones are needed"
+                )
 
     def cross_references(self, subject: Node, frame: Frame) -> None:
         """What the header says that `xref` means, for each that has such a prefix."""
@@ -242,7 +600,7 @@ class Expressions:
         numbers = {word: text for word, text in value.modifiers.items() if word in _CARDINALITIES}
         for word, text in numbers.items():
             if not _NUMBER.fullmatch(text):
-                self._odd.add(clause.line, "cardinality", f"{word} is no number, left out: {shown(text)}")
+                self._noted.add(clause.line, "cardinality", f"{word} is no number, left out: {shown(text)}")
                 return
         for word, text in numbers.items():
             number = ox.Literal(str(int(text)), datatype=xsd("nonNegativeInteger"))
@@ -300,7 +658,7 @@ class Expressions:
         return self._writer.expression(_CLASS, _JOINED[tag], members)
 
     def _named(self, name: str, clause: Clause) -> Node | None:
-        return self._survey.named(name, clause.line, self._odd)
+        return self._survey.named(name, clause.line, self._noted)
 
 
 # ── document ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -370,25 +728,25 @@ class OboDocument:
 
     def triples(self) -> Iterator[ox.Quad]:
         """Every triple, frame by frame."""
-        odd = Oddities()
-        found = survey(frames(self._data, Oddities(), brief=True), self._base, odd, self._limits)
-        reader = _Reader(found, odd, self._limits)
-        for frame in frames(self._data, odd):
+        noted = DocumentWarnings()
+        found = survey(frames(self._data, DocumentWarnings(), brief=True), self._base, noted, self._limits)
+        reader = _Reader(found, noted, self._limits)
+        for frame in frames(self._data, noted):
             reader.read(frame)
             yield from reader.writer.taken()
         self.prefixes = found.names.underscored | found.names.idspaces
-        self.warnings = list(odd.warnings())
+        self.warnings = list(noted.texts())
 
 
 class _Reader:
     """Frames to triples, one at a time."""
 
-    def __init__(self, found: Survey, odd: Oddities, limits: Limits) -> None:
+    def __init__(self, found: Survey, noted: DocumentWarnings, limits: Limits) -> None:
         self.writer = TripleWriter()
         self._limits = limits
         self._survey = found
-        self._odd = odd
-        self._expressions = Expressions(self.writer, found, odd)
+        self._noted = noted
+        self._expressions = Expressions(self.writer, found, noted)
         self._seen: set[str] = set()
         self._relation = False  # whether the frame is a relation's
 
@@ -398,7 +756,7 @@ class _Reader:
             self._header(frame)
             return
         if frame.id in self._seen:
-            self._odd.add(frame.line, "second stanza", f"{frame.id} has a second stanza; both count")
+            self._noted.add(frame.line, "second stanza", f"{frame.id} has a second stanza; both count")
         self._seen.add(frame.id)
         subject = self._node(frame.id, frame.line)
         if subject is None:
@@ -432,7 +790,7 @@ class _Reader:
                 try:
                     self.writer.add(names.ontology, owl("imports"), names.document(text))
                 except ValueError:
-                    self._odd.add(clause.line, "import", f"the name of the import is no IRI: {shown(text)}")
+                    self._noted.add(clause.line, "import", f"the name of the import is no IRI: {shown(text)}")
             elif clause.tag == "property_value":
                 self._property_value(names.ontology, clause)
             elif clause.tag == "owl-axioms":
@@ -442,13 +800,13 @@ class _Reader:
         """A document in functional syntax within the header: what OBO cannot say. An error in it costs the rest of
         it."""
         names = Names(self._survey.names.ontology.value, self._limits.iri)
-        axioms = Axioms(self.writer, self._odd)
+        axioms = Axioms(self.writer, self._noted)
         try:
-            for axiom in functional_expressions(text, names, self._odd, self._limits):
+            for axiom in functional_expressions(text, names, self._noted, self._limits):
                 if axiom.keyword != "Ontology":
                     axioms.write(replace(axiom, line=clause.line))
         except OntologyError as error:
-            self._odd.add(clause.line, "owl-axioms", f"the axioms are not read to the end: {error.detail}")
+            self._noted.add(clause.line, "owl-axioms", f"the axioms are not read to the end: {error.detail}")
 
     # ── one clause ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -480,50 +838,52 @@ class _Reader:
         elif tag in _CHAINS and self._relation:
             self._expressions.chain(subject, frame, clause)
         elif tag not in _SILENT:
-            self._odd.add(clause.line, f"tag {tag[:40]}", f"tag {shown(tag)} is not known here and is left out")
+            self._noted.add(clause.line, f"tag {tag[:40]}", f"tag {shown(tag)} is not known here and is left out")
 
     def _text(self, subject: Node, predicate: ox.NamedNode, text: str, clause: Clause) -> None:
         if text:
             self.writer.add(subject, predicate, ox.Literal(text))
         else:
-            self._odd.add(clause.line, f"empty {clause.tag}", f"{clause.tag} is empty")
+            self._noted.add(clause.line, f"empty {clause.tag}", f"{clause.tag} is empty")
 
     def _quoted(self, subject: Node, predicate: ox.NamedNode, clause: Clause) -> None:
         text = split(clause.value).text
         found = quoted(text)
         if found is None or not found.clean:
-            self._odd.add(clause.line, f"quotes of {clause.tag}", f"the quotes of {clause.tag} are not in order")
+            self._noted.add(clause.line, f"quotes of {clause.tag}", f"the quotes of {clause.tag} are not in order")
         self._text(subject, predicate, found.text if found else unescaped(text.strip('"')), clause)
 
     def _synonym(self, subject: Node, clause: Clause) -> None:
         found = quoted(split(clause.value).text)
         if found is None:
-            self._odd.add(clause.line, "synonym", f"a synonym stands in quotes, left out: {shown(clause.value)}")
+            self._noted.add(clause.line, "synonym", f"a synonym stands in quotes, left out: {shown(clause.value)}")
             return
         if not found.clean:
-            self._odd.add(clause.line, "quotes of synonym", "the quotes of synonym are not in order")
+            self._noted.add(clause.line, "quotes of synonym", "the quotes of synonym are not in order")
         scope = _SYNONYM_TAGS[clause.tag]
         told = words(found.rest.partition("[")[0])
         if scope is None and told and told[0].upper() in _SYNONYMS:
             scope = told.pop(0).upper()
         types = self._survey.synonym_types
         if told and told[0] not in types:
-            self._odd.add(clause.line, "synonym type", f"synonym type {shown(told[0])} is not declared; it is ignored")
+            self._noted.add(
+                clause.line, "synonym type", f"synonym type {shown(told[0])} is not declared; it is ignored"
+            )
         if scope is None and told:
             scope = types.get(told[0])
         if scope is None:
             scope = "RELATED"  # the default of OBO 1.2
-            self._odd.add(clause.line, "synonym scope", "the synonym has no scope, and is read as RELATED")
+            self._noted.add(clause.line, "synonym scope", "the synonym has no scope, and is read as RELATED")
         self._text(subject, _SYNONYMS[scope], found.text, clause)
 
     def _reference(self, subject: Node, predicate: ox.NamedNode, clause: Clause) -> None:
         value = split(clause.value)
         found = words(value.text)
         if not found:
-            self._odd.add(clause.line, f"empty {clause.tag}", f"{clause.tag} is empty")
+            self._noted.add(clause.line, f"empty {clause.tag}", f"{clause.tag} is empty")
             return
         if len(found) > 1:
-            self._odd.add(
+            self._noted.add(
                 clause.line,
                 f"words behind {clause.tag}",
                 f"left out behind {shown(found[0])}: a name needs ! before it",
@@ -541,7 +901,7 @@ class _Reader:
             if name == frame.id or frame.kind != "Term":
                 continue
             if name in self._survey.declared:
-                self._odd.add(clause.line, "alt_id", f"alt_id {shown(name)} has a stanza of its own, which counts")
+                self._noted.add(clause.line, "alt_id", f"alt_id {shown(name)} has a stanza of its own, which counts")
                 continue
             alternative = self._node(name, clause.line)
             if alternative is not None:
@@ -553,7 +913,7 @@ class _Reader:
         predicate = self._node(unescaped(name), clause.line)
         rest = rest.strip()
         if not isinstance(predicate, ox.NamedNode) or not rest:
-            self._odd.add(clause.line, "property_value", f"property_value is not understood: {shown(clause.value)}")
+            self._noted.add(clause.line, "property_value", f"property_value is not understood: {shown(clause.value)}")
             return
         found = quoted(rest)
         if found is None:
@@ -566,4 +926,4 @@ class _Reader:
         self.writer.add(subject, predicate, ox.Literal(found.text, datatype=datatype))
 
     def _node(self, name: str, line: int) -> Node | None:
-        return self._survey.named(name, line, self._odd)
+        return self._survey.named(name, line, self._noted)

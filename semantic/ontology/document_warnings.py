@@ -1,20 +1,20 @@
-"""What is odd in a document that is read nevertheless: the first few of each kind with their line, the rest counted."""
+"""Warnings about a document that is read nevertheless: the first few of a kind with their line, the others counted."""
 
 from collections.abc import Iterator
 
-__all__ = ["Oddities", "shown"]
+__all__ = ["DocumentWarnings", "shown"]
 
-SHOWN = 5  # oddities of one kind that are told with their line: whoever wrote five wrote them all alike
-KINDS = 50  # kinds that are told at all: a document that is odd in more ways is probably in another syntax
+SHOWN = 5  # warnings of one kind that are shown with their line: a document repeats its mistakes
+KINDS = 50  # kinds that are shown: a document with more kinds is probably in another syntax
 LONGEST = 80  # characters of a piece of the document in a warning
 
 
-class Oddities:
+class DocumentWarnings:
     """Warnings in the order in which they came up, bounded whatever the document.
 
-    >>> odd = Oddities()
-    >>> odd.add(3, "no id", "the stanza has no id")
-    >>> list(odd.warnings())
+    >>> noted = DocumentWarnings()
+    >>> noted.add(3, "no id", "the stanza has no id")
+    >>> list(noted.texts())
     ['line 3: the stanza has no id']
     """
 
@@ -24,7 +24,7 @@ class Oddities:
         self._beyond = 0
 
     def add(self, line: int, kind: str, text: str) -> None:
-        """Notes `text`, about `line` (from 1); oddities of the same `kind` are told together."""
+        """Notes `text`, about `line` (from 1); warnings of the same `kind` are reported together."""
         if kind not in self._counts and len(self._counts) == KINDS:
             self._beyond += 1
             return
@@ -32,7 +32,7 @@ class Oddities:
         if self._counts[kind] <= SHOWN:
             self._texts.setdefault(kind, []).append(f"line {line}: {text}")
 
-    def warnings(self) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         """All that came up."""
         for kind, texts in self._texts.items():
             yield from texts

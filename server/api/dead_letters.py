@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
-from kindcast.server.api.subscription_body import read_body
+from kindcast.server.api.subscriptions import read_body
 from kindcast.server.delivery.message import message_of
 from kindcast.server.store.deliveries import DeadLetter, list_dead
 

@@ -31,7 +31,7 @@ from kindcast.semantic.errors import (
 )
 from kindcast.server import errors
 from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
-from kindcast.server.delivery.cursor import CursorGone, InvalidCursor
+from kindcast.server.delivery.message import CursorGone, InvalidCursor
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.strict_json import MalformedJson
 

@@ -5,10 +5,76 @@ attempt, and costs a copy.
 """
 
 import msgspec
+from sqlalchemy import Connection
 
-from kindcast.server.store.deliveries import StoredMatch
+from kindcast.server.errors import ServerError, UnknownSubscription
+from kindcast.server.store.deliveries import StoredMatch, Subscriber, end_of_log, find_subscriber
 
-__all__ = ["Message", "Page", "encode", "message_id", "message_of"]
+__all__ = [
+    "CursorGone",
+    "InvalidCursor",
+    "Page",
+    "encode",
+    "message_id",
+    "message_of",
+    "parse_cursor",
+    "start_of",
+    "subscriber_of",
+]
+
+
+# Cursors: validation of a reader's position, by one rule for pull, acknowledgement and stream.
+#
+# A cursor is the position of the last message that the reader has seen, as text; it only means something to the
+# subscription that it came from. What cannot be a cursor of this server is refused, and one from before the oldest
+# kept
+# message is too: going on silently would hide a loss.
+
+MAX_CURSOR_DIGITS = 18
+"""Below 2⁶³, which the store can hold."""
+
+
+class InvalidCursor(ServerError):
+    """This is no cursor of this server. Use one from a message, or leave it out to go on where you acknowledged."""
+
+
+class CursorGone(ServerError):
+    """Messages after this cursor are older than the retention and were deleted. `oldest`: from where on all are
+    there."""
+
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(
+            f"messages after the cursor {after} are older than the retention and were deleted; "
+            f"the oldest that is left comes after {oldest}: go on with after={oldest}, or acknowledge {oldest}"
+        )
+        self.oldest = oldest
+
+
+def subscriber_of(connection: Connection, id: str) -> Subscriber:
+    """The subscription of this id. Raises `UnknownSubscription`."""
+    subscriber = find_subscriber(connection, id)
+    if subscriber is None:
+        raise UnknownSubscription(id)
+    return subscriber
+
+
+def parse_cursor(connection: Connection, text: str) -> int:
+    """The position that a cursor names. Raises `InvalidCursor` for other text, and for one that was not given yet."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS or int(text) > end_of_log(connection):
+        raise InvalidCursor
+    return int(text)
+
+
+def start_of(connection: Connection, subscriber: Subscriber, after: str | None) -> int:
+    """The position to read after: the cursor given, else what was acknowledged. Raises `InvalidCursor`,
+    `CursorGone`."""
+    start = subscriber.start if after is None else parse_cursor(connection, after)
+    if start < (subscriber.discarded_through or 0):
+        raise CursorGone(start, subscriber.discarded_through or 0)
+    return start
+
+
+# ── message ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _NO_BINDINGS = msgspec.Raw(b"[]")
 

@@ -11,8 +11,7 @@ import asyncio
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
-from kindcast.server.delivery.cursor import parse_cursor, start_of, subscriber_of
-from kindcast.server.delivery.message import Page, message_of
+from kindcast.server.delivery.message import Page, message_of, parse_cursor, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.security.tickets import check_ticket
 from kindcast.server.store.deliveries import Subscriber, acknowledge, read_matches

@@ -18,8 +18,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
-from kindcast.server.delivery.cursor import start_of, subscriber_of
-from kindcast.server.delivery.message import encode, message_of
+from kindcast.server.delivery.message import encode, message_of, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 

@@ -23,8 +23,7 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
-from kindcast.server.security.connections import Connections
-from kindcast.server.security.egress import Resolver, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, Resolver, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 

@@ -1,24 +1,314 @@
-"""The clients of all operators of a registry: called directly, in child processes, or over HTTP."""
+"""The client of one slow operator: deadline, concurrency limit, circuit breaker, answer cache and statistics.
+
+    start ──▶ under way? ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call, to its deadline ──▶ Answered, or OperatorFailed
+
+A question that is already being asked shares that call, whatever subscription or event it asks for; it is cancelled
+when no waiter is left. Calls run on the event loop of the server; `start` is the door for other threads.
+"""
 
 import asyncio
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any
+import hashlib
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators.calls import run, stop
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
-from kindcast.server.operators.answers import Caller, Event
-from kindcast.server.operators.operator_client import AtOnce, Limits, OnLoop
+from kindcast.server.operators.answers import Answered, Caller, Event
 from kindcast.server.operators.registry import Entry, Registry
 from kindcast.server.operators.remote import RemoteOperator
-from kindcast.server.security.connections import Connections
+from kindcast.server.security.egress import Connections
 from kindcast.server.settings import Settings
 
-__all__ = ["Callers"]
+__all__ = ["Callers", "Circuit", "Limits", "OnLoop"]
+
+
+# A circuit breaker: an operator that keeps failing is left alone for a while, then asked once to see.
+#
+# closed ──FAILURES in a row──▶ open ──its pause is over──▶ half open: one call, the others wait for it
+#    ▲                            ▲                             │ failed: a longer pause
+#    └────────── answered ────────┴─────────────────────────────┘
+
+FAILURES = 5
+"""In a row: fewer may be chance, more would hold up candidates for so many timeouts."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+"""Doubled from the first to the longest: a short failure costs one second, a broken service one call per minute."""
+
+
+class Circuit:
+    """One an operator; on one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._pause = FIRST_PAUSE_SECONDS
+        self._until: float | None = None
+        self._probe: asyncio.Future[None] | None = None
+        self.failures = 0
+        """In a row."""
+        self.reason = ""
+        """Of the last failure."""
+
+    @property
+    def state(self) -> Literal["closed", "open", "half_open"]:
+        if self._until is None:
+            return "closed"
+        return "half_open" if self._probe is not None or self._clock() >= self._until else "open"
+
+    @property
+    def until(self) -> float | None:
+        """When the pause is over; None while there is none."""
+        return self._until
+
+    async def enter(self) -> None:
+        """Before a call: waits while another one tries whether it works again. Every `enter` that returns is followed
+        by `succeeded`, `failed` or `left`. Raises `OperatorFailed` of the kind `circuit_open`."""
+        while self._until is not None:
+            if self._probe is not None:
+                await asyncio.shield(self._probe)
+                continue
+            if self._clock() < self._until:
+                reason = f"failed {self.failures} times in a row and is left alone for a while: {self.reason}"
+                raise OperatorFailed(reason, kind="circuit_open", after=self._until - self._clock())
+            self._probe = asyncio.get_running_loop().create_future()
+            return
+
+    def succeeded(self) -> None:
+        """It answered."""
+        self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
+        self.left()
+
+    def failed(self, reason: str) -> None:
+        """It did not, in time or at all."""
+        self.failures += 1
+        self.reason = reason
+        if self._probe is not None:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        if self._probe is not None or (self._until is None and self.failures >= FAILURES):
+            self._until = self._clock() + self._pause
+        self.left()
+
+    def left(self) -> None:
+        """The call ended; one that was cancelled says nothing of the operator."""
+        if self._probe is not None and not self._probe.done():
+            self._probe.set_result(None)
+        self._probe = None
+
+
+# ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MOST_KEPT = 10_000
+"""Answers of one operator that are kept for those who ask the same."""
+
+WAITING_EACH = 8
+"""Calls that may wait for each that runs; more are turned away, so that one slow operator cannot fill the memory, nor
+take all places of events that others wait for."""
+SHORTEST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds before one that was turned away comes again."""
+
+Call = Callable[[Event, tuple[Any, ...]], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`seconds`: a call may take; `concurrency`: calls at one time; `keep_seconds`: how long an answer stands for the
+    same question; `attributes`: what the operator sees of an event, which makes the question (None: all)."""
+
+    seconds: float
+    concurrency: int
+    keep_seconds: float = 0.0
+    attributes: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A call that is under way, and who waits for it."""
+
+    askers: "list[Future[Answered]]" = field(default_factory=list)
+    task: "Future[Answered] | None" = None
+
+
+class AtOnce:
+    """An operator of our own: bounded work, in the caller's thread."""
+
+    at_once = True
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
+        return self._function(event, *arguments)
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        raise NotImplementedError("it answers at once")
+
+    def told(self) -> dict[str, Any]:
+        """It cannot be out of order."""
+        return {"circuit": {"state": "closed"}}
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class OnLoop:
+    """A call on the event loop. What is not answered in time is cancelled, whatever it waits for."""
+
+    at_once = False
+
+    def __init__(
+        self,
+        call: Call,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        closed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`closed` frees what the call holds."""
+        self.limits = limits
+        self.circuit = Circuit()
+        self._call = call
+        self._loop = loop
+        self._room = asyncio.Semaphore(limits.concurrency)
+        self._kept: OrderedDict[bytes, tuple[float, object]] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
+        self._guard = threading.Lock()
+        self._closed = closed
+        self._waiting = 0
+        self._mean_seconds = 0.1
+        self._running = 0
+        self._failed = 0
+
+    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
+        raise NotImplementedError("it answers later")
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        """Ask, or share the call that asks the same already. Any thread."""
+        seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
+        plain = {name: tuple(event[name]) for name in sorted(seen)}
+        key = hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
+        asker: Future[Answered] = Future()
+        with self._guard:
+            flight = self._flights.get(key)
+            begins = flight is None
+            if flight is None:
+                flight = self._flights[key] = _Flight()
+            flight.askers.append(asker)
+        asker.add_done_callback(lambda done: self._leave(key, flight, done))
+        if begins:
+            flight.task = asyncio.run_coroutine_threadsafe(self._ask(key, plain, arguments), self._loop)
+            flight.task.add_done_callback(lambda done: self._land(key, flight, done))
+        return asker
+
+    def _leave(self, key: bytes, flight: _Flight, asker: "Future[Answered]") -> None:
+        """Somebody does not need the answer any more; the last one cancels the call."""
+        if asker.cancelled():
+            with self._guard:
+                if asker in flight.askers:
+                    flight.askers.remove(asker)
+                unneeded = not flight.askers
+                if unneeded and self._flights.get(key) is flight:
+                    del self._flights[key]
+            if unneeded and flight.task is not None:
+                flight.task.cancel()
+
+    def _land(self, key: bytes, flight: _Flight, done: "Future[Answered]") -> None:
+        """Everybody gets what came of it; what is learned of it, is learned once."""
+        with self._guard:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+            askers, flight.askers = flight.askers, []
+        failed = OperatorFailed("was cancelled") if done.cancelled() else done.exception()
+        for asker in askers:
+            if not asker.set_running_or_notify_cancel():
+                continue
+            if isinstance(failed, OperatorFailed):
+                asker.set_exception(failed)
+                failed = failed.again()
+            elif failed is not None:
+                asker.set_exception(failed)
+            else:
+                answered = done.result()
+                asker.set_result(answered)
+                done = Future()
+                done.set_result(Answered(answered.value, 0.0))
+
+    async def _ask(self, key: bytes, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
+        """The answer. Raises `OperatorFailed`."""
+        if (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
+            return Answered(kept[1], 0.0)
+        if self._waiting >= WAITING_EACH * self.limits.concurrency:
+            expected = self._mean_seconds * WAITING_EACH * random.uniform(0.5, 1.5)
+            after = min(max(expected, SHORTEST_WAIT), LONGEST_WAIT)
+            raise OperatorFailed("has too much to do at present", kind="busy", after=after)
+        self._waiting += 1
+        try:
+            async with self._room:
+                return await self._asked(key, event, arguments)
+        finally:
+            self._waiting -= 1
+
+    def told(self) -> dict[str, Any]:
+        """How it is doing, for people."""
+        circuit: dict[str, Any] = {"state": self.circuit.state}
+        if self.circuit.failures:
+            circuit |= {"failures_in_a_row": self.circuit.failures, "last_failure": self.circuit.reason}
+        return {"circuit": circuit, "running": self._running, "waiting": self._waiting - self._running,
+                "failed": self._failed}  # fmt: skip
+
+    def close(self) -> None:
+        """The last waiter has cancelled."""
+        self._closed()
+
+    async def _asked(self, key: bytes, event: Event, arguments: tuple[Any, ...]) -> Answered:
+        await self.circuit.enter()
+        began = time.perf_counter()
+        self._running += 1
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                value = await self._call(event, arguments)
+        except TimeoutError:
+            raise self._failure(f"did not answer within {self.limits.seconds:g} s", "timed_out") from None
+        except OperatorFailed as error:
+            if error.for_good:  # it works, and says that this question has no answer
+                self.circuit.succeeded()
+                raise
+            raise self._failure(str(error), error.kind, error.after) from None
+        except asyncio.CancelledError:
+            self.circuit.left()
+            raise
+        except Exception as error:  # whatever it is, it is the operator's failure and nobody else's
+            raise self._failure(f"failed: {type(error).__name__}: {error}") from error
+        finally:
+            self._running -= 1
+        self.circuit.succeeded()
+        if self.limits.keep_seconds:
+            self._keep(key, value)
+        seconds = time.perf_counter() - began
+        self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
+        return Answered(value, seconds)
+
+    def _failure(self, reason: str, kind: FailureKind = "failed", after: float | None = None) -> OperatorFailed:
+        self._failed += 1
+        self.circuit.failed(reason)
+        return OperatorFailed(reason, kind=kind, after=after)
+
+    def _keep(self, key: bytes, value: object) -> None:
+        self._kept[key] = (time.monotonic() + self.limits.keep_seconds, value)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+
+
+# ── operator clients ──────────────────────────────────────────────────────────────────────────────────────────────────
+# The clients of all operators of a registry: called directly, in child processes, or over HTTP.
 
 
 class Callers:

@@ -17,8 +17,7 @@ from kindcast.semantic.model import Instant, Quantity
 from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.server.operators.answers import Event
 from kindcast.server.operators.registry import Registration
-from kindcast.server.security.connections import Connections
-from kindcast.server.security.egress import Sink, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
 
 __all__ = ["RemoteOperator"]
 

@@ -26,8 +26,7 @@ from kindcast.server.broker.late_matches import Settlement, settle
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.operators.answers import Asking
-from kindcast.server.pending.late_matcher import Case, Verdicts
-from kindcast.server.pending.late_matchers import LateMatchers
+from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
 from kindcast.server.store.events import find_event
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.subscriptions import trees

@@ -16,8 +16,7 @@ from kindcast.semantic.matching.decision import Decision, Step
 from kindcast.semantic.matching.operator_layer import Link
 from kindcast.server.operators.answers import Asking
 from kindcast.server.pending.decision import wake
-from kindcast.server.pending.late_matcher import Case, Verdicts
-from kindcast.server.pending.late_matchers import LateMatchers
+from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
 from kindcast.server.store import subscriptions
 
 __all__ = ["asking_and_waiting", "decide_now", "subscription_plan"]

@@ -20,7 +20,7 @@ from kindcast.semantic.operators.declaration import Operator, signature_of
 from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.semantic.planner.strategies import PLANNERS
 from kindcast.server.operators.answers import Answered, Asking, Deferred
-from kindcast.server.pending.late_matcher import LateMatcher, Verdicts
+from kindcast.server.pending.late_matchers import LateMatcher, Verdicts
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("p", "q", "r", "s")

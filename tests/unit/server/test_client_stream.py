@@ -5,7 +5,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast.server.client.stream import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, StreamReader
+from kindcast.server.client.clients import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, StreamReader
 
 
 def wire(*messages: dict[str, object]) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.delivery.outbox import LONGEST_WISH_SECONDS, STANDARD_DELAYS, Endpoints, RetrySchedule
-from kindcast.server.security.connections import Connections
+from kindcast.server.security.egress import Connections
 from kindcast.server.settings import Settings
 
 
@@ -113,7 +113,7 @@ def test_endpoints_pause_is_kept_until_it_is_over() -> None:
 
 def test_connections_unused_pools_are_closed_used_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the bound the longest unused pool goes; one that is in use stays, and is the same for everybody."""
-    monkeypatch.setattr("kindcast.server.security.connections.MAX_POOLS", 2)
+    monkeypatch.setattr("kindcast.server.security.egress.MAX_POOLS", 2)
 
     async def scenario() -> list[bool]:
         connections = Connections(allow_private=True)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from kindcast.server.operators.operator_client import Limits, OnLoop
+from kindcast.server.operators.operator_clients import Limits, OnLoop
 
 
 class Slow:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kindcast.semantic.operators.failures import OperatorFailed
-from kindcast.server.operators.operator_client import FAILURES, FIRST_PAUSE_SECONDS, Circuit
+from kindcast.server.operators.operator_clients import FAILURES, FIRST_PAUSE_SECONDS, Circuit
 
 
 class Clock:

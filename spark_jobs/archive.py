@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kindcast.spark_jobs.errors import NoArchive
+from kindcast.spark_jobs.report import NoArchive
 
 __all__ = ["Format", "Split", "file_system", "lines_in", "numbered", "splits_of"]
 

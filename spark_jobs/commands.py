@@ -1,6 +1,6 @@
 """The command line of the jobs: `python -m kindcast.spark_jobs match …`, started by `kindcast spark` or spark-submit.
 
-Tells its progress and its summary as lines of JSON on standard output (`kindcast.spark_jobs.progress`). Exit status 2
+Tells its progress and its summary as lines of JSON on standard output (`kindcast.spark_jobs.report`). Exit status 2
 for wrong use, 1 for failure.
 """
 
@@ -15,9 +15,8 @@ from typing import Any
 
 from kindcast.index.errors import IndexingError
 from kindcast.semantic.errors import SemanticError
-from kindcast.spark_jobs.errors import JobFailed
-from kindcast.spark_jobs.inputs import Inputs
-from kindcast.spark_jobs.progress import as_lines, tell_problem, tell_result
+from kindcast.spark_jobs.report import JobFailed, as_lines, tell_problem, tell_result
+from kindcast.spark_jobs.snapshot import Inputs
 
 __all__ = ["main"]
 
@@ -119,7 +118,7 @@ def _learn(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _backtest(given: argparse.Namespace) -> dict[str, Any]:
-    from kindcast.spark_jobs.backtesting import backtest_archive
+    from kindcast.spark_jobs.backtest import backtest_archive
 
     archive = _needed(given.archive, "--archive")
     expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
@@ -132,9 +131,8 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
-    from kindcast.spark_jobs.events import FILES, stream_events
     from kindcast.spark_jobs.match import Chosen
-    from kindcast.spark_jobs.stream import start_stream
+    from kindcast.spark_jobs.stream import FILES, start_stream, stream_events
 
     options = dict(each.partition("=")[::2] for each in given.option)
     if given.source == FILES:

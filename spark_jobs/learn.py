@@ -30,11 +30,10 @@ from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import CanonicalEvent, Not, Value
 from kindcast.spark_jobs.archive import Split, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
-from kindcast.spark_jobs.operators import added_up, records_of
-from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.output import number_lines, run_tasks
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.units import number_lines, run_tasks
+from kindcast.spark_jobs.report import Progress, silent
+from kindcast.spark_jobs.snapshot import Snapshot, added_up, records_of
 from kindcast.spark_jobs.workers import ShardMatcher, opened, vocabulary_of
 
 __all__ = ["learn_archive"]

@@ -23,12 +23,20 @@ from kindcast.semantic.units.instants import format_instant
 from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.match import decoded
-from kindcast.spark_jobs.output import Output, UnitWriter
-from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.output import (
+    Output,
+    UnitWriter,
+    Work,
+    by_day,
+    number_lines,
+    rejected_rows,
+    run_units,
+    unit_name,
+)
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.schemas import NORMALISED, READING, TERMS, spark_schema
 from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.units import Work, by_day, number_lines, rejected_rows, run_units, unit_name
 from kindcast.spark_jobs.workers import reason_of, shown, vocabulary_of
 
 __all__ = ["normalise", "normalise_archive"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.errors import NoJava
+from kindcast.spark_jobs.report import NoJava
 
 __all__ = ["spark_session"]
 

@@ -34,13 +34,11 @@ from kindcast.semantic.model import Event, Expression
 from kindcast.semantic.ontology.encoding import encode
 from kindcast.server.broker.documents import DocumentReader, Read
 from kindcast.spark_jobs.archive import splits_of
-from kindcast.spark_jobs.match import Chosen, match_unit
-from kindcast.spark_jobs.output import Output
-from kindcast.spark_jobs.progress import silent
+from kindcast.spark_jobs.match import NONE_REPEATED, Chosen, match_unit
+from kindcast.spark_jobs.output import Output, run_units
 from kindcast.spark_jobs.reading import ReadOptions
-from kindcast.spark_jobs.repeated import NONE_REPEATED
+from kindcast.spark_jobs.report import silent
 from kindcast.spark_jobs.snapshot import write_snapshot
-from kindcast.spark_jobs.units import run_units
 from tests.campaigns.campaign import STATE, Outcome, Told
 from tests.harness.application import running_application
 from tests.harness.spark import running_spark

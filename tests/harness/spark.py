@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.errors import NoJava
+from kindcast.spark_jobs.report import NoJava
 from kindcast.spark_jobs.session import spark_session
 
 __all__ = ["running_spark"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
 from kindcast.spark_jobs.archive import lines_in, numbered, splits_of
-from kindcast.spark_jobs.errors import NoArchive
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
 from kindcast.spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
+from kindcast.spark_jobs.report import NoArchive
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
 

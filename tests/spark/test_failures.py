@@ -14,12 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kindcast.semantic.ontology import read
-from kindcast.spark_jobs.errors import UnusableOutput
-from kindcast.spark_jobs.inputs import Inputs
 from kindcast.spark_jobs.match import match_archive
 from kindcast.spark_jobs.output import Done, Output, UnitWriter
 from kindcast.spark_jobs.reading import ReadOptions
-from kindcast.spark_jobs.snapshot import Snapshot, write_snapshot
+from kindcast.spark_jobs.report import UnusableOutput
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
 from tests.harness.spark_process import JobProcess, python_workers
 
 FILES, EVENTS = 30, 3_000

@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 from kindcast.spark_jobs import session as java
-from kindcast.spark_jobs.errors import NoJava
+from kindcast.spark_jobs.report import NoJava
 
 SMALL_JOB = """
 from kindcast.spark_jobs.session import spark_session

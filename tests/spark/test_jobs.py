@@ -16,14 +16,13 @@ from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.ontology import read
 from kindcast.server.cli import main
-from kindcast.spark_jobs.backtesting import backtest_archive
-from kindcast.spark_jobs.events import quarantined, read_events, readable
-from kindcast.spark_jobs.inputs import Inputs
+from kindcast.spark_jobs.backtest import backtest_archive
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import match, match_archive
 from kindcast.spark_jobs.normalise import normalise
 from kindcast.spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
-from kindcast.spark_jobs.snapshot import Snapshot, write_snapshot
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
+from kindcast.spark_jobs.stream import quarantined, read_events, readable
 from tests.harness.application import running_application, subscribe
 
 SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -243,7 +242,7 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
     with monkeypatch.context() as older:
         for module in (
             "kindcast.semantic.vocabulary.vocabulary",
-            "kindcast.spark_jobs.inputs",
+            "kindcast.spark_jobs.snapshot",
             "kindcast.spark_jobs.snapshot",
             "kindcast.semantic.matching.saved_matcher",
         ):

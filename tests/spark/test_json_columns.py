@@ -15,8 +15,7 @@ from kindcast.semantic.model import Event
 from kindcast.spark_jobs import reading
 from kindcast.spark_jobs.archive import splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
-from kindcast.spark_jobs.json_columns import JsonColumns, lines_of
-from kindcast.spark_jobs.reading import ReadOptions, read_split
+from kindcast.spark_jobs.reading import JsonColumns, ReadOptions, lines_of, read_split
 from kindcast.spark_jobs.workers import ShardMatcher
 
 ASKED = (

@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.events import stream_events
-from kindcast.spark_jobs.inputs import Inputs
 from kindcast.spark_jobs.match import match_archive
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.stream import start_stream
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot
+from kindcast.spark_jobs.stream import start_stream, stream_events
 
 SAVED = Path(__file__).resolve().parents[1] / "fixtures" / "commit_96216f5"
 EXPECTED = {

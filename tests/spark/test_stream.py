@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.errors import UnusableOutput
-from kindcast.spark_jobs.events import stream_events
-from kindcast.spark_jobs.inputs import Inputs
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.stream import start_stream
+from kindcast.spark_jobs.report import UnusableOutput
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot
+from kindcast.spark_jobs.stream import start_stream, stream_events
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" . :Tablet rdfs:subClassOf :Computer .

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.events import stream_events
-from kindcast.spark_jobs.inputs import Inputs
-from kindcast.spark_jobs.stream import start_stream
+from kindcast.spark_jobs.snapshot import Inputs
+from kindcast.spark_jobs.stream import start_stream, stream_events
 from tests.harness.spark_process import JobProcess
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .

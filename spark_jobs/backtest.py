@@ -10,11 +10,10 @@ from kindcast.semantic.backtest import Backtest, Counts, PastEvent
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.spark_jobs.archive import Split, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
-from kindcast.spark_jobs.operators import operators_for_jobs
-from kindcast.spark_jobs.progress import Progress, silent
+from kindcast.spark_jobs.output import number_lines, run_tasks
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.units import number_lines, run_tasks
+from kindcast.spark_jobs.report import Progress, silent
+from kindcast.spark_jobs.snapshot import Snapshot, operators_for_jobs
 from kindcast.spark_jobs.workers import vocabulary_of
 
 __all__ = ["backtest_archive"]

@@ -1,0 +1,85 @@
+"""What a job reports: its progress and its result, as lines of JSON on standard output, and its errors.
+
+{"stage": "match", "done": 3, "total": 40, …}      now and then
+{"result": {…}}   or   {"problem": "…"}            last
+
+JobFailed                 the job cannot do what it was asked for
+├── NoJava             there is no Java 17 or newer
+├── NoArchive          nothing to read at the place that was named
+├── UnusableSnapshot   the snapshot of a matcher is damaged, or of another version
+└── UnusableOutput     the output folder holds something else, or cannot be written
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "JobFailed",
+    "NoArchive",
+    "NoJava",
+    "Progress",
+    "UnusableOutput",
+    "UnusableSnapshot",
+    "as_lines",
+    "silent",
+    "tell_problem",
+    "tell_result",
+]
+
+
+# Progress reports: lines of JSON on standard output, for the process that started the job.
+#
+# {"stage": "match", "done": 3, "total": 40, …}      now and then
+# {"result": {…}}   or   {"problem": "…"}            last
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much is done, and the total (None: unknown)."""
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Reports nothing."""
+
+
+def as_lines(stage: str, done: int, total: int | None) -> None:
+    """Reports on standard output."""
+    _tell({"stage": stage, "done": done, "total": total})
+
+
+def tell_result(result: dict[str, Any]) -> None:
+    """The last line of a job that succeeded."""
+    _tell({"result": result})
+
+
+def tell_problem(detail: str) -> None:
+    """The last line of a job that failed."""
+    _tell({"problem": detail})
+
+
+def _tell(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class JobFailed(Exception):
+    """A job cannot do what it was asked for. The text says what to do."""
+
+
+class NoJava(JobFailed):
+    """Spark needs a Java runtime."""
+
+
+class NoArchive(JobFailed):
+    """There is nothing to read."""
+
+
+class UnusableSnapshot(JobFailed):
+    """The snapshot cannot be opened."""
+
+
+class UnusableOutput(JobFailed):
+    """The output folder cannot be used."""

@@ -27,6 +27,7 @@ __all__ = [
     "Event",
     "Expression",
     "Group",
+    "Instance",
     "Instant",
     "KindTest",
     "Match",
@@ -100,7 +101,15 @@ class Instant:
     text: str
 
 
-ConstantValue = str | bool | int | float | Quantity | Instant | Term
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A thing by its absolute IRI, which no vocabulary knew when the subscription was made (rule 25): the concept where
+    a version has it, else the IRI itself."""
+
+    iri: str
+
+
+ConstantValue = str | bool | int | float | Quantity | Instant | Instance | Term
 
 
 @dataclass(frozen=True, slots=True)

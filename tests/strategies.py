@@ -34,6 +34,7 @@ from kindcast.semantic.model import (
     Constant,
     Event,
     Expression,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -148,6 +149,8 @@ FOREIGN = ("http://other.org/D0", "http://other.org/D1")
 SCHEMES = (f"{EX}s0", f"{EX}s1")
 RETIRED = f"{EX}Old"
 """A deprecated name: events may use it, expressions do not."""
+THING = "http://example.net/things/1"
+"""An IRI that no vocabulary knows."""
 WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1")
 DECLARATIONS = {
     "kind": Declaration("concept", range=(CLASSES[0], CLASSES[1])),
@@ -207,7 +210,7 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
 # ── meaning: what is compared ───────────────────────────────────────────────────────────────────────────────────────
 
 _PLAIN = ("x", "y", "z", "", "nb", "red", "Red", "e\u0301a", "éa", "STRASSE")
-_NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", "Laptop", "laptop", "STRASSE", "nb")
+_NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", THING, "Laptop", "laptop", "nb")
 _DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")
 _WEIGHED = ("5 kg", "5000 g", "5500 g", "1 lb")
 _HEATED = ("86 degF", "30 degC", "303.15 K", "-40 degC")
@@ -218,6 +221,7 @@ _TEMPERATURES = (Quantity(86, "degF"), Quantity(30, "degC"), Quantity(303.15, "K
 _PATTERNS = ("^x", "5", "[a-c]+$", "le?d", "^$", "(?:La|lap)top", "é", "C[0-9]")
 
 _concept_terms = st.sampled_from(CLASSES).map(lambda iri: Term(iri, is_iri=True, iri=iri))
+_instances = st.sampled_from((CLASSES[0], CLASSES[1], INDIVIDUALS[1], RETIRED, THING)).map(Instance)
 _instants = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T06:00:00+05:00"]).map(Instant)
 _numbers_given = st.sampled_from(_NUMBERS)
 
@@ -283,7 +287,7 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     if attribute == "grade":  # what is no member of a declared enumeration has no order there, and is refused
         kinds = [st.sampled_from(DECLARATIONS["grade"].enum), numbers] if ordered else kinds
     if not ordered:
-        kinds += [_concept_terms] if attribute in _WORDY else [st.booleans()]
+        kinds += [_concept_terms, _instances] if attribute in _WORDY else [st.booleans()]
     return st.one_of(kinds[0], *kinds, numbers).map(Constant)
 
 

@@ -61,9 +61,10 @@ __all__ = [
 
 
 class TermPart(NamedTuple):
-    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds."""
+    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds, and `instance` is
+    an IRI that need not be that of a concept (rule 25)."""
 
-    test: Literal["isa", "below", "is", "relation"]
+    test: Literal["isa", "below", "is", "relation", "instance"]
     iri: str
     relation: str = ""
 
@@ -185,6 +186,8 @@ def _operand(operand: Any, *, equal: bool) -> Iterator[Part]:
     elif isinstance(operand, Mapping):
         if isinstance(operand.get("iri"), str):
             yield TermPart("is", operand["iri"])
+        elif isinstance(operand.get("instance"), str):
+            yield TermPart("instance", operand["instance"])
         elif isinstance(operand.get("unit"), str):
             yield UnitPart(operand["unit"])
         elif isinstance(operand.get("attribute"), str):
@@ -491,7 +494,7 @@ class Impact:
                 # What it is read as is another concept: all beneath either may be gained or lost.
                 values |= beneath(self.before, was.concept) | beneath(self.after, now.concept)
                 change.details["replaced"] = {"from": was.iri, "to": now.iri}
-            if (was.concept is None) != (now.concept is None):
+            if (was.concept is None) != (now.concept is None) and part.test != "instance":
                 change.details["gone" if now.concept is None else "back"] = True
         for value in sorted(values):
             reached, reaches = old.reached(value), new.reached(value)
@@ -609,6 +612,7 @@ class _Anchors:
         self.vocabulary = vocabulary
         self._here: defaultdict[int, set[TermPart]] = defaultdict(set)
         self._above: defaultdict[int, set[TermPart]] = defaultdict(set)
+        self._written: defaultdict[str, set[TermPart]] = defaultdict(set)  # root word -> instances that are no concepts
 
     def take(self, part: TermPart) -> _Anchor:
         """Note a term, by what rule 14 makes of its IRI."""
@@ -623,10 +627,12 @@ class _Anchors:
             else:
                 concept = None  # the relation is gone, or the concept
         elif concept is not None:
-            if part.test in ("isa", "is"):
+            if part.test in ("isa", "is", "instance"):
                 self._here[concept].add(part)
             if part.test in ("isa", "below"):
                 self._above[concept].add(part)
+        elif part.test == "instance":
+            self._written[vocabulary.root_word(iri)].add(part)
         return _Anchor(iri, concept)
 
     def read(self, value: str) -> tuple[ConceptId, ...]:
@@ -635,7 +641,7 @@ class _Anchors:
 
     def reached(self, value: str) -> set[TermPart]:
         """The terms that an event with this value satisfies. Costs a step per concept above it."""
-        found: set[TermPart] = set()
+        found = set(self._written.get(self.vocabulary.root_word(value), ())) if self._written else set()
         for concept in self.read(value):
             found |= self._here.get(concept, set())
             for upper in self.vocabulary.graph.ancestors(concept):

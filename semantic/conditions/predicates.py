@@ -29,6 +29,7 @@ from kindcast.semantic.model import (
     Comparison,
     Constant,
     ConstantValue,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -176,6 +177,12 @@ def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Voc
         match constant:
             case Term():
                 concepts |= _concepts((constant,), vocabulary)
+            case Instance(iri):
+                concept = vocabulary.concept(vocabulary.replacement(iri) or iri)
+                if concept is not None:
+                    concepts.add(concept)
+                else:
+                    keys.setdefault("text", set()).add(vocabulary.root_word(iri))
             case bool():
                 keys.setdefault("boolean", set()).add(constant)
             case str():
@@ -199,7 +206,7 @@ def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> t
         case Instant(text) | str(text):
             instant = parse_instant(text)
             return None if instant is None else ("instant", float(instant))
-        case bool() | Term():
+        case bool() | Term() | Instance():
             return None
         case _:
             declaration = vocabulary.attributes.declaration(attribute)

@@ -11,6 +11,7 @@ __all__ = [
     "KEYWORDS",
     "VARIABLE",
     "bad_number",
+    "is_absolute_iri",
     "is_keyword",
     "number_of",
     "quoted_iri",
@@ -34,6 +35,7 @@ VARIABLE = re.compile(r"\?[^\W\d]\w*")
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:.", re.DOTALL)
 _NOT_IN_IRI = re.compile('[<>"{}|^`\\\\\x00-\x20\ud800-\udfff]')
 
 
@@ -75,6 +77,14 @@ def unquoted_name(token: str) -> str | None:
 def quoted_iri(iri: str) -> str:
     """An IRI in angle brackets; what RFC 3987 forbids in it stands as an escape."""
     return f"<{_NOT_IN_IRI.sub(_as_escape, iri)}>"
+
+
+def is_absolute_iri(text: str, *, quoted: bool = False) -> bool:
+    """Whether `text` is an IRI with a scheme and no character that RFC 3987 forbids; `quoted` in a string, it must look
+    like one: `https://…`, `urn:…` or `did:…`, since many texts have a colon."""
+    if quoted and "://" not in text and not text.startswith(("urn:", "did:")):
+        return False
+    return _ABSOLUTE.match(text) is not None and _NOT_IN_IRI.search(text) is None
 
 
 def is_keyword(word: str) -> bool:

@@ -38,6 +38,7 @@ from kindcast.semantic.model import (
     Constant,
     Expression,
     Group,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -124,6 +125,8 @@ def _operand(operand: Constant | AttributeRef) -> str:
             return f"{number!r} {quoted_string(unit)}" if not _is_unit(unit) else f"{number!r} {unit}"
         case Instant(text):
             return text
+        case Instance(iri):
+            return quoted_iri(iri)
         case bool(value):
             return "true" if value else "false"
         case str(text):

@@ -23,7 +23,7 @@ from kindcast.semantic.language.bounds import (
     check_bounds,
     refuse,
 )
-from kindcast.semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_keyword
+from kindcast.semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_absolute_iri, is_keyword
 from kindcast.semantic.language.mistakes import HABITS
 from kindcast.semantic.model import (
     All,
@@ -36,6 +36,7 @@ from kindcast.semantic.model import (
     Constant,
     Expression,
     Group,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -119,6 +120,8 @@ def _operand(operand: Constant | AttributeRef) -> Json:
             return {"value": number, "unit": unit}
         case Instant(text):
             return {"instant": text}
+        case Instance(iri):
+            return {"instance": iri}
         case value:
             return value
 
@@ -420,6 +423,10 @@ class _Reader:
                 return Constant(Term(text, at=at), at)
             case {"iri": str(text)} if len(operand) == 1:
                 return Constant(self._iri(text, pointer), at)
+            case {"instance": str(text)} if len(operand) == 1:
+                if not is_absolute_iri(text):
+                    self.problem("syntax", f"{text[:40]!r} is no absolute IRI", pointer)
+                return Constant(Instance(text), at)
             case _:
                 pass
         detail = (
@@ -441,7 +448,10 @@ class _Reader:
             return self._variable(argument, pointer)
         if isinstance(argument, str) and argument.startswith("@"):
             return AttributeRef(argument[1:], at)
-        return self._operand(argument, pointer)
+        operand = self._operand(argument, pointer)
+        if isinstance(operand, Constant) and isinstance(operand.value, Instance):
+            self.problem("syntax", 'an operator takes a concept {"iri": "…"}, or a string', pointer)
+        return operand
 
     def _variable(self, text: str, pointer: str) -> Variable:
         if not VARIABLE.fullmatch(text):

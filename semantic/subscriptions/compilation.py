@@ -33,6 +33,7 @@ from kindcast.semantic.model import (
     Constant,
     Expression,
     Group,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -212,7 +213,7 @@ def _outside(domain: Domain, value: Any) -> str | None:
     match value:
         case bool():
             return None if "boolean" in types else told
-        case str() | Instant() | Term():
+        case str() | Instant() | Instance() | Term():
             return None if "string" in types else told
         case Quantity(unit=unit):
             if domain.unit is None and domain.unit_from is None and not types & {"string", "object"}:

@@ -13,6 +13,7 @@ from kindcast.semantic.conditions.predicates import enumeration_of
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
 from kindcast.semantic.events.canonical_events import range_of
 from kindcast.semantic.language import nearest_keyword
+from kindcast.semantic.language.literals import is_absolute_iri
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -22,6 +23,7 @@ from kindcast.semantic.model import (
     Constant,
     Expression,
     Group,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -271,9 +273,10 @@ class _Resolver:
         value = constant.value
         declaration = self.declaration(name)
         if isinstance(value, Term):
-            return replace(constant, value=self.term(name, value))
+            return replace(constant, value=self.instance(name, value) or self.term(name, value))
         if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
-            return replace(constant, value=self.term(name, Term(value, at=constant.at), written=False))
+            term = Term(value, at=constant.at)
+            return replace(constant, value=self.instance(name, term) or self.term(name, term, written=False))
         listed = enumeration_of(self.declared_as(name), self.vocabulary)
         if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
@@ -284,10 +287,23 @@ class _Resolver:
         self.checked(name, constant)
         return constant
 
+    def instance(self, attribute: str, term: Term) -> Instance | None:
+        """What an absolute IRI means that no vocabulary knows: an instance (rule 25). None for any other term, and for
+        one that was resolved before."""
+        if term.iri is not None or (self.stored and term.is_iri):
+            return None
+        if not is_absolute_iri(term.text, quoted=not term.is_iri):
+            return None
+        if self.vocabulary.resolve(term.text, is_iri=term.is_iri).candidates:
+            return None
+        detail = f"no concept is named {term.text!r}: values are compared with it as an IRI"
+        self.notes.append(Note("unknown-iri", attribute, detail))
+        return Instance(term.text)
+
     def ordered(self, name: str, constant: Constant) -> str | None:
         """Check an operand of `<`, `<=`, `>`, `>=` or `between` and return its kind."""
         value = constant.value
-        if isinstance(value, bool | Term):
+        if isinstance(value, bool | Term | Instance):
             what = "true and false have" if isinstance(value, bool) else "a concept has"
             self.problem("no-order", f"{what} no order: use =, != or isa", constant.at)
             return None

@@ -43,6 +43,7 @@ from kindcast.semantic.model import (
     Comparison,
     Constant,
     Expression,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -75,8 +76,11 @@ __all__ = ["TRIES", "Operands", "ShapeKey", "Template", "Templates"]
 # A shape holds operators, attributes, units and the kinds of constants. Trees without one (relations, texts that are
 # searched, operators, whatever is odd or wrong) are compiled one by one, which also says what is wrong with them.
 
-NUMBER, STRING, INSTANT, IRI = "number", "string", "instant", "iri"
+NUMBER, STRING, INSTANT, IRI, INSTANCE = "number", "string", "instant", "iri", "instance"
 """Kinds of constants; a quantity is `"unit:"` and its unit, true and false stand in the shape themselves."""
+OBJECTS = (INSTANT, IRI, INSTANCE)
+"""Kinds of texts that stand in an object whose key is the kind."""
+TEXTS = (STRING, *OBJECTS)
 MOST_PARTS = 64
 """Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
 LONGEST_TEXT = 1_000
@@ -192,6 +196,9 @@ def _object_kind(operand: dict[Any, Any], constants: list[Any], *, ordered: bool
         if key == "instant" and not term:
             constants.append(text)
             return INSTANT
+        if key == "instance" and not ordered and not term:
+            constants.append(text)
+            return INSTANCE
         return None
     if term or operand.keys() != {"value", "unit"}:
         return None
@@ -293,7 +300,7 @@ class OperandReader:
             self._place(each)
         places = np.array([known[each] for each in constants], dtype=np.int32)
         good = np.array(self._sorts, dtype=np.int32)[places] == self._numbered[sort]
-        if self._kind in (STRING, IRI, INSTANT):
+        if self._kind in TEXTS:
             stored = TextColumn(narrowed(places), self._texts)
         else:
             numbers = np.array([each if ok else 0 for each, ok in zip(constants, good, strict=True)], dtype=np.float64)
@@ -312,7 +319,7 @@ class OperandReader:
         place = self._place(constant)
         if self._sorts[place] != self._numbered[sort]:
             return None
-        return self._keys[place], self._texts[place] if self._kind in (STRING, IRI, INSTANT) else constant
+        return self._keys[place], self._texts[place] if self._kind in TEXTS else constant
 
     @property
     def remembered(self) -> int:
@@ -356,7 +363,7 @@ class OperandReader:
                 return ((reading, "concept"), next(iter(found)), text) if len(found) == 1 else nothing
 
     def _written(self, constant: Any) -> Any:
-        if self._kind in (IRI, INSTANT):
+        if self._kind in OBJECTS:
             return {self._kind: constant}
         return (
             constant
@@ -684,6 +691,8 @@ class _Slotting:
                 return Constant(Quantity(self._slot(), unit))
             case Instant():
                 return Constant(Instant(self._slot()))
+            case Instance():
+                return Constant(Instance(self._slot()))
             case _:
                 return Constant(self._slot())
 

@@ -21,6 +21,7 @@ from kindcast.semantic.model import (
     Constant,
     Event,
     Expression,
+    Instance,
     Instant,
     KindTest,
     Membership,
@@ -160,6 +161,11 @@ class _Evaluation:
         match constant:
             case Term():
                 return any(self.world.same(concept, self.meant(constant)) for concept in value.concepts)
+            case Instance(iri):
+                meant = self.world.successor(iri)
+                if meant in self.world.concepts():
+                    return any(self.world.same(concept, meant) for concept in value.concepts)
+                return value.root == self.world.root_word(iri)
             case bool():
                 return value.boolean is constant
             case str():

@@ -100,7 +100,7 @@ class MatchersFollowTheOracle(RuleBasedStateMachine):
         """Each matcher takes what names known concepts only, and refuses the rest."""
         self.count += 1
         name = f"s{self.count}"
-        unknown = {f"iri={iri!r}" for iri in set(CLASSES) - self.world.concepts()}
+        unknown = {f", iri={iri!r}" for iri in set(CLASSES) - self.world.concepts()}
         unknown |= {f"relation={iri!r}" for iri in set(RELATIONS) - self.world.relations.keys()}
         if any(each in repr(expression) for each in unknown):
             for matcher in self.matchers:

@@ -61,7 +61,7 @@ __all__ = [
 
 
 class TermPart(NamedTuple):
-    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds, and `instance` is
+    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds. An `instance` is
     an IRI that need not be that of a concept (rule 25)."""
 
     test: Literal["isa", "below", "is", "relation", "instance"]

@@ -56,6 +56,7 @@ from kindcast.semantic.subscriptions.bulk_compilation import (
 )
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
 from kindcast.semantic.subscriptions.subscription_table import NamesView, Part, SubscriptionTable, packed
+from kindcast.semantic.units.patterns import SearchBudget
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher"]
@@ -202,7 +203,8 @@ class Matcher:
 
     @property
     def defers(self) -> bool:
-        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        """Whether operators and costly tests of text are left to another: their candidates come out undecided, and
+        nothing is waited for here."""
         return self._verification.defers
 
     @defers.setter
@@ -416,11 +418,13 @@ class Matcher:
         steps: bool = False,
         patient: bool = False,
         learns: bool = True,
+        within: SearchBudget | None = None,
     ) -> OpenDecision:
         """`decide` for operators that are asked elsewhere: step by step, as their answers come. It goes on with the
-        subscriptions as they are now, also when one is removed meanwhile."""
+        subscriptions as they are now, also when one is removed meanwhile. Tests of text that `within` does not allow
+        are left to the caller too: `OpenDecision.costly`."""
         rows, readable = self._rows(event, among)
-        screened = self._verification.screened(rows, readable)
+        screened = self._verification.screened(rows, readable, within=within)
         return OpenDecision(self._layer, screened, steps=steps, patient=patient, learns=learns)
 
     def decided(self, found: Found) -> Decided:

@@ -10,9 +10,9 @@ Screened events: events after index and verification, with the candidates that o
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -32,18 +32,36 @@ from kindcast.semantic.operators.failures import Failure
 from kindcast.semantic.subscriptions.bulk_compilation import ClauseParts, is_asked
 from kindcast.semantic.subscriptions.subscription_table import LATER, SubscriptionTable
 from kindcast.semantic.units import Units
+from kindcast.semantic.units.patterns import SearchBudget, TooCostlyNow, searching_within
 
-__all__ = ["OpenDecision", "Readable", "Verification", "parts_of"]
+__all__ = ["NOT_SEARCHED", "SEARCH_SECONDS", "CostlyTest", "OpenDecision", "Readable", "Verification", "parts_of"]
 
 
 @dataclass(slots=True)
 class Screened:
     """One event: the slots that match already, the rows that hang on operators, and the slot of each of these; `event`
-    is needed where there are such rows."""
+    is needed where there are such rows. `costly`: rows whose tests of text were too costly to be asked at once, and
+    what asks them; `rows` has them too."""
 
     slots: set[SubscriptionSlot]
     rows: dict[int, SubscriptionSlot]
     event: CanonicalEvent | None
+    costly: "dict[int, CostlyTest]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyTest:
+    """The residual predicates of one clause on one event. `steps`: what the costliest may cost, as in `TooCostlyNow`.
+    Any thread may ask."""
+
+    atoms: tuple[AtomEvaluator, ...]
+    event: CanonicalEvent
+    steps: int
+
+    def holds(self) -> bool:
+        """Whether all hold, at whatever cost."""
+        with searching_within(None):
+            return all(atom.holds(self.event) for atom in self.atoms)
 
 
 def decide_screened(
@@ -79,14 +97,34 @@ class OpenDecision:
         patient: bool = False,
         learns: bool = True,
     ) -> None:
+        self._layer = layer
         self._screened = screened
-        self._rows = _needed(layer, screened)
+        self._opened = partial(layer.open, steps=steps, patient=patient, learns=learns)
+        self._rows: dict[int, SubscriptionSlot] = {}
         self._deciding: Deciding | None = None
-        if self._rows:
-            waiting = _waiting(screened, self._rows)
-            self._deciding = layer.open(waiting, steps=steps, patient=patient, learns=learns)
         self.decision = Decision()
         """The state of the calls."""
+        if not screened.costly:
+            self.settle({})
+
+    @property
+    def costly(self) -> dict[int, CostlyTest]:
+        """By row, tests of text to be asked elsewhere; `settle` takes what they say."""
+        return self._screened.costly
+
+    def settle(self, verdicts: Mapping[int, bool]) -> None:
+        """What the costly tests said, before anything else is asked. Those that are not told are undecided."""
+        screened = self._screened
+        for row, holds in verdicts.items():
+            slot = screened.rows[row]
+            del screened.costly[row]
+            if not holds or row not in self._layer:
+                del screened.rows[row]
+            if holds and row not in self._layer:
+                screened.slots.add(slot)
+        self._rows = _needed(self._layer, screened)
+        if asked := {row: slot for row, slot in self._rows.items() if row not in screened.costly}:
+            self._deciding = self._opened(_waiting(screened, asked))
 
     def take_known(self, knows: Callable[[str, tuple[object, ...]], bool]) -> None:
         """Take first what was answered in an earlier try: `knows(operator, arguments)`."""
@@ -108,12 +146,14 @@ class OpenDecision:
         if self._deciding is not None:
             self._deciding.run()
             self.decision = self._deciding.decision()
-        return _decided(self._screened, self._rows, self.decision)
+        left = {row: NOT_SEARCHED for row in self._rows.keys() & self._screened.costly.keys()}
+        decision = replace(self.decision, undecided=self.decision.undecided | left) if left else self.decision
+        return _decided(self._screened, self._rows, decision)
 
 
 def _needed(layer: OperatorLayer, screened: Screened) -> dict[int, SubscriptionSlot]:
     """The rows to be decided: those of slots that match already only where their matches carry bindings."""
-    carrying = {slot for row, slot in screened.rows.items() if layer.has_variables(row)}
+    carrying = {slot for row, slot in screened.rows.items() if row in layer and layer.has_variables(row)}
     return {row: slot for row, slot in screened.rows.items() if slot not in screened.slots - carrying}
 
 
@@ -124,7 +164,7 @@ def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot]) -> Waiting:
 
 def _deferred(screened: Screened, rows: dict[int, SubscriptionSlot], why: Failure) -> Found:
     """A match that hangs on operators is to carry the bindings of all its clauses."""
-    waiting = dict.fromkeys(rows.values(), why)
+    waiting = {slot: NOT_SEARCHED if row in screened.costly else why for row, slot in rows.items()}
     return Found(ascending(screened.slots - waiting.keys()), undecided=waiting)
 
 
@@ -182,6 +222,12 @@ def parts_of(
 DEFERRED = Failure("waiting", "its operators were not asked yet")
 """Why a candidate is undecided where operators are left to another."""
 
+NOT_SEARCHED = Failure("waiting", "a test of text takes too long to be decided at once")
+"""Why a candidate is undecided whose texts are long, or whose patterns are large."""
+
+SEARCH_SECONDS = 0.05
+"""Of all tests of text of one event, where what is costly is left to another."""
+
 Readable = Callable[[], CanonicalEvent]
 """What reads an event whole, when the first row needs it."""
 
@@ -204,7 +250,8 @@ class Verification:
         self.layer = layer
         self.statistics = Statistics()
         self.defers = False
-        """Whether operators are left to another: their candidates come out undecided, and none is called here."""
+        """Whether operators and costly tests of text are left to another: their candidates come out undecided, and
+        nothing is waited for here."""
         self._units = units
         self._parts_of = parts_of
         self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
@@ -278,8 +325,12 @@ class Verification:
         self.statistics.undecided += sum(len(each.undecided) for each in found)
         return found
 
-    def screened(self, rows: Rows, event: Readable) -> Screened:
-        """The slots that `rows` decide without operators, and the rows that hang on them."""
+    def screened(self, rows: Rows, event: Readable, *, within: SearchBudget | None = None) -> Screened:
+        """The slots that `rows` decide without operators and costly tests of text, and the rows that hang on them. All
+        tests of text are asked here unless there is a budget."""
+        if self.defers:
+            within = SearchBudget(SEARCH_SECONDS)
+        costly: dict[int, CostlyTest] = {}
         slot_of_row = self.books.slot_of_row
         slots: set[SubscriptionSlot] = set()
         expensive: dict[int, SubscriptionSlot] = {}
@@ -291,10 +342,27 @@ class Verification:
             rest = self._rest_of_row.get(row)
             if rest is not None and slot not in slots:
                 known = known or event()
-                if not all(atom.holds(known) for atom in rest):
+                steps = _asked_within(rest, known, within)
+                if steps is None:
                     continue
-            if row in self.layer:
+                if steps:
+                    costly[row] = CostlyTest(rest, known, steps)
+            if row in self.layer or row in costly:
                 expensive[row] = slot
             else:
                 slots.add(slot)
-        return Screened(slots, expensive, (known or event()) if expensive else None)
+        return Screened(slots, expensive, (known or event()) if expensive else None, costly)
+
+
+def _asked_within(atoms: Iterable[AtomEvaluator], event: CanonicalEvent, budget: SearchBudget | None) -> int | None:
+    """0 if all hold, None if one does not; else what the costliest of those would take that the budget forbids: one
+    that does not hold decides, whatever the others are."""
+    steps = 0
+    with searching_within(budget):
+        for atom in atoms:
+            try:
+                if not atom.holds(event):
+                    return None
+            except TooCostlyNow as error:
+                steps = max(steps, error.steps, 1)
+    return steps

@@ -42,7 +42,7 @@ from kindcast.semantic.model import (
 )
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.units.instants import parse_instant
-from kindcast.semantic.units.patterns import compile_pattern
+from kindcast.semantic.units.patterns import check_size, compile_pattern
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
 
@@ -373,8 +373,13 @@ class _Resolver:
 
     def text_test(self, node: TextTest) -> TextTest:
         if node.test == "matches":
-            self.attempt("bad-pattern", lambda: compile_pattern(node.text, node.nocase), node.at)
+            self.attempt("bad-pattern", lambda: self._pattern(node), node.at)
         return replace(node, attribute=self.name(node.attribute, node.at))
+
+    def _pattern(self, node: TextTest) -> None:
+        pattern = compile_pattern(node.text, node.nocase)
+        if not self.stored:
+            check_size(pattern)
 
     # ── problems ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,19 +6,27 @@ pattern's size times the text's length. Patterns and texts are compared in NFC, 
 """
 
 import re
+import time
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 import re2
 
 from kindcast.semantic.errors import InvalidPattern
 
-__all__ = ["Pattern", "compile_pattern", "fold"]
+__all__ = ["Pattern", "SearchBudget", "TooCostlyNow", "check_size", "compile_pattern", "fold", "searching_within"]
 
 LONGEST = 1_000
 """Characters of a pattern; people write patterns of some dozens."""
 MEMORY = 1 << 20
 """Bytes that one compiled pattern may take, its cache of states included; `\\pL{1000}` and its like end here."""
+STATES = 20_000
+"""States of a new pattern, its repetitions and classes written out."""
+STEPS = 20_000_000
+"""States times characters that one search may have under a budget: a tenth of a second, if all of them are visited."""
 CACHED = 1_024
 """Patterns kept compiled: the subscriptions of a server repeat few, and `CACHED * MEMORY` stays bearable."""
 
@@ -32,18 +40,67 @@ UNSUPPORTED = (
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class Pattern:
-    """A compiled pattern. Any number of threads may search with it."""
+class TooCostlyNow(Exception):
+    """A search that the budget does not allow: whether the text matches is undecided. `steps`: what it may cost at
+    worst, states times characters, of which some 200 million take a second."""
 
-    __slots__ = ("_compiled", "nocase", "text")
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"a search of up to {steps:,} steps")
+        self.steps = steps
+
+
+class SearchBudget:
+    """What the searches of one event may take: each `STEPS`, and `seconds` together. One thread."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    def search(self, pattern: "Pattern", text: str) -> bool:
+        """`pattern.found_in(text)`. Raises `TooCostlyNow`."""
+        steps = pattern.states * len(text)
+        if steps > STEPS or self._left <= 0.0:
+            raise TooCostlyNow(steps)
+        began = time.perf_counter()
+        found = pattern.found_in(text)
+        self._left -= time.perf_counter() - began
+        return found
+
+
+_budget: ContextVar[SearchBudget | None] = ContextVar("search budget", default=None)
+
+
+@contextmanager
+def searching_within(budget: SearchBudget | None) -> Iterator[None]:
+    """Searches in this block raise `TooCostlyNow` where `budget` does not allow them; None: all are allowed."""
+    before = _budget.set(budget)
+    try:
+        yield
+    finally:
+        _budget.reset(before)
+
+
+class Pattern:
+    """A compiled pattern. Any number of threads may search with it; a search leaves the others run."""
+
+    __slots__ = ("_compiled", "nocase", "states", "text")
 
     def __init__(self, text: str, nocase: bool, compiled: "re2._Regexp") -> None:
         self.text = text
         self.nocase = nocase
         self._compiled = compiled
+        self.states: int = compiled.programsize
+        """RE2's instructions: a search visits at most so many for each character."""
 
     def search(self, text: str) -> bool:
-        """Whether the pattern is found anywhere in `text`. At most linear in its length; about 3 µs for a short one."""
+        """Whether the pattern is found anywhere in `text`. At most linear in its length; about 3 µs for a short one.
+        Raises `TooCostlyNow` under a budget that does not allow it."""
+        budget = _budget.get()
+        return self.found_in(text) if budget is None else budget.search(self, text)
+
+    def found_in(self, text: str) -> bool:
+        """`search` without a budget."""
         try:
             return self._compiled.search(text) is not None
         except UnicodeEncodeError:
@@ -76,15 +133,37 @@ def compile_pattern(text: str, nocase: bool = False) -> Pattern:
         raise InvalidPattern("half a surrogate pair is no character", text, error.start) from error
 
 
+def check_size(pattern: Pattern) -> Pattern:
+    """The pattern, if a new subscription may have it. Raises `InvalidPattern`."""
+    if pattern.states > STATES:
+        raise InvalidPattern(
+            f"the pattern has {pattern.states:,} states when its repetitions and classes are written out, at most"
+            f" {STATES:,} are allowed: repeat less, or without an upper bound",
+            pattern.text,
+        )
+    return pattern
+
+
 def fold(text: str) -> str:
     """`text` as `nocase` compares it: NFC, case-folded (so `STRASSE` and `Straße` are the same), NFC again.
 
     >>> fold("Straße") == fold("STRASSE")
     True
     """
+    return _fold(text) if len(text) < LONG else _fold_long(text)
+
+
+LONG = 10_000
+"""Characters of a text that is folded once for all who ask, one after the other."""
+
+
+def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+_fold_long = lru_cache(maxsize=2)(_fold)
 
 
 def _explained(cause: str, text: str) -> InvalidPattern:

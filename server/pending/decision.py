@@ -26,7 +26,7 @@ from kindcast.server.broker.late_matches import Settlement, settle
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.operators.answers import Asking
-from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
+from kindcast.server.pending.late_matchers import TURNED_AWAY, Case, LateMatchers, Verdicts
 from kindcast.server.store.events import find_event
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.subscriptions import trees
@@ -155,6 +155,10 @@ async def decide_event(
         try:
             begin = partial(_begin, desks, vocabulary, event, asking, patient=not parked.last)
             case = await _begun(desks, vocabulary, open, begin)
+            if case is not None and case.costly:
+                verdicts = await desks.texts.ask(case.costly)
+                otherwise = TURNED_AWAY if verdicts is None else None
+                await desks.run(partial(case.settle, verdicts or {}, otherwise))
             while case is not None and open.numbers:
                 woken.clear()
                 _settle(parked.event, await desks.run(case.advance), open, settling, schedule)

@@ -6,6 +6,7 @@ shared with running ones. An explanation of one subscription asks everything, an
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -14,10 +15,16 @@ from kindcast.semantic import CanonicalEvent, Vocabulary
 from kindcast.semantic.explanations.operator_plans import chains
 from kindcast.semantic.matching.decision import Decision, Step
 from kindcast.semantic.matching.operator_layer import Link
+from kindcast.semantic.operators.failures import Failure
 from kindcast.server.operators.answers import Asking
 from kindcast.server.pending.decision import wake
 from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
 from kindcast.server.store import subscriptions
+
+PREVIEW_SECONDS = 10.0
+"""For the tests of long texts of an event that is not published: whoever asks waits for them."""
+
+NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event would be decided later")
 
 __all__ = ["asking_and_waiting", "decide_now", "subscription_plan"]
 
@@ -48,6 +55,13 @@ async def decide_now(
 
     try:
         case = await desks.run(begin)
+        if case.costly:
+            try:
+                async with asyncio.timeout(PREVIEW_SECONDS):
+                    searched = await desks.texts.ask(case.costly)
+            except TimeoutError:
+                searched = None
+            await desks.run(partial(case.settle, searched or {}, NOT_IN_TIME))
         while True:
             woken.clear()
             verdicts = await desks.run(case.advance)

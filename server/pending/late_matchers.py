@@ -8,7 +8,10 @@ operator that takes its time is asked elsewhere, and a `Case` goes on when it ha
 """
 
 import asyncio
+import contextlib
 import logging
+import queue
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +25,11 @@ from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscr
 from kindcast.semantic.events.canonical_events import EventLimits
 from kindcast.semantic.matching.decision import Decision
 from kindcast.semantic.matching.operator_layer import OperatorLayer
-from kindcast.semantic.matching.verification import OpenDecision
+from kindcast.semantic.matching.verification import NOT_SEARCHED, SEARCH_SECONDS, CostlyTest, OpenDecision
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import Failure
 from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.units.patterns import SearchBudget
 from kindcast.semantic.vocabulary.declarations import Declarations
 from kindcast.server.broker import Broker
 from kindcast.server.operators.answers import AnswersByEvent, Asking, Caller, asking_through
@@ -33,7 +37,7 @@ from kindcast.server.operators.operator_clients import Callers
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as parking
 
-__all__ = ["Case", "LateMatcher", "LateMatchers", "Verdicts"]
+__all__ = ["TURNED_AWAY", "Case", "LateMatcher", "LateMatchers", "TextSearches", "Verdicts"]
 
 
 @dataclass(slots=True)
@@ -63,6 +67,18 @@ class Case:
         self._asking = asking
         self._ids = ids
         self._meaningless = meaningless
+        self._begun = False
+        self._not_searched: Failure | None = None
+
+    @property
+    def costly(self) -> Mapping[int, CostlyTest]:
+        """Tests of text to be asked outside this thread, before `advance`."""
+        return self._open.costly
+
+    def settle(self, verdicts: Mapping[int, bool], otherwise: Failure | None = None) -> None:
+        """What these tests said. Where they said nothing, the candidate is undecided for the reason `otherwise`."""
+        self._open.settle(verdicts)
+        self._not_searched = otherwise
 
     @property
     def pending(self) -> bool:
@@ -77,9 +93,16 @@ class Case:
     def advance(self) -> Verdicts:
         """What can be said now. No call is made that the plan does not want by what was answered so far."""
         with asking_through(self._asking):
+            if not self._begun and self._asking.has_answers:
+                self._open.take_known(self._asking.knows)
+            self._begun = True
             decided = self._matcher.decided(self._open.advance())
         verdicts = Verdicts({each.subscription: each for each in decided.matches})
         verdicts.undecided = {each.subscription: each.failure for each in decided.undecided} | dict(self._meaningless)
+        if self._not_searched is not None:
+            for id, failure in verdicts.undecided.items():
+                if failure is NOT_SEARCHED:
+                    verdicts.undecided[id] = self._not_searched
         verdicts.unmatched = [id for id in self._ids if id not in verdicts.matched and id not in verdicts.undecided]
         return verdicts
 
@@ -128,10 +151,8 @@ class LateMatcher:
     ) -> Case:
         """The way to the verdicts on `ids`, none of which it may lack. `patient`: what failed for now is left for a
         later try; otherwise the other calls may still tell that it does not match."""
-        open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns)
-        if asking.has_answers:
-            with asking_through(asking):
-                open.take_known(asking.knows)
+        budget = SearchBudget(SEARCH_SECONDS)
+        open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns, within=budget)
         meaningless = {id: self._meaningless[id] for id in ids if id in self._meaningless}
         return Case(self.matcher, open, asking, ids, meaningless)
 
@@ -214,6 +235,68 @@ KEPT = 3
 """Late matchers of the active vocabulary, and of earlier ones that pending events still need."""
 
 
+SECOND_STEPS = 200_000_000
+"""Steps of a search that take a second, more or less."""
+
+TURNED_AWAY = Failure("busy", "too many long texts are being searched", after=5.0)
+MAX_SEARCHED = 200
+"""Events whose texts are searched, or wait for it; the others stay on disk, so that they keep no operator waiting."""
+
+
+class TextSearches:
+    """Tests of text that take too long for the writer's thread and for that of the late matchers. Two threads: one for
+    those of up to a second, one for all others. An event has one test at a time in them, so that events take turns.
+    RE2 lets other threads run while it searches. The threads do not keep the process from ending."""
+
+    def __init__(self) -> None:
+        self._lanes = [queue.SimpleQueue[tuple[CostlyTest, asyncio.Future[bool]] | None]() for _ in range(2)]
+        for number, lane in enumerate(self._lanes):
+            threading.Thread(target=self._serve, args=(lane,), name=f"kindcast-texts-{number}", daemon=True).start()
+        self._loop = asyncio.get_running_loop()
+        self._events = 0
+
+    async def ask(self, tests: Mapping[int, CostlyTest]) -> dict[int, bool] | None:
+        """Whether each holds; None if too many events wait already. Cancelled, it leaves those that were not begun."""
+        if self._events >= MAX_SEARCHED:
+            return None
+        self._events += 1
+        try:
+            verdicts = {}
+            for row, test in sorted(tests.items(), key=lambda item: item[1].steps):
+                answer: asyncio.Future[bool] = self._loop.create_future()
+                self._lanes[test.steps > SECOND_STEPS].put((test, answer))
+                verdicts[row] = await answer
+            return verdicts
+        finally:
+            self._events -= 1
+
+    def close(self) -> None:
+        """No more is begun."""
+        for lane in self._lanes:
+            lane.put(None)
+
+    def _serve(self, lane: "queue.SimpleQueue[tuple[CostlyTest, asyncio.Future[bool]] | None]") -> None:
+        while (item := lane.get()) is not None:
+            test, answer = item
+            if answer.cancelled():
+                continue
+            try:
+                told: Callable[[], None] = partial(_tell, answer, test.holds(), None)
+            except Exception as error:
+                told = partial(_tell, answer, False, error)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(told)
+
+
+def _tell(answer: "asyncio.Future[bool]", holds: bool, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(holds)
+    else:
+        answer.set_exception(error)
+
+
 class LateMatchers:
     """One per server. Coroutines on its event loop; `at` only inside `run`."""
 
@@ -226,6 +309,7 @@ class LateMatchers:
         self.is_patient = bool(settings.operator_delays_seconds)
         """Whether the first try of a candidate is followed by others."""
         self.answers = AnswersByEvent()
+        self.texts = TextSearches()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
         self._desks: OrderedDict[str, LateMatcher] = OrderedDict()
         self._registry = broker.state.operators
@@ -257,6 +341,7 @@ class LateMatchers:
 
     async def close(self) -> None:
         """Nothing may run any more."""
+        self.texts.close()
         self._thread.shutdown(wait=True, cancel_futures=True)
         await self.callers.close()
 

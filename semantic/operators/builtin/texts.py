@@ -12,7 +12,7 @@ from typing import Any
 from kindcast.semantic.errors import InvalidPattern
 from kindcast.semantic.operators.builtin.libraries import needed
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.units.patterns import compile_pattern, fold
+from kindcast.semantic.units.patterns import check_size, compile_pattern, fold
 
 __all__ = ["LONGEST", "texts"]
 
@@ -31,7 +31,7 @@ def texts() -> list[Operator]:
 
 def _wrong_pattern(pattern: str, *attributes: Any) -> str | None:
     try:
-        compile_pattern(pattern)
+        check_size(compile_pattern(pattern))
     except InvalidPattern as error:
         return str(error)
     return None

@@ -1,9 +1,20 @@
 """Regular expressions: what is found, what is refused and where, and that nobody can make them slow."""
 
+from typing import Any
+
 import pytest
 
+from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidPattern
-from kindcast.semantic.units.patterns import CACHED, LONGEST, compile_pattern, fold
+from kindcast.semantic.units.patterns import (
+    CACHED,
+    LONGEST,
+    SearchBudget,
+    TooCostlyNow,
+    compile_pattern,
+    fold,
+    searching_within,
+)
 
 
 @pytest.mark.parametrize(
@@ -107,3 +118,56 @@ def test_fold_same_text_without_case_is_equal(one: str, other: str) -> None:
 def test_fold_is_stable(text: str) -> None:
     """Folding what is folded changes nothing."""
     assert fold(fold(text)) == fold(text)
+
+
+COSTLY = ".{0,900}z"
+LONG_TEXT = "a" * 4_000
+"""Together more steps than a search may have under a budget."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "data", "wanted"),
+    [
+        (f'a matches "{COSTLY}"', {"a": LONG_TEXT}, None),
+        (f'a matches "{COSTLY}"', {"a": LONG_TEXT + "z"}, None),
+        (f'a matches "{COSTLY}"', {"a": "aaz"}, True),
+        (f'not a matches "{COSTLY}"', {"a": LONG_TEXT}, None),
+        (f'a matches "{COSTLY}" and b contains "x"', {"a": LONG_TEXT, "b": "y"}, False),
+        (f'a matches "{COSTLY}" and b contains "x"', {"a": LONG_TEXT, "b": "x"}, None),
+        (f'a matches "{COSTLY}" or b contains "x"', {"a": LONG_TEXT, "b": "x"}, True),
+        (f'a matches "{COSTLY}" or b contains "x"', {"a": LONG_TEXT, "b": "y"}, None),
+        (f'a matches "{COSTLY}"', {"b": LONG_TEXT}, False),
+        (f'some a (b matches "{COSTLY}")', {"a": [{"b": LONG_TEXT}]}, None),
+    ],
+)
+def test_costly_search_is_undecided_and_never_false(expression: str, data: dict[str, Any], wanted: bool | None) -> None:
+    """Where it is left to another; what decides without it decides. Asked in the end, it says the same."""
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("s", expression)
+    at_once = bool(matcher.match(data))
+    canonical = matcher.canonicalise(data)
+    opened = matcher.open_decision(canonical, within=SearchBudget(10.0))
+    opened.settle({row: test.holds() for row, test in opened.costly.items()})
+    assert bool(matcher.decided(opened.advance()).matches) == at_once
+    matcher.defers = True
+    decided = matcher.decide(data)
+    assert [bool(decided.matches), bool(decided.undecided)] == [wanted is True, wanted is None]
+    if wanted is not None:
+        assert at_once is wanted
+
+
+def test_costly_searches_of_one_event_share_a_budget() -> None:
+    """Once its time is used up, even a small search is left to another."""
+    budget = SearchBudget(0.0)
+    with searching_within(budget), pytest.raises(TooCostlyNow):
+        compile_pattern("a").search("a")
+    assert compile_pattern("a").search("a")
+
+
+def test_new_pattern_of_too_many_states_is_refused_and_an_old_one_still_opens() -> None:
+    """Subscriptions that were accepted before the bound go on."""
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    with pytest.raises(InvalidSubscription, match="59,853 states"):
+        matcher.add("s", r'a matches "\\pL{1,50}"')
+    matcher.restore("s", {"matches": ["a", r"\pL{1,50}"]})
+    assert matcher.match({"a": "é"})

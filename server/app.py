@@ -83,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.router.routes.extend(_routes())
     error_responses.install(app)
     # The last one added is the first one met.
+    app.add_middleware(events.PublishRoute)
     app.add_middleware(
         BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
     )

@@ -22,7 +22,14 @@ from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group
-from kindcast.server.broker.publishing import EventMatches, Outcome, match_events, publish, publish_together
+from kindcast.server.broker.publishing import (
+    EventMatches,
+    Outcome,
+    Publication,
+    match_events,
+    publish,
+    publish_together,
+)
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.startup import restore
 from kindcast.server.broker.state import State
@@ -90,6 +97,7 @@ class Broker:
             sweeper=self._sweeper,
             max_group_events=self.settings.max_group_events,
             observe_commit=self.metrics.observe_commit,
+            observe_matching=self.metrics.observe_matching,
         )
         self._thread.start()
 
@@ -159,7 +167,10 @@ class Broker:
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        return await self._submit(lambda group: publish(group, events, observe, verbose=verbose), weight=len(events))
+        publication = Publication(events, verbose)
+        return await self._submit(
+            lambda group: publish(group, [publication], observe)[0], weight=len(events), publication=publication
+        )
 
     async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:
         """Accept the events of one document, in order, all of them or none. Raises `InvalidEvent` with the problems of
@@ -280,13 +291,21 @@ class Broker:
         """A command for the thread. What it changes of the state it must register how to undo."""
         return await self._submit(work)
 
-    async def _submit(self, work: Callable[[Group], T], *, weight: int = 1, reads_only: bool = False) -> T:
+    async def _submit(
+        self,
+        work: Callable[[Group], T],
+        *,
+        weight: int = 1,
+        reads_only: bool = False,
+        publication: Publication | None = None,
+    ) -> T:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight
         try:
-            self._thread.submit(Command(work=work, answer=answer, weight=weight, reads_only=reads_only))
+            command = Command(work=work, answer=answer, weight=weight, reads_only=reads_only, publication=publication)
+            self._thread.submit(command)
             return await answer
         finally:
             self._waiting -= weight

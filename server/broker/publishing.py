@@ -30,7 +30,17 @@ from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, 
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
 
-__all__ = ["EventMatches", "EventNote", "Outcome", "bindings_json", "match_events", "publish", "publish_together"]
+__all__ = [
+    "EventMatches",
+    "EventNote",
+    "Outcome",
+    "Publication",
+    "Results",
+    "bindings_json",
+    "match_events",
+    "publish",
+    "publish_together",
+]
 
 MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
@@ -71,16 +81,37 @@ class EventMatches:
     canonical: CanonicalEvent | None = None
 
 
-def publish(
-    group: Group, events: Sequence[DecodedEvent], observe: Callable[[float, int], None], *, verbose: bool = True
-) -> list[Outcome | InvalidEvent]:
-    """Accept events, in order; one result each. `observe(seconds, events)` is told how long it took to read and match
-    them. Without `verbose` nothing is noted of them, and only what subscriptions ask about is read."""
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The events of one request. Without `verbose` nothing is noted of them, and only what subscriptions ask about is
+    read."""
+
+    events: Sequence[DecodedEvent]
+    verbose: bool = True
+
+
+Results = list[Outcome | InvalidEvent]
+"""One for each event of a request."""
+
+
+def publish(group: Group, publications: Sequence[Publication], observe: Callable[[float, int], None]) -> list[Results]:
+    """Accept the events of one or more requests, in order. `observe(seconds, events)` is told how long it took to read
+    and match them. Requests that come together are read, matched and stored together: a statement costs more than a
+    row."""
+    events = [event for each in publications for event in each.events]
+    verbose = [each.verbose for each in publications for _ in each.events]
+    results = iter(_published(group, events, verbose, observe))
+    return [[next(results) for _ in each.events] for each in publications]
+
+
+def _published(
+    group: Group, events: Sequence[DecodedEvent], verbose: Sequence[bool], observe: Callable[[float, int], None]
+) -> Results:
     state = group.state
     known = find_known(group.connection, [(each.source, each.id) for each in events if not each.id_is_ours])
     results: list[Outcome | InvalidEvent | None] = [None] * len(events)
     fresh: list[tuple[int, DecodedEvent, ReadEvent]] = []
-    repeated: list[tuple[int, int]] = []  # (index, index of the first one in this very request)
+    repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
     started = time.perf_counter()
     for index, each in enumerate(events):
@@ -100,7 +131,7 @@ def publish(
     observe(time.perf_counter() - started, len(fresh))
     rows = _Rows(group, table)
     for number, (index, each, read) in enumerate(fresh):
-        notes = (*each.notes, *read.notes(MAX_NOTES)) if verbose else ()
+        notes = (*each.notes, *read.notes(MAX_NOTES)) if verbose[index] else ()
         results[index] = rows.add(number, each, notes[:MAX_NOTES])
     rows.store()
     for index, original in repeated:
@@ -116,7 +147,7 @@ def publish_together(
 ) -> list[Outcome]:
     """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, so that the command is undone
     and none is accepted."""
-    results = publish(group, events, observe, verbose=verbose)
+    (results,) = publish(group, [Publication(events, verbose)], observe)
     problems = [
         replace(
             problem,

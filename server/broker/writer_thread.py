@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken
+from kindcast.server.broker.publishing import Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.errors import ServerError, StoreUnavailable
@@ -39,12 +41,17 @@ _log = logging.getLogger("kindcast.broker")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """Work for the thread, and who waits for its result. `weight` is its size in events; `reads_only` work must not
-    touch `Group.connection`."""
+    touch `Group.connection`. Commands in a row that have a `publication` are carried out as one."""
 
     work: Callable[[Group], Any]
     answer: "asyncio.Future[Any]"
     weight: int = 1
     reads_only: bool = False
+    publication: Publication | None = None
+
+
+Answer = tuple[Command, Any, BaseException | None]
+"""A command with its result, or with the error that it ended in."""
 
 
 class BrokerThread:
@@ -62,6 +69,7 @@ class BrokerThread:
         sweeper: Sweeper,
         max_group_events: int,
         observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
+        observe_matching: Callable[[float, int], None] = lambda seconds, events: None,
     ) -> None:
         """Called on the event loop that its answers go to. `listeners` may grow later."""
         self._database = database
@@ -73,6 +81,7 @@ class BrokerThread:
         self._sweeper = sweeper
         self._max_group_events = max_group_events
         self._observe_commit = observe_commit
+        self._observe_matching = observe_matching
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._door = threading.Lock()
@@ -171,17 +180,33 @@ class BrokerThread:
             self._sweeper.postpone()
             self._refuse(commands)
             return
-        answers: list[tuple[Command, Any, BaseException | None]] = []
+        answers: list[Answer] = []
 
         def work(group: Group) -> None:
             self._sweeper.sweep(group)
-            for command in commands:
-                answers.append(_run_one(group, command))
+            for publications, some in groupby(commands, lambda each: each.publication is not None):
+                run = self._publish_waiting if publications else _one_by_one
+                answers.extend(run(group, list(some)))
 
         if self._carry_out(work, len(commands)):
             self._answer(answers)
         else:
             self._refuse(commands)
+
+    def _publish_waiting(self, group: Group, commands: Sequence[Command]) -> list[Answer]:
+        """Publications that wait, as one: in one savepoint, and with one statement for all of a kind. If that fails,
+        one by one, so that each answers for its own."""
+        waiting = [each for each in commands if not each.answer.cancelled()]
+        if len(waiting) < 2:
+            return _one_by_one(group, waiting)
+        publications = [each.publication for each in waiting if each.publication is not None]
+        try:
+            results = group.run(lambda group: publish(group, publications, self._observe_matching))
+        except GroupBroken:
+            raise
+        except Exception:
+            return _one_by_one(group, waiting)
+        return [(command, result, None) for command, result in zip(waiting, results, strict=True)]
 
     def _carry_out(self, work: Callable[[Group], None], commands: int = 0) -> bool:
         """One group, and its commit where it wrote anything. Whether it is on disk, or had nothing to write."""
@@ -244,7 +269,7 @@ class BrokerThread:
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+    def _answer(self, answers: list[Answer]) -> None:
         if answers and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle_futures, answers)
 
@@ -256,7 +281,7 @@ class BrokerThread:
         """Fail the waiting commands of a thread that has ended."""
         with self._door:
             self._closed = True
-        refused: list[tuple[Command, Any, BaseException | None]] = []
+        refused: list[Answer] = []
         try:
             while True:
                 command = self._queue.get_nowait()
@@ -279,7 +304,11 @@ def _name_snapshot(group: Group, *, token: str) -> None:
     state.snapshot, state.unsaved = token, 0
 
 
-def _run_one(group: Group, command: Command) -> tuple[Command, Any, BaseException | None]:
+def _one_by_one(group: Group, commands: Sequence[Command]) -> list[Answer]:
+    return [_run_one(group, each) for each in commands]
+
+
+def _run_one(group: Group, command: Command) -> Answer:
     if command.answer.cancelled():
         return command, None, None  # its caller is gone, and was promised nothing
     try:
@@ -292,7 +321,7 @@ def _run_one(group: Group, command: Command) -> tuple[Command, Any, BaseExceptio
         return command, None, error
 
 
-def _settle_futures(answers: list[tuple[Command, Any, BaseException | None]]) -> None:
+def _settle_futures(answers: list[Answer]) -> None:
     for command, result, error in answers:
         if command.answer.done():
             continue

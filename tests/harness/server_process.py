@@ -72,6 +72,12 @@ class ServerProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def number(self) -> int:
+        """The number of the process that runs."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     def resident_megabytes(self) -> int:
         """Its memory now, as Linux counts it."""
         assert self._process is not None, "not started"

@@ -2,17 +2,21 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from kindcast.server.broker import Broker
+from kindcast.semantic import Event, InvalidEvent
+from kindcast.server.broker import Broker, publishing
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
+from kindcast.server.store.events import EventRow, insert_events, list_events
 from kindcast.server.store.ledger import read_totals
 from tests.harness.broker import Breaking, event, matched, new, run, running, stored
 
@@ -213,6 +217,52 @@ def test_events_of_many_requests_are_committed_together(tmp_path: Path) -> None:
                 lambda connection: connection.execute(text("SELECT commits FROM ledger")).scalar_one()
             )
             assert commits < 100
+
+    run(body)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_requests_that_come_together_answer_each_for_its_own(
+    broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are published as one: an event that two of them hold is accepted once, and one that cannot be read is
+    refused alone. If that fails, each is tried by itself, and only the one that fails alone is refused."""
+    sizes: list[int] = []
+
+    def insert(connection: Connection, rows: Sequence[EventRow]) -> None:
+        sizes.append(len(rows))
+        if broken and any(row["body"].endswith('{"n":3}}') for row in rows):
+            raise OperationalError("INSERT", {}, Exception("this row is refused"))
+        insert_events(connection, rows)
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("all", "n exists"))
+            monkeypatch.setattr(publishing, "insert_events", insert)
+            begun, gate = threading.Event(), threading.Event()
+            first = asyncio.ensure_future(broker.execute(lambda connection: begun.set() or gate.wait()))
+            await asyncio.to_thread(begun.wait)  # a group of its own; the others gather behind it
+            other = replace(event(n=1), digest="another")
+            unreadable = replace(event(n=5), event=Event({"": {"@type": 1}, "n": [[0] * 100_000]}))
+            batches = [[event(n=1), event(n=2)], [other], [event(n=3)], [unreadable], [event(n=4)]]
+            together = [asyncio.ensure_future(broker.publish(each)) for each in batches]
+            while broker.waiting < 7:
+                await asyncio.sleep(0.01)
+            gate.set()
+            await first
+            told = await asyncio.gather(*together, return_exceptions=True)
+            assert not isinstance(told[1], BaseException)
+            (again,) = told[1]
+            assert isinstance(again, Outcome)
+            assert (again.duplicate, again.sequence, [note.code for note in again.notes]) == (True, 1, ["differs"])
+            assert isinstance(told[2], StoreUnavailable) is broken
+            assert not isinstance(told[3], BaseException)
+            assert isinstance(told[3][0], InvalidEvent)
+            kept = [1, 2, 3] if broken else [1, 2, 3, 4]
+            assert await stored(broker) == kept
+            rows = await broker.read(lambda connection: list_events(connection, after=0, type=None, limit=100))
+            assert [row.matched for row in rows] == [1] * len(kept)
+            assert sizes[0] == 4, "all of them went in together"
 
     run(body)
 

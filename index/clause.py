@@ -142,9 +142,8 @@ class LoweredEvent:
 #                   ├─ places                  which clause of the bulk each is
 #                   └─ tests                   one column each: intervals, keys or concepts, an operand a clause
 #
-# An engine that is a `BulkEngine` takes them as they are; for any other, `clauses` writes each as a `Clause`. Only
-# tests
-# that are not negated and ask for one interval, one key or one concept stand in columns.
+# `Engine.add_columns` takes the columns. `in_order` writes each clause as a `Clause`, for engines without a faster way.
+# Only tests that are not negated and ask for one interval, one key or one concept can be columns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +223,6 @@ def in_order(clauses: Iterable[tuple[int, Clause]], columns: Iterable[ClauseColu
     for each in columns:
         found.update(zip(each.places.tolist(), each.clauses(), strict=True))
     return [found[place] for place in range(count)]
-
-
-# ── column batch ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True, weakref_slot=True)

@@ -1,9 +1,10 @@
-"""The protocol that every engine follows: clauses in, rows of matching clauses out."""
+"""The base class of all engines: clauses in, rows of matching clauses out."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,18 +12,7 @@ import numpy.typing as npt
 from kindcast.index.clause import Clause, ClauseColumns, ClauseRow, ColumnBatch, LoweredEvent, in_order
 from kindcast.index.concept_graph import ConceptGraph
 
-__all__ = [
-    "BulkEngine",
-    "ColumnEngine",
-    "Engine",
-    "EngineFactory",
-    "MeasuredEngine",
-    "RowTable",
-    "SavedEngine",
-    "TellingEngine",
-    "add_in_bulk",
-    "row_table",
-]
+__all__ = ["Engine", "EngineFactory", "RowTable", "row_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,93 +26,79 @@ class RowTable:
     rows: npt.NDArray[np.int32]
 
 
-class Engine(Protocol):
-    """An index over clauses. Exact: what `match` returns are all rows whose clause matches, and no other.
+class Engine(ABC):
+    """An index over clauses. Exact: `match` returns all rows whose clause matches, and no other row.
 
-    One thread may change an engine, and no other may read it meanwhile; readers alone may run together.
+    One thread may change an engine, and no other thread may read it meanwhile; several threads may read it together.
+    The methods with a body here work for every engine; an engine overrides those that it can do faster.
     """
 
+    reads_columns: ClassVar[bool] = False
+    """Whether `match_columns` makes no object for each event, and may be called by several threads at the same time."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many clauses are stored."""
+
+    @abstractmethod
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` and return its row, the lowest free one. Visible to the next `match`."""
+        """Store `clause` and return its row, the lowest free one. The next `match` finds it."""
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn, as one bulk step where the engine has a faster way."""
+        """`add` for each clause, in order."""
+        return [self.add(clause) for clause in clauses]
 
+    def add_columns(
+        self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
+    ) -> npt.NDArray[np.int32]:
+        """`add_many` for `count` clauses, many of which have one form and are given as columns.
+
+        The clauses are numbered 0 … count - 1: those of `clauses` are (number, clause), those of `columns` state their
+        numbers. Returns the row for each number, `int32[count]`.
+        """
+        return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
+
+    @abstractmethod
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`; the row is free for another. Raises `UnknownRow` if nothing is stored there."""
+        """Remove the clause at `row`; the row is free for another. Raises `UnknownRow` if nothing is stored there."""
 
+    @abstractmethod
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
         """The rows whose clauses match `event`: `int32[matches]`, ascending."""
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
         """`match` for each event, in order."""
+        return row_table([self.match(event) for event in events])
 
-    def __len__(self) -> int:
-        """How many clauses are stored."""
+    def match_columns(self, batch: ColumnBatch) -> RowTable:
+        """`match_batch` for `batch.lowered()`; the rows of an event are distinct, but in no order."""
+        return self.match_batch(batch.lowered())
 
+    def explain(self, event: LoweredEvent) -> dict[str, Any] | None:
+        """Which structures are visited in which order, and how many rows are left after each, as JSON; None if the
+        engine does not explain itself. Slow; for people."""
+        return None
+
+    def save(self, folder: Path) -> bool:
+        """Write everything into files in `folder` that are named `*.index`, which `kindcast.index.registry.open_engine`
+        opens. False: the engine has no file format, and nothing is written. Raises `OSError`."""
+        return False
+
+    @property
+    def nbytes(self) -> int | None:
+        """The bytes of index and caches; None if the engine does not measure them."""
+        return None
+
+    @abstractmethod
     def check_invariants(self) -> None:
         """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for
         tests."""
-
-
-@runtime_checkable
-class ColumnEngine(Engine, Protocol):
-    """An engine that takes events in columns, without an object for each."""
-
-    def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """What `match_batch` gives for `batch.lowered()`, the rows of an event each once, in no order. Several threads
-        may call this at the same time."""
-
-
-@runtime_checkable
-class BulkEngine(Engine, Protocol):
-    """An engine that takes many clauses of one form as columns, without an object for each."""
-
-    def add_columns(
-        self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
-    ) -> npt.NDArray[np.int32]:
-        """What `add_many` does for `count` clauses. Each stands at one place, 0 … count - 1: those of `clauses` are
-        (place, clause), those of `columns` say theirs. Returns the row for each place, `int32[count]`."""
-
-
-@runtime_checkable
-class TellingEngine(Engine, Protocol):
-    """An engine that tells what it does with an event."""
-
-    def explain(self, event: LoweredEvent) -> dict[str, Any]:
-        """Which structures are visited in which order, and how many rows are left where; JSON. Slow; for people."""
-
-
-@runtime_checkable
-class SavedEngine(Engine, Protocol):
-    """An engine that is kept in files; `kindcast.index.registry.open_engine` opens it again."""
-
-    def save(self, folder: Path) -> None:
-        """Write everything into files in `folder` that are named `*.index`. Raises `OSError`."""
-
-
-@runtime_checkable
-class MeasuredEngine(Engine, Protocol):
-    """An engine that knows how large it is."""
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of index and caches."""
 
 
 class EngineFactory(Protocol):
     """What the registry of engines holds: builds an empty engine over a concept graph."""
 
     def __call__(self, graph: ConceptGraph) -> Engine: ...
-
-
-def add_in_bulk(
-    engine: Engine, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
-) -> npt.NDArray[np.int32]:
-    """`BulkEngine.add_columns` with any engine: one that has no faster way gets the clauses one by one, in order."""
-    if isinstance(engine, BulkEngine):
-        return engine.add_columns(clauses, columns, count)
-    return np.array(engine.add_many(in_order(clauses, columns, count)), dtype=np.int32)
 
 
 def row_table(found: Sequence[npt.NDArray[np.int32]]) -> RowTable:

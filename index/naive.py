@@ -13,7 +13,6 @@ that they are tested against, and a sound choice for a handful of subscriptions.
 [0]
 """
 
-from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, ConceptId, ConceptTest, Key, KeyTest, LoweredEvent, Predicate, Test
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable, row_table
+from kindcast.index.engine import Engine
 from kindcast.index.errors import UnknownRow
 
 __all__ = ["NaiveEngine", "clause_matches"]
@@ -66,10 +65,7 @@ def _satisfies(graph: ConceptGraph, test: Test, value: Key) -> bool:
             return test.low <= cast(float, value) <= test.high
 
 
-# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class NaiveEngine:
+class NaiveEngine(Engine):
     """Clauses by row. `match` costs the evaluation of every clause."""
 
     def __init__(self, graph: ConceptGraph) -> None:
@@ -87,10 +83,6 @@ class NaiveEngine:
         self._clauses[row] = clause
         return row
 
-    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn."""
-        return [self.add(clause) for clause in clauses]
-
     def remove(self, row: ClauseRow) -> None:
         """Forget the clause at `row`. Raises `UnknownRow`."""
         if row not in self._clauses:
@@ -102,10 +94,6 @@ class NaiveEngine:
         """The rows whose clauses match `event`, ascending."""
         rows = sorted(row for row, clause in self._clauses.items() if self._matches(clause, event))
         return np.array(rows, dtype=np.int32)
-
-    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
-        return row_table([self.match(event) for event in events])
 
     def check_invariants(self) -> None:
         """Raise AssertionError if rows are neither stored nor free, or both."""

@@ -53,7 +53,7 @@ keeps those whose required attributes are all there and whose forbidden ones are
 The straightforward form, `live &= ~required[a]` for every known attribute *a* that the event lacks, costs one
 operation for each of perhaps thousands of attributes. Three things avoid that:
 
-* the result depends only on which known attributes are present, and streams repeat that: it is remembered per such set
+* the result depends only on which known attributes are present, and streams repeat that: it is cached per such set
   until the next change;
 * if few known attributes are absent, they are subtracted as above;
 * else the *present* ones are counted for all rows at once, in bit planes (a row's count is spread over one bit of each
@@ -90,7 +90,7 @@ from kindcast.index.clause import (
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.ctps.row_bits import FIRST_CAPACITY, RowSet, clear_rows, empty_bits, rows_of
 from kindcast.index.ctps.row_indexes import ConceptTree, GemIndex, StringMap
-from kindcast.index.engine import RowTable, row_table
+from kindcast.index.engine import Engine
 from kindcast.index.errors import UnknownRow
 
 __all__ = ["CtpsEngine", "Presence"]
@@ -301,7 +301,7 @@ def _is_satisfiable(test: Test) -> bool:
 
 
 REMEMBERED_BYTES = 1 << 24
-"""Memory for remembered results: 16 MB are 1,000 sets of attributes at 10⁵ rows."""
+"""Memory for cached results: 16 MB are 1,000 sets of attributes at 10⁵ rows."""
 COUNTING_COST = 6
 """Bit operations for counting one present attribute (two for each of about three planes); subtracting one costs one."""
 
@@ -310,7 +310,7 @@ class Presence:
     """The live rows, with the attributes that each requires and forbids.
 
     Invariants: `required[a]` and `forbidden[a]` are never empty and hold live rows only; bit *r* of plane *i* of
-    `needed` is bit *i* of the number of attributes that row *r* requires; remembered results are what `_find` would
+    `needed` is bit *i* of the number of attributes that row *r* requires; cached results are what `_find` would
     make.
     """
 
@@ -447,7 +447,7 @@ class _Placement:
     copies: dict[AttributeId, dict[CopyKey, list[Predicate]]]
 
 
-class CtpsEngine:
+class CtpsEngine(Engine):
     """Exact matching on bit sets.
 
     Invariant: every structure holds bits of stored rows only, and exactly those that their clauses ask for; so a free
@@ -490,10 +490,6 @@ class CtpsEngine:
                 copies[key].add(row, predicates)
         return row
 
-    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn."""
-        return [self.add(clause) for clause in clauses]
-
     def remove(self, row: ClauseRow) -> None:
         """Clear every bit of `row`, then let it be used again. Raises `UnknownRow`."""
         clause = self._clauses[row] if 0 <= row < len(self._clauses) else None
@@ -525,10 +521,6 @@ class CtpsEngine:
         for doubt in doubts:  # last, because they look at live rows one by one
             doubt.settle(live)
         return rows_of(live)
-
-    def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
-        return row_table([self.match(event) for event in events])
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""

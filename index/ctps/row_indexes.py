@@ -45,7 +45,7 @@ cells.
   O(1) amortised, a single wild bound cannot flatten the slots, and drifting bounds are followed. The range is a
   matter of speed only.
 * **Cell order** (erratum 7) is `cell[upper][lower]` everywhere. The bounds are stored (erratum 6), both ends closed.
-* **Regions are remembered**: the union F and the union C, D and E of a slot are made when a value first falls into
+* **Regions are cached**: the union F and the union C, D and E of a slot are made when a value first falls into
   it, and kept up to date by later insertions and removals. Matching then costs two unions instead of T²/4.
 """
 
@@ -245,13 +245,11 @@ def _slots(values: Floats, low: float, per_unit: float, slots: int) -> npt.NDArr
     return np.clip(places, 0, slots - 1).astype(np.int64)
 
 
-# ── gem ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 Region = TypeVar("Region")
 
 SLOTS = 16
 """T. The paper's table of values is not in the text we have. About 2/T of the intervals have a bound in the value's
-slot and are checked; there are T²/2 cells. Measured at 10⁵ rows, 16 was fastest once regions are remembered and
+slot and are checked; there are T²/2 cells. Measured at 10⁵ rows, 16 was fastest once regions are cached and
 removals count."""
 FIRST_SPREAD = 16
 """Insertions before the first choice of a range; with fewer intervals any range will do."""
@@ -260,7 +258,7 @@ FIRST_SPREAD = 16
 class GemIndex:
     """Rows by interval, at most one interval a row.
 
-    Invariants: each row is in exactly the cell of its bounds and in `bounds`; no cell is empty; every remembered
+    Invariants: each row is in exactly the cell of its bounds and in `bounds`; no cell is empty; every cached
     region is the union of its cells. Costs: `add` and `remove` O(T), `union_into` two unions plus 10 to 20 ns for
     each live row checked.
     """

@@ -40,8 +40,8 @@ Floats = npt.NDArray[Any]
 
 
 class SegmentArrays(NamedTuple):
-    """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable, except for `dead` (tombstones) and
-    `killed`.
+    """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable, except for `tombstones` and their
+    number in `sizes`.
 
     `emit` is what a match gives: the row, `~position` where a program has to be asked first, or `~(n + g)` for group g
     of rows that share the position. Columns are numbered within the segment, ordered ones first; `local` leads to them
@@ -84,7 +84,7 @@ class SegmentArrays(NamedTuple):
     sizes: Ints  # [4]
     bounds: Floats
     bucket_steps: Floats  # least, most and steps a unit, for each ordered column
-    dead: Bytes  # [n] tombstones: 1 where the row has been removed
+    tombstones: Bytes  # [n] tombstones: 1 where the row has been removed
     masks: Words
 
 

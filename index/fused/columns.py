@@ -27,7 +27,7 @@ NOTHING = -1
 ALONE, NO_FURTHER, ONE_KIND = np.full(1, -1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32)
 """What `several_index`, `several_from` and `kinds` are of one event with one value a column."""
 REMEMBERED = 1024
-"""Sets of columns whose layout is remembered; a stream has few."""
+"""Sets of columns whose layout is cached; a stream has few."""
 
 
 @dataclass(frozen=True, slots=True)

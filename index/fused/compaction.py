@@ -19,7 +19,7 @@ from kindcast.index.errors import IndexFull
 from kindcast.index.fused.arrays import Bytes
 from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.conjuncts import CONCEPT, Parts
-from kindcast.index.fused.gil_pauses import Breath, hold
+from kindcast.index.fused.gil_pauses import GilPauses, no_pause
 from kindcast.index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
 from kindcast.index.fused.layout import Groups, groups_of_places, merged
 from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, Memtable, RowLocations
@@ -27,7 +27,7 @@ from kindcast.index.fused.residuals import Rest, joined_rests
 from kindcast.index.fused.search import ResultMemory, Scratch
 from kindcast.index.fused.segment import Segment
 
-__all__ = ["Builder", "Upkeep", "at_once", "in_thread"]
+__all__ = ["Builder", "Compaction", "at_once", "in_thread"]
 
 
 # Merges: sealed memtables and segments become one new segment while events are still matched.
@@ -73,7 +73,7 @@ class Builder:
         self,
         parts: Sequence[Groups],
         rests: Sequence[Rest | None],
-        breathe: Callable[[], None] = hold,
+        pause: Callable[[], None] = no_pause,
         room: int | None = None,
     ) -> Segment | None:
         """All rows of `parts` in one segment, None if there are none. One that has more than `room` bytes is made again
@@ -85,9 +85,9 @@ class Builder:
             self.shape = graph_shape(self._graph)
         rest = joined_rests(rests)
         size = {"block_rows": self._block_rows}
-        segment = Segment.built(groups, rest, self.shape, **size, masked=self.masked, breathe=breathe)
+        segment = Segment.built(groups, rest, self.shape, **size, masked=self.masked, pause=pause)
         if room is not None and segment.nbytes > room and self.masked:
-            segment = Segment.built(groups, rest, self.shape, **size, masked=False, breathe=breathe)
+            segment = Segment.built(groups, rest, self.shape, **size, masked=False, pause=pause)
         return segment
 
 
@@ -120,12 +120,12 @@ class Merge:
             if self.done:
                 return
             try:
-                breathe = Breath() if threading.current_thread().name == THREAD else hold
+                pause = GilPauses() if threading.current_thread().name == THREAD else no_pause
                 pairs = [(segment, segment.living()) for segment in self.segments]
                 parts = [groups_of_places(placed) for placed in self._placed]
-                parts += [segment.groups(living, breathe) for segment, living in pairs]
+                parts += [segment.groups(living, pause) for segment, living in pairs]
                 rests = [*self._rests, *(segment.rest_of(living) for segment, living in pairs)]
-                self.result = self._builder.segment(parts, rests, breathe, self._room)
+                self.result = self._builder.segment(parts, rests, pause, self._room)
                 self.mark_removed()
             except Exception as error:
                 _logger.exception("a merge of segments failed; the index goes on with what it merges")
@@ -139,7 +139,7 @@ class Merge:
             row = self.removed[self._marked]
             self._marked += 1
             if self.result is not None:
-                self.result.kill(row)
+                self.result.bury(row)
 
 
 def due(segments: Sequence[Segment], sealed: int) -> list[Segment]:
@@ -153,7 +153,7 @@ def due(segments: Sequence[Segment], sealed: int) -> list[Segment]:
         count += taken[-1].live
     if not taken and not sealed and len(left) > 1 and left[-2].live <= TIER * left[-1].live:
         return due(left[:-1], left[-1].live) + left[-1:]
-    return taken + [segment for segment in left if segment.half_dead]
+    return taken + [segment for segment in left if segment.half_tombstones]
 
 
 def at_once(run: Callable[[], None]) -> None:
@@ -166,24 +166,22 @@ def in_thread(run: Callable[[], None]) -> None:
     threading.Thread(target=run, name=THREAD).start()
 
 
-# ── compaction ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 LATE = 4
 """While a merge runs, the memtable may grow to so many times its size; then it is frozen by itself, by the owner."""
 ONE_ROW = 4096
 """Bytes that one row in the memtable is reckoned at most, for the budget: clauses of some dozen tests."""
-MANY_DEAD = 16
+MANY_TOMBSTONES = 16
 """When memory is short, a merge is due once one row in this many is a tombstone."""
 
 
-class Standing(NamedTuple):
+class IndexParts(NamedTuple):
     """Segments from large to small; the last memtable takes new rows, those before it are sealed."""
 
     segments: tuple[Segment, ...]
     memtables: tuple[Memtable, ...]
 
 
-class Upkeep:
+class Compaction:
     """Invariant: a stored row is in one memtable, or lives in exactly one segment, or no event can match it.
     Memtables are over-full, and segments half tombstones, only while a merge runs."""
 
@@ -191,20 +189,20 @@ class Upkeep:
         self,
         builder: Builder,
         columns: Columns,
-        books: RowLocations,
+        locations: RowLocations,
         segments: Sequence[Segment],
         *,
         memtable_rows: int,
         run: Callable[[Callable[[], None]], None],
         budget: int | None,
     ) -> None:
-        self.parts = Standing(tuple(segments), (Memtable(columns),))
+        self.parts = IndexParts(tuple(segments), (Memtable(columns),))
         self.scratches: list[Scratch] = []
         """What searches work with, while none uses it."""
         self.results = ResultMemory()
         self._builder = builder
         self._columns = columns
-        self._books = books
+        self._locations = locations
         self._memtable_rows = memtable_rows
         self._run = run
         self._budget = budget
@@ -219,7 +217,7 @@ class Upkeep:
         segments, memtables = self.parts
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in memtables)
         caches = sum(each.nbytes for each in list(self.scratches)) + self.results.nbytes
-        return parts + caches + self._books.nbytes + self._columns.nbytes + self._builder.nbytes
+        return parts + caches + self._locations.nbytes + self._columns.nbytes + self._builder.nbytes
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,8 +225,8 @@ class Upkeep:
         """Into the newest memtable."""
         memtable = self.parts.memtables[-1]
         memtable.add(row, clause, parts)
-        self._books.put(row, IN_MEMTABLE)
-        self._books.repeating += len(parts.alternatives) > 1
+        self._locations.put(row, IN_MEMTABLE)
+        self._locations.repeating += len(parts.alternatives) > 1
         if memtable.entries > self._memtable_rows:
             self._seal()
 
@@ -239,28 +237,28 @@ class Upkeep:
         if segment is not None:
             self.make_room(segment.nbytes)
             segments, memtables = self.parts
-            self.parts = Standing(_ordered((*segments, segment)), memtables)
+            self.parts = IndexParts(_ordered((*segments, segment)), memtables)
             self.advance(begin=True)
 
     def remove(self, row: int, where: int) -> None:
         """Remove `row`, which must be allocated."""
         if where == IN_MEMTABLE:
             memtable = next(each for each in self.parts.memtables if row in each)
-            self._books.repeating -= len(memtable.places[row]) > 1
+            self._locations.repeating -= len(memtable.places[row]) > 1
             memtable.remove(row)
             if self._merge is not None and memtable in self._merge.memtables:
                 self._merge.removed.append(row)
             elif not memtable:
                 segments, memtables = self.parts
-                self.parts = Standing(segments, (*memtables[:-1], Memtable(self._columns)))
+                self.parts = IndexParts(segments, (*memtables[:-1], Memtable(self._columns)))
         elif where == FROZEN:
             segment, positions = next(
-                (each, positions) for each in self.parts.segments if (positions := each.kill(row))
+                (each, positions) for each in self.parts.segments if (positions := each.bury(row))
             )
-            self._books.repeating -= positions > 1
+            self._locations.repeating -= positions > 1
             if self._merge is not None and segment in self._merge.segments:
                 self._merge.removed.append(row)
-            elif segment.half_dead:
+            elif segment.half_tombstones:
                 self.advance(begin=True)
 
     # ── merges ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -286,7 +284,7 @@ class Upkeep:
                 segments, memtables = self.parts
                 if memtables[-1].entries > self._memtable_rows:
                     memtables = (*memtables, Memtable(self._columns))
-                    self.parts = Standing(segments, memtables)
+                    self.parts = IndexParts(segments, memtables)
                 sources = due(segments, sum(map(len, memtables[:-1])))
                 if not sources and len(memtables) == 1:
                     return
@@ -301,7 +299,7 @@ class Upkeep:
         self.advance(begin=True, wait=True)
         segments, memtables = self.parts
         if any(memtables) or len(segments) > 1 or any(segment.live < segment.stored for segment in segments):
-            self.parts = Standing(segments, (*memtables, Memtable(self._columns)))
+            self.parts = IndexParts(segments, (*memtables, Memtable(self._columns)))
             self._merge = Merge(self._builder, segments, memtables, self._room(segments))
             self.advance(wait=True)
         if self._failed is not None:
@@ -321,7 +319,7 @@ class Upkeep:
         if self._budget is None:
             return
         if needed is None:  # arrays double when they are full
-            needed = ONE_ROW + self.parts.memtables[-1].nbytes + self._books.next_nbytes
+            needed = ONE_ROW + self.parts.memtables[-1].nbytes + self._locations.next_nbytes
         if self.nbytes + needed <= self._budget:
             return
         self.scratches.clear()
@@ -331,8 +329,8 @@ class Upkeep:
         for memtable in self.parts.memtables:
             memtable.forget()
         rows = sum(segment.stored for segment in self.parts.segments)
-        dead = rows - sum(segment.live for segment in self.parts.segments)
-        if self.nbytes + needed > self._budget and (self._builder.masked or MANY_DEAD * dead > rows):
+        removed = rows - sum(segment.live for segment in self.parts.segments)
+        if self.nbytes + needed > self._budget and (self._builder.masked or MANY_TOMBSTONES * removed > rows):
             self._builder.masked = False
             self._rebuild()
         if self.nbytes + needed > self._budget:
@@ -365,7 +363,7 @@ class Upkeep:
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
         segments, memtables = self.parts
-        books, state = self._books, self._books.state()
+        locations, state = self._locations, self._locations.state()
         # Each stored row is where the row allocation says.
         new = [row for memtable in memtables for row in memtable.places]
         assert sorted(new) == np.flatnonzero(state == IN_MEMTABLE).tolist(), (new, state)
@@ -377,12 +375,12 @@ class Upkeep:
         repeating = sum(len(places) > 1 for memtable in memtables for places in memtable.places.values())
         for segment in segments:
             repeating += int((np.unique(segment.living_rows(), return_counts=True)[1] > 1).sum())
-        assert books.repeating == repeating, (books.repeating, repeating)
+        assert locations.repeating == repeating, (locations.repeating, repeating)
         assert self._failed is None, self._failed
         if self._merge is None:
             assert len(memtables) == 1, memtables
             assert memtables[0].entries <= self._memtable_rows, memtables[0].entries
-            assert not any(segment.half_dead or not segment.rows.size for segment in segments), segments
+            assert not any(segment.half_tombstones or not segment.rows.size for segment in segments), segments
         for memtable in memtables:
             memtable.check_invariants()
         for segment in segments:
@@ -401,8 +399,8 @@ class Upkeep:
             )
             segments, memtables = self.parts
             more = segments if segment is None else _ordered((*segments, segment))
-            self.parts = Standing(more, (*memtables[:-1], Memtable(self._columns)))
-            self._books.put(list(memtable.places), FROZEN)
+            self.parts = IndexParts(more, (*memtables[:-1], Memtable(self._columns)))
+            self._locations.put(list(memtable.places), FROZEN)
 
     def _take_in(self, merge: Merge) -> None:
         """Replace the sources by the result."""
@@ -412,11 +410,11 @@ class Upkeep:
         if merge.failed is None:
             merge.mark_removed()
             for memtable in merge.memtables:
-                self._books.put(list(memtable.places), FROZEN)
+                self._locations.put(list(memtable.places), FROZEN)
             left = tuple(segment for segment in segments if segment not in merge.segments)
             if merge.result is not None and merge.result.live:
                 left = _ordered((*left, merge.result))
-            self.parts = Standing(left, tuple(each for each in memtables if each not in merge.memtables))
+            self.parts = IndexParts(left, tuple(each for each in memtables if each not in merge.memtables))
 
 
 def _ordered(segments: Sequence[Segment]) -> tuple[Segment, ...]:

@@ -34,11 +34,11 @@ from kindcast.index.clause import (
     in_order,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import IndexFull, UnknownRow
 from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, Words
 from kindcast.index.fused.columns import ColumnLayout, Columns, EventBatch
-from kindcast.index.fused.compaction import Builder, Upkeep, in_thread
+from kindcast.index.fused.compaction import Builder, Compaction, in_thread
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, decompose
 from kindcast.index.fused.explain import explained
 from kindcast.index.fused.graph_arrays import GraphArrays, graph_arrays
@@ -126,7 +126,6 @@ def _write(test: OperandColumn, columns: Columns, kept: npt.NDArray[np.int64], e
                 ends[:] = found[:, None]
 
 
-# ── fast path ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 # The fast path for a single event and a single segment, in one kernel call.
 #
 # A batch of one costs some 15 µs before anything is matched: arrays that are made for one event, and several calls of
@@ -197,8 +196,6 @@ def match_single(
     return distinct_rows(offsets, buffer[: starts[passes]], capacity)[1]
 
 
-# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 MEMTABLE_ROWS = 2048
 """Entries of a memtable: their masks take 256 bytes per column of an event, and the fewer merges the better."""
 BULK_ROWS = 256
@@ -207,12 +204,14 @@ BULK_ROWS = 256
 Run = Callable[[Callable[[], None]], None]
 
 
-class FusedEngine:
+class FusedEngine(Engine):
     """Exact matching by frozen segments.
 
     `match` costs what a batch of one costs; `match_batch` shares the walk over blocks. Any number of threads may match
     at once while none changes the engine. Merges run beside both, and are taken in by the next call.
     """
+
+    reads_columns = True
 
     def __init__(
         self,
@@ -243,41 +242,41 @@ class FusedEngine:
         self._builder = Builder(self._graph, np.zeros(len(graph), dtype=np.uint8), block_rows)
         self._memtable_rows = memtable_rows
         self._columns = Columns()
-        self._books = RowLocations()
+        self._locations = RowLocations()
         known = None if folder is None else open_saved(folder, self._graph)
         if known is not None:
             self._columns = known.columns
-            self._books = RowLocations(known.state)
-            self._books.repeating = known.repeating
+            self._locations = RowLocations(known.state)
+            self._locations.repeating = known.repeating
             self._builder.shape = known.shape
         segments = () if known is None else known.segments
-        self._upkeep = Upkeep(
-            self._builder, self._columns, self._books, segments, memtable_rows=memtable_rows, run=run, budget=budget
+        self._compaction = Compaction(
+            self._builder, self._columns, self._locations, segments, memtable_rows=memtable_rows, run=run, budget=budget
         )
-        self._upkeep.make_room(0)
-        self._upkeep.advance(begin=True)
+        self._compaction.make_room(0)
+        self._compaction.advance(begin=True)
 
     def __len__(self) -> int:
-        return len(self._books)
+        return len(self._locations)
 
     @property
     def nbytes(self) -> int:
         """The bytes of everything that grows with what is stored, and of caches; some of it reckoned."""
-        return self._upkeep.nbytes
+        return self._compaction.nbytes
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, clause: Clause) -> ClauseRow:
         """Into the memtable, which is frozen when it is full. Some 50 µs, without the cost of merges. Raises
         `IndexFull`."""
-        self._upkeep.advance()
-        self._upkeep.make_room()
-        row = self._books.take()
+        self._compaction.advance()
+        self._compaction.make_room()
+        row = self._locations.take()
         parts = decompose(clause)
         if parts is None:
-            self._books.put(row, NEVER)
+            self._locations.put(row, NEVER)
         else:
-            self._upkeep.add(row, clause, parts)
+            self._compaction.add(row, clause, parts)
         return ClauseRow(row)
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
@@ -292,7 +291,7 @@ class FusedEngine:
                     self.remove(row)
                 raise
             return few
-        rows = [ClauseRow(self._books.take()) for _ in clauses]
+        rows = [ClauseRow(self._locations.take()) for _ in clauses]
         rest = GrowingRest()
         groups = groups_of_places(self._placed(zip(rows, clauses, strict=True), rest))
         self._freeze(rows, groups, rest.rest())
@@ -304,37 +303,37 @@ class FusedEngine:
         """`add_many` for clauses that stand in columns: some 10 ns per test, plus the layout."""
         if count <= min(self._memtable_rows, BULK_ROWS):
             return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
-        rows = np.array([self._books.take() for _ in range(count)], dtype=np.int32)
+        rows = np.array([self._locations.take() for _ in range(count)], dtype=np.int32)
         rest = GrowingRest()
         by_one = groups_of_places(self._placed(((int(rows[place]), clause) for place, clause in clauses), rest))
         placed: list[tuple[ClauseColumns, npt.NDArray[np.int32]]] = []
         for each in columns:
             good = possible(each)
             own = rows[each.places]
-            self._books.put(own, np.where(good, FROZEN, NEVER))
+            self._locations.put(own, np.where(good, FROZEN, NEVER))
             placed.append((each, np.where(good, own, np.int32(-1))))
         self._freeze(rows.tolist(), merged([by_one, groups_of_columns(placed, self._columns)]), rest.rest())
         return rows
 
     def remove(self, row: ClauseRow) -> None:
         """Forget the clause at `row`. Raises `UnknownRow`."""
-        self._upkeep.advance()
-        where = self._books.where(row)
+        self._compaction.advance()
+        where = self._locations.where(row)
         if where == NOWHERE:
             raise UnknownRow(row)
-        self._books.give_back(row)
-        self._upkeep.remove(row, where)
+        self._locations.give_back(row)
+        self._compaction.remove(row, where)
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
         """The rows whose clauses match `event`, ascending. Takes the fast path where one segment holds all rows, else
         a batch of one."""
-        self._upkeep.advance()
+        self._compaction.advance()
         values = self._columns.values_of(event)
         if values is None:
             return self.match_batch([event]).rows
-        segments, memtables = self._upkeep.parts
+        segments, memtables = self._compaction.parts
         if len(segments) == 1 and segments[0].is_plain and not any(map(len, memtables)):
             return self._match_alone(segments[0], event.present, *values)
         return self._ordered(self._search(self._columns.batch_of(event.present, *values))).rows
@@ -359,10 +358,10 @@ class FusedEngine:
             scratch.above,
             segment.passes,
             scratch.room(1),
-            self._books.size,
+            self._locations.size,
         )
         scratch.rows_an_event = rows.size
-        self._upkeep.keep(scratch)
+        self._compaction.keep(scratch)
         return rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
@@ -372,45 +371,46 @@ class FusedEngine:
     def match_columns(self, batch: ColumnBatch) -> RowTable:
         """The rows for each event of a batch in columns, each once, in no order. Thread-safe beside other matches."""
         table = self._search(self._columns.encode_columns(batch))
-        return self._ordered(table) if self._books.repeating else table
+        return self._ordered(table) if self._locations.repeating else table
 
     def _search(self, batch: EventBatch) -> RowTable:
-        self._upkeep.advance()
-        segments, memtables = self._upkeep.parts
+        self._compaction.advance()
+        segments, memtables = self._compaction.parts
         announce_compilation(match_memtable if len(memtables[-1]) else match_segment)
         cells = self._builder.cells
         scratch = self._scratch((len(batch.concept_places) + 1) * len(cells))
         table = search(segments, memtables, batch, self._graph, cells, scratch, len(self._columns))
-        self._upkeep.keep(scratch)
+        self._compaction.keep(scratch)
         return table
 
     def _scratch(self, size: int) -> Scratch:
-        """What a search works with, with room for so many marks; `upkeep.keep` takes it back."""
+        """What a search works with, with room for so many marks; `Compaction.keep` takes it back."""
         try:
-            scratch = self._upkeep.scratches.pop()  # one step, since others may take from it
+            scratch = self._compaction.scratches.pop()  # one step, since others may take from it
         except IndexError:
-            return Scratch(size, self._upkeep.results)
-        return scratch if scratch.size >= size else Scratch(size, self._upkeep.results)
+            return Scratch(size, self._compaction.results)
+        return scratch if scratch.size >= size else Scratch(size, self._compaction.results)
 
     def _ordered(self, table: RowTable) -> RowTable:
-        return RowTable(*distinct_rows(table.offsets, table.rows, self._books.size))
+        return RowTable(*distinct_rows(table.offsets, table.rows, self._locations.size))
 
     def explain(self, event: LoweredEvent) -> dict[str, Any]:
         """What is done with `event`: clusters visited, columns in their order, rows left, checked and found; see
         `kindcast.index.fused.explain.explained`. Some ms."""
-        self._upkeep.advance()
+        self._compaction.advance()
         batch = self._columns.encode([event])
-        return explained(*self._upkeep.parts, batch, self._graph, self._builder.cells, self._columns.columns())
+        return explained(*self._compaction.parts, batch, self._graph, self._builder.cells, self._columns.columns())
 
     # ── on disk ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> bool:
         """Write everything into one file in `folder`, whole or not at all; the engine stays as it is. Costs what
         writing its bytes costs. Raises `OSError`."""
-        state = self._books.state().copy()
+        state = self._locations.state().copy()
         state[state == IN_MEMTABLE] = FROZEN
-        segments = self._upkeep.frozen()
-        save(folder, self._graph, Saved(state, self._books.repeating, self._columns, self._builder.shape, segments))
+        segments = self._compaction.frozen()
+        save(folder, self._graph, Saved(state, self._locations.repeating, self._columns, self._builder.shape, segments))
+        return True
 
     @classmethod
     def open(
@@ -434,12 +434,12 @@ class FusedEngine:
     def merge_now(self) -> None:
         """Merge all rows into one segment without tombstones, in this thread; waits for a merge that runs. Raises what
         a merge has raised."""
-        self._upkeep.merge_now()
+        self._compaction.merge_now()
 
     def check_invariants(self) -> None:
         """Raise AssertionError if a structural invariant is broken."""
-        self._books.check_invariants()
-        self._upkeep.check_invariants()
+        self._locations.check_invariants()
+        self._compaction.check_invariants()
 
     def _placed(
         self, stored: Iterable[tuple[int, Clause]], rest: GrowingRest
@@ -447,9 +447,9 @@ class FusedEngine:
         """Where frozen rows stand; their residual predicates go to `rest`."""
         for row, clause in stored:
             parts = decompose(clause)
-            self._books.put(row, NEVER if parts is None else FROZEN)
+            self._locations.put(row, NEVER if parts is None else FROZEN)
             if parts is not None:
-                self._books.repeating += len(parts.alternatives) > 1
+                self._locations.repeating += len(parts.alternatives) > 1
                 if parts.rest:
                     rest.add(row, parts.rest, self._columns)
                 yield row, places_of(parts, self._columns)
@@ -457,11 +457,11 @@ class FusedEngine:
     def _freeze(self, rows: Sequence[int], groups: Groups, rest: Rest | None) -> None:
         """A segment of new rows; if there is no room for it, these are free again."""
         try:
-            self._upkeep.freeze(groups, rest)
+            self._compaction.freeze(groups, rest)
         except IndexFull:
             repeated = np.concatenate([group.rows for group in groups.values()])
-            self._books.repeating -= int((np.unique(repeated, return_counts=True)[1] > 1).sum())
+            self._locations.repeating -= int((np.unique(repeated, return_counts=True)[1] > 1).sum())
             for row in rows:
-                self._books.give_back(row)
-            self._books.shrink()
+                self._locations.give_back(row)
+            self._locations.shrink()
             raise

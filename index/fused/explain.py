@@ -17,7 +17,7 @@ from kindcast.index.fused.conjuncts import CONCEPT, ORDERED
 from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, walk_up
 from kindcast.index.fused.kernels import number_code
 from kindcast.index.fused.memtable import Memtable
-from kindcast.index.fused.search import ResultMemory, Scratch, search, settle
+from kindcast.index.fused.search import ResultMemory, Scratch, check_residuals, search
 from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.small_clusters import Scattered
 
@@ -134,7 +134,7 @@ class _Walk:
             if any(not self._codes.get(column, np.empty(0)).size for column in columns):
                 continue
             positions = arrays.first[1] + places[arrays.cluster[places] == number]
-            alive = self._arrays.dead[positions] == 0
+            alive = self._arrays.tombstones[positions] == 0
             found = positions[self._satisfied(number, columns, positions) & alive]
             programs += found.size if asked else 0
             kept.append(self._settled(found) if asked else self._rows_at(found))
@@ -207,7 +207,7 @@ class _Walk:
             left &= np.unpackbits(some.view(np.uint8), bitorder="little")[: left.size].astype(np.bool_)
             order.append({"column": self._columns[self._segment.columns[column]], "rows": int(np.count_nonzero(left))})
         checked = begin + np.flatnonzero(left)
-        found = checked[self._satisfied(number, columns, checked) & (self._arrays.dead[checked] == 0)]
+        found = checked[self._satisfied(number, columns, checked) & (self._arrays.tombstones[checked] == 0)]
         alone = len(columns) == (access >= 0)  # the way here has answered all there is to ask
         read = 0 if alone else checked.size
         step = {"rows": end - begin, "masks": mask >= 0, "left": order}
@@ -244,7 +244,7 @@ class _Walk:
         scratch = Scratch((len(self._batch.concept_places) + 1) * concepts, ResultMemory())
         arrays = scratch.batch_arrays(self._batch, concepts, len(self._columns))
         starts = np.array([0, positions.size], dtype=np.int64)
-        settle(
+        check_residuals(
             (~positions).astype(np.int32),
             starts,
             segment.rows,

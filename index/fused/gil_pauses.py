@@ -6,7 +6,7 @@ ten µs, so a merge releases the GIL between its many small steps.
 
 import time
 
-__all__ = ["Breath", "hold"]
+__all__ = ["GilPauses", "no_pause"]
 
 HELD = 200e-6
 """Seconds that the lock may be held at a stretch: a few times what matching an event takes."""
@@ -14,7 +14,7 @@ PAUSE = 100e-6
 """Seconds of a pause: long enough for another thread to wake up, and merges still get most of a core."""
 
 
-class Breath:
+class GilPauses:
     """Called between steps; pauses when it is time."""
 
     def __init__(self) -> None:
@@ -26,5 +26,5 @@ class Breath:
             self._due = time.perf_counter() + HELD
 
 
-def hold() -> None:
+def no_pause() -> None:
     """No pause: for work that somebody waits for."""

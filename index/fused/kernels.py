@@ -121,7 +121,6 @@ def lay_steps(segment: SegmentArrays, where: Ints, visits_from: Ints, visits: In
     return Steps(begin, slots_at, column_of, by_value, by_concept, ranges, near)
 
 
-# ── bounds ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Numbers to codes, by the bounds of a segment.
 #
 # A number's code says where it stands among the sorted distinct bounds b0 < b1 < …: 2i + 1 if it equals bi, else twice
@@ -216,8 +215,6 @@ def _starts(sizes: list[int]) -> Ints:
     return starts
 
 
-# ── the batch kernel ──────────────────────────────────────────────────────────────────────────────────────────────────
-
 WAVE = 64
 """Lists that are looked up together: more than most events have, and what is fetched for them fits the first cache."""
 COPIED = 32
@@ -287,7 +284,7 @@ def match_segment(
     coarse = segment.coarse
     column_codes = segment.column_codes
     column_how = segment.column_how
-    dead = segment.dead
+    tombstones = segment.tombstones
     emit = segment.emit
     far_blocks = segment.far
     far_cluster = segment.far_cluster
@@ -304,7 +301,7 @@ def match_segment(
     sizes = segment.sizes
     events, width_all = kinds.size, columns.size
     concepts = graph.parent_from.size - 1
-    killed = sizes[3] > 0
+    has_tombstones = sizes[3] > 0
     # Which of the batch's columns a column of the segment is; the codes and cells of all values.
     where = np.full(column_how.size, -1, dtype=np.int64)
     mark_base = np.zeros(width_all, dtype=np.int64)
@@ -575,12 +572,12 @@ def match_segment(
                         larger[:used] = buffer[:used]
                         buffer = larger
                     if width == (access >= 0):  # nothing is left to check
-                        if killed:
+                        if has_tombstones:
                             for begin in range(low, high, COPIED):
                                 end = min(begin + COPIED, high)
                                 gone = np.uint8(0)
                                 for position in range(begin, end):
-                                    gone |= dead[nth(position)]
+                                    gone |= tombstones[nth(position)]
                                 if gone == 0:
                                     for position in range(end - begin):
                                         buffer[nth(used + position)] = emit[nth(begin + position)]
@@ -588,7 +585,7 @@ def match_segment(
                                     continue
                                 for position in range(begin, end):
                                     buffer[nth(used)] = emit[nth(position)]
-                                    used += dead[nth(position)] == 0
+                                    used += tombstones[nth(position)] == 0
                         else:
                             for position in range(high - low):
                                 buffer[nth(used + position)] = emit[nth(low + position)]
@@ -618,8 +615,8 @@ def match_segment(
                                 good &= records[nth(at + ordered + j)] == value[nth(j)]
                             for j in range(plain, width):
                                 good &= marked[nth(base[nth(j)] + records[nth(at + ordered + j)])] != 0
-                            if killed:
-                                good &= dead[nth(position)] == 0
+                            if has_tombstones:
+                                good &= tombstones[nth(position)] == 0
                             buffer[nth(used)] = records[nth(at + stride - 1)]
                             used += good
                             at += stride
@@ -691,7 +688,7 @@ def match_segment(
                         for f in range(found):
                             position = picked[nth(f)] if mask >= 0 else low + f
                             at = origin + position * stride
-                            good = not killed or dead[nth(position)] == 0
+                            good = not has_tombstones or tombstones[nth(position)] == 0
                             for j in range(plain):
                                 least_code = records[nth(at + 2 * j if j < ordered else at + ordered + j)]
                                 most_code = records[nth(at + 2 * j + 1 if j < ordered else at + ordered + j)]
@@ -704,7 +701,7 @@ def match_segment(
                             buffer[nth(used)] = records[nth(at + stride - 1)]
                             used += good
                         continue
-                    if width == 2 and ordered == 2 and not killed:  # two intervals, the most common of all
+                    if width == 2 and ordered == 2 and not has_tombstones:  # two intervals, the most common of all
                         v, w = value[0], value[1]
                         for f in range(found):
                             at = origin + picked[nth(f)] * 5
@@ -725,8 +722,8 @@ def match_segment(
                             good &= records[nth(at + ordered + j)] == value[nth(j)]
                         for j in range(plain, width):
                             good &= marked[nth(base[nth(j)] + records[nth(at + ordered + j)])] != 0
-                        if killed:
-                            good &= dead[nth(position)] == 0
+                        if has_tombstones:
+                            good &= tombstones[nth(position)] == 0
                         buffer[nth(used)] = records[nth(at + stride - 1)]
                         used += good
             for k in range(concept_count):

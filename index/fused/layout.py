@@ -19,7 +19,7 @@ from kindcast.index.clause import AttributeId
 from kindcast.index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
 from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from kindcast.index.fused.gil_pauses import hold
+from kindcast.index.fused.gil_pauses import no_pause
 from kindcast.index.fused.graph_arrays import CELLS, GraphShape
 from kindcast.index.fused.kernels import Bounds, bounds_of
 from kindcast.index.jit import compiled
@@ -67,7 +67,7 @@ def lay_out(
     *,
     masked: bool = True,
     dense: int | None = None,
-    breathe: Callable[[], None] = hold,
+    pause: Callable[[], None] = no_pause,
 ) -> Layout:
     """The arrays for `groups`. `shape` is needed where a slot reads concepts. Costs about 1 µs for each row and
     slot. Clusters from number `dense` on are small: each is one block without masks."""
@@ -87,10 +87,10 @@ def lay_out(
         for (_, _, slots, asked), group in groups.items()
     ]
     for each in placed[:dense]:
-        breathe()
+        pause()
         making.add_cluster(*each)
     if dense is not None:
-        making.add_small_clusters(placed[dense:], breathe)
+        making.add_small_clusters(placed[dense:], pause)
     return making.finished(read)
 
 
@@ -156,7 +156,7 @@ class _Making:
         self.positions += rows.size
 
     def add_small_clusters(
-        self, placed: Sequence[tuple[RowGroup, Sequence[tuple[int, int]], bool]], breathe: Callable[[], None]
+        self, placed: Sequence[tuple[RowGroup, Sequence[tuple[int, int]], bool]], pause: Callable[[], None]
     ) -> None:
         """Many at once: what `add_cluster` does for each costs more than their rows."""
         low_at: dict[int, list[Ints]] = {}  # by column: places of its low (or only) codes in the records …
@@ -168,7 +168,7 @@ class _Making:
         emit_at: list[Ints] = []
         at = 0
         for group, slots, asked in placed:
-            breathe()
+            pause()
             order = np.argsort(group.rows, kind="stable")
             rows, ends = group.rows[order], group.ends[order]
             ordered = sum(how == ORDERED for how, _ in slots)
@@ -249,7 +249,7 @@ class _Making:
             sizes=np.array([offered, clusters[:, 1].max(initial=0), longest, 0], dtype=np.int64),
             bounds=self.bounds.values,
             bucket_steps=self.bounds.steps,
-            dead=np.zeros(self.positions, dtype=np.uint8),
+            tombstones=np.zeros(self.positions, dtype=np.uint8),
             masks=_joined(self.masks, np.uint64),
         )
         return Layout(arrays, _joined(self.rows, np.int32), [number for _, number in read])
@@ -399,7 +399,6 @@ def _starts(sizes: Ints) -> Ints:
     return starts
 
 
-# ── grouping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Groups of rows by cluster: the input of segment layout, and what segments give back when they merge.
 #
 # parts of a clause ──▶ places: a cluster and the ends of each slot, one for each alternative ──▶ groups

@@ -125,7 +125,7 @@ OCCURRENCES = 2
 FEWEST_SIEVED = 8
 """Rows before numbers are divided into cells for the first time."""
 REMEMBERED = 1024
-"""Kinds of events whose fitting rows are remembered; a stream has few."""
+"""Kinds of events whose fitting rows are cached; a stream has few."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 NO_WORDS = np.zeros(0, dtype=np.uint64)
 
@@ -275,7 +275,7 @@ class Memtable:
         return divided
 
     def forget(self) -> None:
-        """Give up what is remembered of kinds of events."""
+        """Clear the caches."""
         self._fitting.clear()
 
     def fitting(self, present: frozenset[AttributeId]) -> int:

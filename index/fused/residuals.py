@@ -297,9 +297,6 @@ def _is_properly_above(
     return found
 
 
-# ── residual predicates ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class Rest(NamedTuple):
     """See above. No array is longer than what is used."""
 

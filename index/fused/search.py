@@ -1,6 +1,6 @@
 """The search of a batch of events in memtables and segments, with its results as one table.
 
-EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ settle ────────────────┐
+EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ check_residuals ────────────────┐
            ─▶ memtable: match_memtable ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
 
 Kernels over search results: residual programs, merging of passes into one table, ordering of rows.
@@ -26,7 +26,7 @@ from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.small_clusters import Scattered, match_scattered
 from kindcast.index.jit import compiled, lowest_bit
 
-__all__ = ["ResultMemory", "Scratch", "distinct_rows", "search", "settle"]
+__all__ = ["ResultMemory", "Scratch", "check_residuals", "distinct_rows", "search"]
 
 
 FEW_UNSORTED = 24
@@ -34,7 +34,7 @@ FEW_UNSORTED = 24
 
 
 @compiled
-def settle(
+def check_residuals(
     buffer: Codes,
     starts: Ints,
     rows: Codes,
@@ -162,7 +162,7 @@ KEPT_ROWS = 1 << 23
 FREE_RESULTS = 2
 """Blocks kept for results: one search's, and that of the next, whose caller holds the first until then."""
 REMEMBERED = 1024
-"""Sets of columns and of attributes whose arrays are remembered; a stream has few."""
+"""Sets of columns and of attributes whose arrays are cached; a stream has few."""
 
 Find = tuple[Codes, Ints]
 
@@ -350,7 +350,7 @@ def search(
             found.append(_scattered(segment, segment.scattered, batch, graph, cells, scratch))
         if segment.programs is not None and arrays is not None:
             for buffer, starts in found:
-                settle(
+                check_residuals(
                     buffer,
                     starts,
                     segment.rows,

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from kindcast.index.clause import AttributeId
 from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, SegmentArrays, pack, unpack
 from kindcast.index.fused.conjuncts import ORDERED
-from kindcast.index.fused.gil_pauses import hold
+from kindcast.index.fused.gil_pauses import no_pause
 from kindcast.index.fused.graph_arrays import GraphShape
 from kindcast.index.fused.layout import ClusterKey, Groups, RowGroup, lay_out
 from kindcast.index.fused.residuals import ProgramArrays, Rest, rest_of_rows
@@ -84,7 +84,7 @@ class Shared:
         """The bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays) + self.left.nbytes + self.place.nbytes
 
-    def kill(self, row: int) -> tuple[int, list[int]]:
+    def bury(self, row: int) -> tuple[int, list[int]]:
         """Mark `row` as gone from all groups: how many there were, and the positions that have no row left."""
         arrays = self.arrays
         count, empty = 0, []
@@ -128,8 +128,8 @@ class Shared:
             alive[first[at] : first[at + 1]] = gone[members] == 0
         return RowGroup(every[alive], np.repeat(ends, counts, axis=0)[alive])
 
-    def check_invariants(self, dead: Bytes, rows: Codes) -> None:
-        """Raise AssertionError if a structural invariant is broken; `dead` (tombstones) and `rows` are per position."""
+    def check_invariants(self, tombstones: Bytes, rows: Codes) -> None:
+        """Raise AssertionError if a structural invariant is broken; `tombstones` and `rows` are by position."""
         arrays = self.arrays
         left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
         assert (left == self.left).all(), (left, self.left)
@@ -137,7 +137,7 @@ class Shared:
         assert (np.diff(arrays.begin) > 1).all(), arrays.begin
         assert (rows[self.place] == ~np.arange(self.place.size)).all(), (rows, self.place)
         assert np.count_nonzero(rows < 0) == self.place.size, (rows, self.place)
-        assert ((dead[self.place] == 0) == (left > 0)).all(), (dead, left)
+        assert ((tombstones[self.place] == 0) == (left > 0)).all(), (tombstones, left)
         assert (np.diff(arrays.rows[arrays.by_row]) >= 0).all(), arrays.by_row
 
 
@@ -242,22 +242,22 @@ def _expand(
 
 
 REMEMBERED = 4096
-"""Attribute sets whose clusters are remembered; a stream has few, and each costs some hundred bytes."""
+"""Attribute sets whose clusters are cached; a stream has few, and each costs some hundred bytes."""
 
 
 class Visiting:
-    """The clusters of one segment. Never changes, but for what it remembers."""
+    """The clusters of one segment. Never changes, except for its cache."""
 
-    def __init__(self, clusters: Sequence[ClusterKey], breathe: Callable[[], None]) -> None:
+    def __init__(self, clusters: Sequence[ClusterKey], pause: Callable[[], None]) -> None:
         """Some µs per cluster."""
         times: dict[AttributeId, int] = {}
         for required, _, _, _ in clusters:
-            breathe()
+            pause()
             for attribute in required:
                 times[attribute] = times.get(attribute, 0) + 1
         under: dict[int, list[int]] = {}
         for number, (required, _, _, _) in enumerate(clusters):
-            breathe()
+            pause()
             rarest = min(required, key=lambda attribute: (times[attribute], attribute), default=None)
             under.setdefault(0 if rarest is None else rarest + 1, []).append(number)
         self._under_from, self._under = _rows(under.get(place, ()) for place in range(max(under, default=0) + 1))
@@ -268,7 +268,7 @@ class Visiting:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays and of what is remembered."""
+        """The bytes of the arrays and of what is cached."""
         lists = (self._under_from, self._under, self._required_from, self._required, self._forbidden_from)
         known = sum(each.nbytes + 300 for each in list(self._known.values()))
         return sum(each.nbytes for each in lists) + self._forbidden.nbytes + known
@@ -294,7 +294,7 @@ class Visiting:
         return found
 
     def forget(self) -> None:
-        """Give up what is remembered."""
+        """Clear the caches."""
         self._known.clear()
 
 
@@ -350,7 +350,7 @@ class Living(NamedTuple):
 
 
 class Segment:
-    """Immutable, except for the tombstones (`arrays.dead`) and the cache of `visiting`.
+    """Immutable, except for the tombstones (`arrays.tombstones`) and the cache of `visiting`.
 
     Invariant: `live` counts the rows that were not removed; lists, ranges and blocks cover every position once.
     """
@@ -366,7 +366,7 @@ class Segment:
         rest: Rest | None,
         scattered: ScatteredArrays | None = None,
         shared: SharedArrays | None = None,
-        breathe: Callable[[], None] = hold,
+        pause: Callable[[], None] = no_pause,
     ) -> None:
         """From what it is made of: the row at each position, the positions by row, the program of each position that
         has one, the engine's numbers of the columns, the programs of rows whose cluster asks some, the masks of the
@@ -385,11 +385,13 @@ class Segment:
         self.live = rows.size - int(self.arrays.sizes[3])
         if shared is not None:
             self.stored += shared.rows.size - int(np.count_nonzero(rows < 0))
-            self.live = int(np.count_nonzero(self.arrays.dead[rows >= 0] == 0) + np.count_nonzero(shared.gone == 0))
+            self.live = int(
+                np.count_nonzero(self.arrays.tombstones[rows >= 0] == 0) + np.count_nonzero(shared.gone == 0)
+            )
         self.passes = 1 + self.arrays.far.size
         self.scattered = None if scattered is None else Scattered(scattered)
         dense = len(clusters) if scattered is None else int(scattered.first[0])
-        self.visiting = Visiting(clusters[:dense], breathe)
+        self.visiting = Visiting(clusters[:dense], pause)
 
     @classmethod
     def built(
@@ -400,13 +402,13 @@ class Segment:
         *,
         block_rows: int = BLOCK_ROWS,
         masked: bool = True,
-        breathe: Callable[[], None] = hold,
+        pause: Callable[[], None] = no_pause,
     ) -> "Segment":
-        """Laid out for `groups`. Costs about 1 µs per row and slot. `breathe` is called between small steps, so that
+        """Laid out for `groups`. Costs about 1 µs per row and slot. `pause` is called between small steps, so that
         other threads get the interpreter."""
         groups, shared = share(groups)
         groups, dense = _small_ones_last(groups, masked)
-        layout = lay_out(groups, shape, block_rows, masked=masked, dense=dense, breathe=breathe)
+        layout = lay_out(groups, shape, block_rows, masked=masked, dense=dense, pause=pause)
         clusters = list(groups)
         packed, arrays = pack(layout.arrays)
         program_of = np.zeros(0, dtype=np.int32)
@@ -417,7 +419,7 @@ class Segment:
         by_row = np.argsort(layout.rows, kind="stable").astype(np.int32)
         scattered = scattered_arrays(clusters, arrays, shape, dense) if dense < len(clusters) else None
         columns = layout.columns
-        return cls(packed, layout.rows, by_row, program_of, columns, clusters, rest, scattered, shared, breathe)
+        return cls(packed, layout.rows, by_row, program_of, columns, clusters, rest, scattered, shared, pause)
 
     @property
     def programs(self) -> ProgramArrays | None:
@@ -434,7 +436,7 @@ class Segment:
         return int(arrays + self.visiting.nbytes + scattered + shared)
 
     @property
-    def half_dead(self) -> bool:
+    def half_tombstones(self) -> bool:
         """Whether half of the rows are tombstones, so that compaction is due."""
         return 2 * self.live < self.stored
 
@@ -448,36 +450,36 @@ class Segment:
         return self.visiting.clusters(present)
 
     def forget(self) -> None:
-        """Give up what is remembered of kinds of events."""
+        """Clear the caches."""
         self.visiting.forget()
         if self.scattered is not None:
             self.scattered.forget()
 
-    def kill(self, row: int) -> int:
+    def bury(self, row: int) -> int:
         """Put a tombstone on every position that `row` has alone, and remove it from shared ones; returns how many
         there were, 0 if it does not live here."""
         row_at = self.rows.__getitem__
         first = bisect_left(self.by_row, row, key=row_at)  # numpy's own would copy the whole order
         last = bisect_right(self.by_row, row, lo=first, key=row_at)
         positions = self.by_row[first:last]
-        positions = positions[self.arrays.dead[positions] == 0]
+        positions = positions[self.arrays.tombstones[positions] == 0]
         count = int(positions.size)
         if self.shared is not None:
-            gone, empty = self.shared.kill(row)
+            gone, empty = self.shared.bury(row)
             count += gone
             positions = np.concatenate([positions, empty]).astype(np.int64)
         if positions.size:
-            self.arrays.dead[positions] = 1
+            self.arrays.tombstones[positions] = 1
             self.arrays.sizes[3] += positions.size
         self.live -= count
         return count
 
-    def groups(self, living: Living, breathe: Callable[[], None] = hold) -> Groups:
+    def groups(self, living: Living, pause: Callable[[], None] = no_pause) -> Groups:
         """The rows in `living`, as they were given."""
         arrays = self.arrays
         groups: Groups = {}
         for number, key in enumerate(self.clusters):
-            breathe()
+            pause()
             begin, end = arrays.cluster_from[number : number + 2].tolist()
             kept = living.positions[begin:end]
             if not kept.any():
@@ -511,11 +513,11 @@ class Segment:
     def living(self) -> Living:
         """What was not removed, as of now."""
         gone = np.zeros(0, dtype=np.uint8) if self.shared is None else self.shared.arrays.gone.copy()
-        return Living(cast(Bools, self.arrays.dead == 0), gone)
+        return Living(cast(Bools, self.arrays.tombstones == 0), gone)
 
     def living_rows(self) -> Codes:
         """The rows without a tombstone, each once per position."""
-        own: Codes = self.rows[(self.arrays.dead == 0) & (self.rows >= 0)]
+        own: Codes = self.rows[(self.arrays.tombstones == 0) & (self.rows >= 0)]
         if self.shared is None:
             return own
         arrays = self.shared.arrays
@@ -525,10 +527,10 @@ class Segment:
         """Raise AssertionError if a structural invariant is broken."""
         arrays = self.arrays
         # The living are counted.
-        assert self.live == self.living_rows().size, (self.live, arrays.dead)
+        assert self.live == self.living_rows().size, (self.live, arrays.tombstones)
         if self.shared is not None:
-            self.shared.check_invariants(arrays.dead, self.rows)
-        assert arrays.sizes[3] == np.count_nonzero(arrays.dead), (arrays.sizes, arrays.dead)
+            self.shared.check_invariants(arrays.tombstones, self.rows)
+        assert arrays.sizes[3] == np.count_nonzero(arrays.tombstones), (arrays.sizes, arrays.tombstones)
         # Lists, ranges and blocks cover every position exactly once.
         spans = [
             *map(tuple, arrays.lists.reshape(-1, 4)[:, 1:3].tolist()),

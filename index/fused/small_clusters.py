@@ -33,7 +33,7 @@ MOST_COLUMNS = 64
 MOST_ATTRIBUTES = 1024
 """Attributes with a mask, an eighth of a byte per row each; others are checked row by row."""
 REMEMBERED_BYTES = 1 << 22
-"""What is remembered of kinds of events: some words for each."""
+"""What is cached of kinds of events: some words for each."""
 
 
 class ScatteredArrays(NamedTuple):
@@ -66,7 +66,7 @@ class Scattered:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays and of what is remembered."""
+        """The bytes of the arrays and of what is cached."""
         return sum(array.nbytes for array in self.arrays) + len(self._known) * (self._all.nbytes + 300)
 
     def left_by(self, presents: Sequence[frozenset[AttributeId]]) -> Words:
@@ -75,7 +75,7 @@ class Scattered:
         return np.array([self._fitting(present) for present in presents], dtype=np.uint64).reshape(-1, self._all.size)
 
     def forget(self) -> None:
-        """Give up what is remembered."""
+        """Clear the caches."""
         self._known.clear()
 
     def _fitting(self, present: frozenset[AttributeId]) -> Words:
@@ -241,7 +241,12 @@ def match_scattered(
         segment.ordered,
         segment.plain,
     )
-    dead, local, column_how, column_codes = segment.dead, segment.local, segment.column_how, segment.column_codes
+    tombstones, local, column_how, column_codes = (
+        segment.tombstones,
+        segment.local,
+        segment.column_how,
+        segment.column_codes,
+    )
     all_bounds, bound_from, table_all, bucket_from, steps = (
         segment.bounds,
         segment.bound_from,
@@ -355,7 +360,7 @@ def match_scattered(
                 row = w * 64 + np.int64(lowest_bit(word))
                 word &= word - np.uint64(1)
                 position = begin + row
-                if dead[position]:
+                if tombstones[position]:
                     continue
                 cluster = cluster_of[row]
                 good = True

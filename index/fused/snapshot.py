@@ -26,6 +26,8 @@ FILE = "fused.index"
 """Its name in the folder that the engine is given."""
 LAYOUT = 1
 """Counts the meanings that arrays of the same names have had."""
+SAVED_NAMES = {"tombstones": "dead"}
+"""Arrays that have another name in files, which older versions wrote."""
 
 
 class Saved(NamedTuple):
@@ -75,7 +77,8 @@ def kind_of(*, shares: bool) -> str:
     """What a file says of itself. Changes with every array that is added, renamed or given up, and with `LAYOUT`. A
     file in which rows share positions is of another kind, since it cannot be read without knowing that."""
     arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
-    names = (*(each._fields for each in arrays), CELLS, LAYOUT)
+    fields = (tuple(SAVED_NAMES.get(name, name) for name in each._fields) for each in arrays)
+    names = (*fields, CELLS, LAYOUT)
     digest = hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()
     return f"kindcast fused {LAYOUT} {digest}" + f" {' '.join(SharedArrays._fields)}" * shares
 

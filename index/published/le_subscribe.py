@@ -26,7 +26,7 @@ with them (lines 3 to 8). Only those without any equality are counted (lines 9 t
 """
 
 import heapq
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 
@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, ColumnId, LoweredEvent
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import UnknownRow
 from kindcast.index.fused.search import distinct_rows
 from kindcast.index.jit import announce_compilation
@@ -160,12 +160,14 @@ def with_rows(numbers: Rows, rows: int, nothing: int) -> Rows:
     return np.concatenate([numbers, np.full(max(rows - numbers.size, numbers.size // 2), nothing, dtype=np.int32)])
 
 
-class PredicateEngine(ABC):
+class PredicateEngine(Engine):
     """Exact matching by elementary predicates. `add` and `remove` cost some steps for each predicate.
 
     Invariant: `_inexact` are the clauses of rows that are `INEXACT`; a row that is `DEAD` has no predicates, and its
     engine knows nothing of it.
     """
+
+    reads_columns = True
 
     def __init__(self, graph: ConceptGraph) -> None:
         self._graph = graph
@@ -255,7 +257,7 @@ class PredicateEngine(ABC):
         return self._verified(found, batch.lowered()) if self._inexact else found
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows or of predicates disagree."""
+        """Raise AssertionError if the tables of rows and predicates disagree."""
         free = [row for row, state in enumerate(self._state) if state == FREE]
         assert sorted(self._free) == free, (self._free, free)
         assert len(self._state) - len(free) == self._count, (self._state, self._count)
@@ -396,7 +398,7 @@ class CountingEngine(PredicateEngine):
         return fair(satisfied, stored, self._needed[: len(self._state)])
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows or of predicates disagree."""
+        """Raise AssertionError if the tables of rows and predicates disagree."""
         super().check_invariants()
         self._stored.check_invariants()
 
@@ -437,7 +439,7 @@ class EqualityEngine(PredicateEngine):
         return equality_preferred(satisfied, stored, self._clusters.clusters, self._needed, self._without.rows)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        """Raise AssertionError if the tables of rows, clusters and predicates disagree."""
         super().check_invariants()
         self._clusters.check_invariants()
         self._others.check_invariants()
@@ -479,7 +481,7 @@ class QuarantineEngine(PredicateEngine):
         return quarantining(satisfied, stored, clusters, own, self._without.beside, self._without.rows)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows, of clusters or of predicates disagree."""
+        """Raise AssertionError if the tables of rows, clusters and predicates disagree."""
         super().check_invariants()
         self._clusters.check_invariants()
         self._quarantined.check_invariants()

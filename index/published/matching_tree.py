@@ -43,7 +43,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, LoweredEvent
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable, row_table
+from kindcast.index.engine import Engine, RowTable, row_table
 from kindcast.index.errors import UnknownRow
 from kindcast.index.fused.search import distinct_rows
 from kindcast.index.jit import compiled
@@ -142,7 +142,6 @@ def _order(root: Node) -> None:
         stack.extend(node.children())
 
 
-# ── successors ────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Successor nodes: where a search goes on once it is blocked, so that it need not try both edges of each node.
 #
 # A search for one value an axis goes down the edges with operands only. At a node where none fits, or at a leaf, all
@@ -289,8 +288,6 @@ def tree_arrays(roots: Iterable[Node], codes: OperandCodes) -> tuple[TreeArrays,
 def _int32(first: Sequence[int], second: Sequence[int]) -> tuple[Numbers, Numbers]:
     return cast(tuple[Numbers, Numbers], tuple(np.array(each, dtype=np.int32) for each in (first, second)))
 
-
-# ── tree search ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Longs = npt.NDArray[np.int64]
 
@@ -447,7 +444,7 @@ class StructureFactory(Protocol):
     def __call__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> Structure: ...
 
 
-class BuiltEngine:
+class BuiltEngine(Engine):
     """Invariant: a stored row is fresh or in the structure, and never both; rows of the structure that were removed, or
     used again, are in `_gone`."""
 
@@ -471,10 +468,6 @@ class BuiltEngine:
         self._clauses[row] = clause
         self._fresh[row] = clause
         return row
-
-    def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn; the structure is built when the next event comes."""
-        return [self.add(clause) for clause in clauses]
 
     def remove(self, row: ClauseRow) -> None:
         """Forget the clause at `row`. Raises `UnknownRow`."""
@@ -503,7 +496,7 @@ class BuiltEngine:
         return self._alive(self._structure.match_batch(events))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows disagree."""
+        """Raise AssertionError if the tables of rows disagree."""
         assert self._fresh.keys().isdisjoint(self._built), (self._fresh.keys(), self._built)
         assert self._fresh.keys() | self._built == self._clauses.keys(), (self._fresh, self._built)
         assert sorted([*self._clauses, *self._free]) == list(range(len(self._clauses) + len(self._free)))
@@ -529,7 +522,6 @@ class BuiltEngine:
         self._fresh = {}
 
 
-# ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Clauses in a structure: their parts, and the verification of candidates that the structure cannot decide.
 
 
@@ -583,8 +575,6 @@ class Candidates:
         return RowTable(offsets, found.rows[kept])
 
 
-# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 INDEXED_SHARE = 0.75
 """An axis becomes an index when at least so many clauses ask for it with `=`: the others are copied to every branch."""
 MOST_INDEX_AXES = 8
@@ -595,6 +585,8 @@ MOST_COPIES = 4.0
 
 class MatchingTreeEngine(BuiltEngine):
     """Exact matching down a tree. `match` costs the nodes that it visits, some ns each."""
+
+    reads_columns = True
 
     def __init__(
         self, graph: ConceptGraph, *, fewest_fresh: int = FEWEST_FRESH, most_index_axes: int = MOST_INDEX_AXES

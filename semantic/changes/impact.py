@@ -202,7 +202,6 @@ def _iris(terms: Any) -> Iterator[str]:
             yield term["iri"]
 
 
-# ── differing values ──────────────────────────────────────────────────────────────────────────────────────────────────
 # Which published values may be read otherwise under another vocabulary: names that moved, and words that changed.
 #
 # What is the same in both vocabularies is not looked at: a value whose names, labels and place are untouched reads the
@@ -379,8 +378,6 @@ def _below(
 def _names(vocabulary: Vocabulary, concepts: Iterable[ConceptId]) -> set[str]:
     return {iri for concept in concepts for iri in vocabulary.iris(concept)}
 
-
-# ── impact ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LISTED = 20
 """Entries of a list, where nobody asks for another number; counts are always complete."""
@@ -689,7 +686,6 @@ def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:
     return [measure.dimension, measure.amount]
 
 
-# ── impact report ─────────────────────────────────────────────────────────────────────────────────────────────────────
 # What to tell of an impact, as JSON: the terms, attributes, units and words that change, and the subscriptions.
 #
 #     {"subscriptions": {"live", "changed", "listed": [{"id", "changes": ["target: gains 3"]}]},

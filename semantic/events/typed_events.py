@@ -276,8 +276,6 @@ def _identity(value: Any) -> Any:
     return (_json_type(value), value)
 
 
-# ── typed events ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
 TYPES = frozenset({EVENT_TYPES, "ce.type"})
 """The attributes that say of what types an event is."""
 MOST_TYPES = 16

@@ -64,9 +64,9 @@ def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
 def chains(matcher: Matcher, subscription: str) -> list[list[Link]]:
     """The calls of each clause of a subscription that has any, in the order in which the planner asks them of an event
     that has no other candidate. Raises `UnknownSubscription`."""
-    slot = matcher._books.slot(subscription)
+    slot = matcher._subscriptions.slot(subscription)
     matcher[subscription]  # what was kept as data is compiled now
-    rows = matcher._books.rows(SubscriptionSlot(slot))
+    rows = matcher._subscriptions.rows(SubscriptionSlot(slot))
     return [matcher.layer.chain(row) for row in rows if row in matcher.layer]
 
 

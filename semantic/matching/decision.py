@@ -115,8 +115,6 @@ def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
     return False
 
 
-# ── one event on its way to a decision ────────────────────────────────────────────────────────────────────────────────
-
 if TYPE_CHECKING:
     from kindcast.semantic.matching.operator_layer import OperatorLayer
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import ClauseRow, LoweredEvent
-from kindcast.index.engine import MeasuredEngine, RowTable, TellingEngine, add_in_bulk
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.registry import new_engine
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.errors import DuplicateSubscription
@@ -66,8 +66,8 @@ SHOWN = 20
 """Clusters and steps listed one by one at most; the totals count all."""
 
 
-def index_steps(engine: object, lowering: Lowering, event: LoweredEvent) -> dict[str, Any]:
-    """What `engine` does with `event`; `{}` for an engine that does not tell.
+def index_steps(engine: Engine, lowering: Lowering, event: LoweredEvent) -> dict[str, Any]:
+    """What `engine` does with `event`; `{}` for an engine that does not explain itself.
 
     `{"clauses": {"visited", "looked_at", "checked", "found"}, "clusters": [{"requires", "forbids", "clauses",
     "columns", "steps": [{"by", "column", "clauses", "left": [{"column", "clauses"}], "checked", "found"}],
@@ -78,9 +78,9 @@ def index_steps(engine: object, lowering: Lowering, event: LoweredEvent) -> dict
     `checked` were compared one by one. A column is an attribute and how it is read. `programs` had to be asked what no
     column can say. Clauses with alternatives count once for each.
     """
-    if not isinstance(engine, TellingEngine):
-        return {}
     told = engine.explain(event)
+    if told is None:
+        return {}
     attributes, columns = lowering.numbered
     clusters = []
     totals = {"visited": 0, "looked_at": 0, "checked": 0, "found": told["found"]}
@@ -177,19 +177,19 @@ class Matcher:
         self._engine = new_engine(engine, vocabulary.graph, budget=budget)
         self._tables = TableReader(self._canonicaliser, self._lowering, vocabulary.units)
         self._plans = EventPlans(self._canonicaliser, self._lowering, self._tables)
-        self._books = SubscriptionTable()
+        self._subscriptions = SubscriptionTable()
         self._operators = dict(operators_by_name(operators))
         self.operators: Mapping[str, Operator] = self._operators
         self.planner_name = planner
         self._lowered = functools.partial(lower_one, self._lowering, self.operators, vocabulary)
         self._repeated = RepeatedShapes(vocabulary, self.operators, self._lowering)
         self._layer = OperatorLayer(self.operators, planner, vocabulary.units, threads=operator_threads)
-        self._verification = Verification(self._books, self._layer, vocabulary.units, self._parts_of)
+        self._verification = Verification(self._subscriptions, self._layer, vocabulary.units, self._parts_of)
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────
 
     def __len__(self) -> int:
-        return len(self._books)
+        return len(self._subscriptions)
 
     @property
     def layer(self) -> OperatorLayer:
@@ -214,36 +214,38 @@ class Matcher:
     @property
     def index_bytes(self) -> int | None:
         """The bytes of index and caches; None for an engine that does not count them. The owner's thread."""
-        return self._engine.nbytes if isinstance(self._engine, MeasuredEngine) else None
+        return self._engine.nbytes
 
     @property
     def changes(self) -> int:
         """How many subscriptions were added or removed since this matcher was made or opened."""
-        return self._books.changes
+        return self._subscriptions.changes
 
     def __contains__(self, name: object) -> bool:
-        return name in self._books.slots
+        return name in self._subscriptions.slots
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._books.slots)
+        return iter(self._subscriptions.slots)
 
     @property
     def slots(self) -> Mapping[str, SubscriptionSlot]:
         """The slot of each subscription, which it has as long as it is here; then another one may get it."""
-        return self._books.slots
+        return self._subscriptions.slots
 
     def name(self, slot: int) -> str:
         """The subscription of a slot that is taken."""
-        return self._books.names[slot]
+        return self._subscriptions.names[slot]
 
     def __getitem__(self, name: str) -> Compiled:
         """What was compiled for the subscription `name`, made again from its tree. Raises `UnknownSubscription`."""
-        slot = self._books.slot(name)
-        return compiled_again(self._books.tree(slot), self._books.notes(slot), self.vocabulary, self.operators)
+        slot = self._subscriptions.slot(name)
+        return compiled_again(
+            self._subscriptions.tree(slot), self._subscriptions.notes(slot), self.vocabulary, self.operators
+        )
 
     def tree(self, name: str) -> dict[str, Any]:
         """The `Compiled.tree` of the subscription `name`, quicker. Raises `UnknownSubscription`."""
-        return self._books.tree(self._books.slot(name))
+        return self._subscriptions.tree(self._subscriptions.slot(name))
 
     def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
         """Check and compile an expression without adding it. Raises `InvalidSubscription` with every problem."""
@@ -253,12 +255,14 @@ class Matcher:
         """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
         `DuplicateSubscription` if `name` is taken."""
         repeated = (
-            None if isinstance(expression, str) or name in self._books.slots else self._repeated.compiled(expression)
+            None
+            if isinstance(expression, str) or name in self._subscriptions.slots
+            else self._repeated.compiled(expression)
         )
         if repeated is None:
             return self.add_compiled(name, self.compile(expression))
         compiled, clauses = repeated
-        self._books.enter(name, self._engine.add_many(clauses), packed(compiled.tree), ())
+        self._subscriptions.enter(name, self._engine.add_many(clauses), packed(compiled.tree), ())
         return compiled
 
     def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> Sequence[Compiled]:
@@ -266,7 +270,7 @@ class Matcher:
         one shape are compiled together, some ten times as fast as one by one; what is given back is made when read."""
         bulk = Bulk(self.vocabulary, self.operators, stored=False)
         try:
-            bulk.take(self._books.new(subscriptions))
+            bulk.take(self._subscriptions.new(subscriptions))
         finally:
             parts = self._add_bulk(bulk)
         return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
@@ -281,7 +285,7 @@ class Matcher:
         restored = Restored()
         bulk = Bulk(self.vocabulary, self.operators, stored=True, refused=restored.refused.__setitem__)
         try:
-            bulk.take(self._books.new(trees))
+            bulk.take(self._subscriptions.new(trees))
         finally:
             self._add_bulk(bulk)
         restored.notes.update((bulk.name(number), each.notes) for number, each in bulk.singles.items() if each.notes)
@@ -289,11 +293,11 @@ class Matcher:
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
         """Add what this matcher, or another under the same vocabulary, compiled."""
-        if name in self._books.slots:
+        if name in self._subscriptions.slots:
             raise DuplicateSubscription(name)
         parts = self._lowered(compiled)
         rows = [int(row) for row in self._engine.add_many([clause for clause, _, _ in parts])]
-        self._books.enter(name, rows, packed(compiled.tree), compiled.notes)
+        self._subscriptions.enter(name, rows, packed(compiled.tree), compiled.notes)
         self._verification.remain(rows, parts)
         return compiled
 
@@ -301,15 +305,15 @@ class Matcher:
         """Add all to the engine and the subscription table. Returns the numbers and trees of those that were compiled
         together."""
         lowered = lower_bulk(bulk, self._lowering, self._lowered)
-        rows = add_in_bulk(self._engine, lowered.clauses, lowered.columns, lowered.count)
-        parts = enter_bulk(bulk, lowered, rows, self._books)
+        rows = self._engine.add_columns(lowered.clauses, lowered.columns, lowered.count)
+        parts = enter_bulk(bulk, lowered, rows, self._subscriptions)
         for number, asked in lowered.asked.items():
             self._verification.remain(rows[lowered.offsets[number] : lowered.offsets[number + 1]].tolist(), asked)
         return parts
 
     def _parts_of(self, slot: SubscriptionSlot) -> ClauseParts:
         """The clauses of a subscription that is here, lowered again."""
-        return self._lowered(compiled_again(self._books.tree(slot), (), self.vocabulary, self.operators))
+        return self._lowered(compiled_again(self._subscriptions.tree(slot), (), self.vocabulary, self.operators))
 
     def declare(self, operator: Operator) -> None:
         """Know an operator from now on, or this one in place of another of its name and version."""
@@ -317,7 +321,7 @@ class Matcher:
 
     def remove(self, name: str) -> None:
         """Forget a subscription. Raises `UnknownSubscription`."""
-        for row in self._books.leave(name):
+        for row in self._subscriptions.leave(name):
             self._engine.remove(ClauseRow(row))
             self._verification.forget(row)
 
@@ -341,17 +345,22 @@ class Matcher:
     def check_invariants(self) -> None:
         """Raise AssertionError if the subscription table disagrees with the index. Slow; for tests."""
         self._engine.check_invariants()
-        self._books.check_invariants()
-        rows = {row for row, slot in enumerate(self._books.slot_of_row) if slot >= 0}
+        self._subscriptions.check_invariants()
+        rows = {row for row, slot in enumerate(self._subscriptions.slot_of_row) if slot >= 0}
         assert len(self._engine) == len(rows), (len(self._engine), rows)
         self._verification.check_invariants(rows)
 
     def save(self, folder: Path) -> None:
         """Write everything into `folder`, for `open`. The matcher stays as it is. Costs what writing its bytes costs.
         Raises `OSError`."""
-        operators = versions(self.operators) if self._books.asking else []
+        operators = versions(self.operators) if self._subscriptions.asking else []
         known = SavedMatcher(
-            self.engine_name, self.planner_name, operators, *self._lowering.numbered, self._engine, self._books
+            self.engine_name,
+            self.planner_name,
+            operators,
+            *self._lowering.numbered,
+            self._engine,
+            self._subscriptions,
         )
         save(folder, self.vocabulary, known)
 
@@ -378,11 +387,13 @@ class Matcher:
             budget=budget,
         )
         if known.engine is None:
-            matcher.restore_many((name, known.books.tree(slot)) for name, slot in known.books.slots.items())
+            matcher.restore_many(
+                (name, known.subscriptions.tree(slot)) for name, slot in known.subscriptions.slots.items()
+            )
             return matcher
         matcher._lowering.number(known.attributes, known.columns)
         matcher._engine = known.engine
-        matcher._books = matcher._verification.books = known.books
+        matcher._subscriptions = matcher._verification.subscriptions = known.subscriptions
         return matcher
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -403,7 +414,7 @@ class Matcher:
         Beside the engine's time a dict of names and texts that were seen before costs some 10 to 20 µs, and each match
         the look-up of an object, or beyond the first million slots the making of one (docs/benchmarks.md)."""
         found = self._found(event, None)
-        return matches_of(found, self._books.names, self.vocabulary.units)
+        return matches_of(found, self._subscriptions.names, self.vocabulary.units)
 
     def decide(self, event: Published, *, among: Collection[str] | None = None) -> Decided:
         """`match`, and what no one could decide because an operator failed; with `among`, for these subscriptions only:
@@ -429,7 +440,7 @@ class Matcher:
 
     def decided(self, found: Found) -> Decided:
         """What was found, by the names of the subscriptions."""
-        names = self._books.names
+        names = self._subscriptions.names
         return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
 
     def explain_index(self, event: Published) -> dict[str, Any]:
@@ -441,14 +452,14 @@ class Matcher:
     def match_batch(self, events: Iterable[Published]) -> Matches:
         """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
         read = map(self._plans.read, events)
-        if self._books.asking and not isinstance(events, list | tuple):
+        if self._subscriptions.asking and not isinstance(events, list | tuple):
             read = map(ReadEvent.copied, read)
-        names = self._books.names.view()
+        names = self._subscriptions.names.view()
         return Matches(self._match_read(read, names), names)
 
     def match_read(self, events: Iterable[ReadEvent]) -> MatchTable:
         """The matches of events that this matcher has read; the slots of each ascend."""
-        return self._match_read(events, self._books.names.view())
+        return self._match_read(events, self._subscriptions.names.view())
 
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
         """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
@@ -461,7 +472,7 @@ class Matcher:
         """
         table = self._tables.read(columns)
         parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
-        return table_of(parts, len(table), self._books.names.view())
+        return table_of(parts, len(table), self._subscriptions.names.view())
 
     def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
         """What the rows of `table` from `start` on match."""
@@ -489,6 +500,6 @@ class Matcher:
         read = self._plans.read(event)
         rows = self._engine.match(read.lowered)
         if among is not None:
-            wanted = [self._books.slots[name] for name in among if name in self._books.slots]
-            rows = rows[np.isin(np.frombuffer(self._books.slot_of_row, dtype=np.int32)[rows], wanted)]
+            wanted = [self._subscriptions.slots[name] for name in among if name in self._subscriptions.slots]
+            rows = rows[np.isin(np.frombuffer(self._subscriptions.slot_of_row, dtype=np.int32)[rows], wanted)]
         return rows, read.canonical

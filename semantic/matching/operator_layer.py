@@ -108,7 +108,6 @@ def distinct(numbers: npt.NDArray[np.int32], below: int) -> tuple[npt.NDArray[np
     return found, there[numbers]
 
 
-# ── answer cache ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # The answer cache: answers of operators that declare what their answer depends on (`cache_key`).
 
 MOST_ANSWERS = 20_000
@@ -167,8 +166,6 @@ def _exact(key: Any) -> Hashable:
     hash(key)
     return type(key).__name__, key
 
-
-# ── the operator layer ────────────────────────────────────────────────────────────────────────────────────────────────
 
 """Calls whose estimates fit at first; doubled as needed."""
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.array_file import read_arrays, write_arrays
-from kindcast.index.engine import Engine, SavedEngine
+from kindcast.index.engine import Engine
 from kindcast.index.errors import DamagedIndex, IndexFull, UnknownEngine, UnusableIndex
 from kindcast.index.registry import open_engine
 from kindcast.semantic.errors import UnusableMatcher
@@ -37,7 +37,7 @@ from kindcast.semantic.vocabulary.vocabulary import MEANING, Vocabulary
 __all__ = ["FILE", "SavedMatcher", "open_saved", "save", "saved_trees", "versions"]
 
 
-# The books of a matcher on disk: one file of arrays, and back.
+# The subscription table of a matcher on disk: one file of arrays, and back.
 #
 #     names, slots, rows │ which tree is where │ constants of parts, end to end │ skeletons, texts, notes (JSON)
 #
@@ -52,42 +52,42 @@ Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 
 
-def save_books(folder: Path, books: SubscriptionTable, facts: Mapping[str, Any]) -> None:
+def save_subscription_table(folder: Path, subscription_table: SubscriptionTable, facts: Mapping[str, Any]) -> None:
     """Write them, whole or not at all, with `facts` that JSON can hold. Raises `OSError`."""
-    slots = np.fromiter(books.slots.values(), dtype=np.int32, count=len(books))
+    slots = np.fromiter(subscription_table.slots.values(), dtype=np.int32, count=len(subscription_table))
     by_tree: dict[int, list[int]] = {}
     for number, slot in enumerate(slots.tolist()):
-        tree = books.trees[slot]
+        tree = subscription_table.trees[slot]
         by_tree.setdefault(id(tree) if isinstance(tree, Part) else 0, []).append(number)
     part_of = np.full(slots.size, -1, dtype=np.int32)
     place_of = np.zeros(slots.size, dtype=np.int32)
-    places = np.frombuffer(books.places, dtype=np.int32)
+    places = np.frombuffer(subscription_table.places, dtype=np.int32)
     own = by_tree.pop(0, [])
     place_of[own] = np.arange(len(own))
     writing = _Constants()
     records: list[dict[str, Any]] = []
     for part, listed in enumerate(by_tree.values()):
         numbers = np.array(listed, dtype=np.int64)
-        kept = books.trees[int(slots[numbers[0]])]
+        kept = subscription_table.trees[int(slots[numbers[0]])]
         assert isinstance(kept, Part)
         part_of[numbers] = part
         place_of[numbers] = np.arange(numbers.size)
         columns = [writing.column(each) for each in kept.taken(places[slots[numbers]]).columns]
         records.append({"skeleton": kept.skeleton, "columns": columns})
-    names, name_ends = _texts(books.slots)
-    trees, tree_ends = _bytes(books.packed(SubscriptionSlot(int(slots[number]))) for number in own)
+    names, name_ends = _texts(subscription_table.slots)
+    trees, tree_ends = _bytes(subscription_table.packed(SubscriptionSlot(int(slots[number]))) for number in own)
     notes = {
         str(number): [[note.code, note.attribute, note.detail] for note in told]
         for number, slot in enumerate(slots.tolist())
-        if (told := books.notes(slot))
+        if (told := subscription_table.notes(slot))
     }
     arrays: dict[str, Array] = {
         "slots": slots,
         "names": names,
         "name_ends": name_ends,
-        "slot_of_row": np.frombuffer(books.slot_of_row, dtype=np.int32),
-        "further": np.frombuffer(books.further, dtype=np.int32),
-        "unsettled": np.frombuffer(books.unsettled, dtype=np.uint8),
+        "slot_of_row": np.frombuffer(subscription_table.slot_of_row, dtype=np.int32),
+        "further": np.frombuffer(subscription_table.further, dtype=np.int32),
+        "unsettled": np.frombuffer(subscription_table.unsettled, dtype=np.uint8),
         "part_of": part_of,
         "place_of": place_of,
         "trees": trees,
@@ -97,44 +97,44 @@ def save_books(folder: Path, books: SubscriptionTable, facts: Mapping[str, Any])
         "parts": _json(records),
         "notes": _json(notes),
     }
-    write_arrays(folder / FILE, KIND, {"foreign": books.foreign, **facts}, arrays)
+    write_arrays(folder / FILE, KIND, {"foreign": subscription_table.foreign, **facts}, arrays)
 
 
-def open_books(folder: Path) -> tuple[dict[str, Any], SubscriptionTable]:
+def open_subscription_table(folder: Path) -> tuple[dict[str, Any], SubscriptionTable]:
     """The saved facts and subscription table. Costs one reading of the file, and some 0.5 µs per subscription. Raises
     `DamagedIndex`, `OtherLayout`, `OSError`."""
     path = folder / FILE
     facts, arrays = read_arrays(path, KIND)
     try:
-        return facts, _books(facts, arrays)
+        return facts, _subscription_table(facts, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DamagedIndex(path, f"its arrays do not fit together ({error})") from error
 
 
-def _books(facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> SubscriptionTable:
-    books = SubscriptionTable()
+def _subscription_table(facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> SubscriptionTable:
+    subscription_table = SubscriptionTable()
     slots = arrays["slots"].tolist()
     text = arrays["names"].tobytes().decode("utf-8", "surrogatepass")
     ends = arrays["name_ends"].tolist()
     names = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
     rows = arrays["slot_of_row"].size
-    books.slot_of_row = array("i", arrays["slot_of_row"].tobytes())
-    books.further = array("i", arrays["further"].tobytes())
-    books.unsettled = bytearray((arrays["unsettled"] != 0).astype(np.uint8) * LATER)
-    books.asking = int(np.count_nonzero(arrays["unsettled"]))
-    books.foreign = facts["foreign"]
-    books.places = array("i", bytes(4 * rows))
-    np.frombuffer(books.places, dtype=np.int32)[arrays["slots"]] = arrays["place_of"]
+    subscription_table.slot_of_row = array("i", arrays["slot_of_row"].tobytes())
+    subscription_table.further = array("i", arrays["further"].tobytes())
+    subscription_table.unsettled = bytearray((arrays["unsettled"] != 0).astype(np.uint8) * LATER)
+    subscription_table.asking = int(np.count_nonzero(arrays["unsettled"]))
+    subscription_table.foreign = facts["foreign"]
+    subscription_table.places = array("i", bytes(4 * rows))
+    np.frombuffer(subscription_table.places, dtype=np.int32)[arrays["slots"]] = arrays["place_of"]
     own = OwnTrees(arrays["trees"], arrays["tree_ends"])
     parts = [*_parts(arrays), own]
-    books.trees = [None] * rows
+    subscription_table.trees = [None] * rows
     for slot, part in zip(slots, arrays["part_of"].tolist(), strict=True):
-        books.trees[slot] = parts[part]
-    books.slots = dict(zip(names, slots, strict=True))
-    books.names.restore(rows, slots, names)
+        subscription_table.trees[slot] = parts[part]
+    subscription_table.slots = dict(zip(names, slots, strict=True))
+    subscription_table.names.restore(rows, slots, names)
     for number, told in json.loads(arrays["notes"].tobytes()).items():
-        books.keep_notes(slots[int(number)], tuple(Note(*note) for note in told))
-    return books
+        subscription_table.keep_notes(slots[int(number)], tuple(Note(*note) for note in told))
+    return subscription_table
 
 
 def _parts(arrays: Mapping[str, Array]) -> Iterator[Part]:
@@ -203,8 +203,6 @@ def _json(value: Any) -> Bytes:
     return np.frombuffer(json.dumps(value, separators=(",", ":")).encode(), dtype=np.uint8)
 
 
-# ── saved matcher ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
 HEAD = 64
 """Bytes of a file that tell it from any other: the preamble of `kindcast.index.array_file`."""
 
@@ -221,14 +219,14 @@ class SavedMatcher:
     attributes: list[str]
     columns: list[tuple[str, str]]
     engine: Engine | None
-    books: SubscriptionTable
+    subscriptions: SubscriptionTable
 
 
 def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
     """Write all into `folder`, which is made. Raises `OSError`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(saved.engine, SavedEngine):
+    if saved.engine is not None:
         saved.engine.save(folder)
     facts = {
         "meaning": MEANING,
@@ -240,7 +238,7 @@ def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
         "columns": saved.columns,
         "files": _heads(folder),
     }
-    save_books(folder, saved.books, facts)
+    save_subscription_table(folder, saved.subscriptions, facts)
 
 
 def open_saved(
@@ -251,7 +249,7 @@ def open_saved(
     program."""
     folder = Path(folder)
     try:
-        facts, books = open_books(folder)
+        facts, subscription_table = open_subscription_table(folder)
         if facts.get("meaning", 1) != MEANING:
             raise UnusableMatcher(folder, "the rules of matching have changed since it was made")
         if facts["vocabulary"] != vocabulary.version:
@@ -267,7 +265,7 @@ def open_saved(
             attributes=facts["attributes"],
             columns=[(name, reading) for name, reading in facts["columns"]],
             engine=open_engine(facts["engine"], folder, vocabulary.graph, budget=budget),
-            books=books,
+            subscriptions=subscription_table,
         )
     except (UnusableIndex, IndexFull, UnknownEngine, OSError) as error:
         raise UnusableMatcher(folder, str(error)) from error
@@ -277,11 +275,11 @@ def saved_trees(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The subscriptions of a saved matcher, by name with the tree that each is compiled from, under whatever vocabulary
     and rules it was made. Raises `UnusableMatcher`."""
     try:
-        _, books = open_books(Path(folder))
+        _, subscription_table = open_subscription_table(Path(folder))
     except (UnusableIndex, OSError) as error:
         raise UnusableMatcher(Path(folder), str(error)) from error
-    for name, slot in books.slots.items():
-        yield name, books.tree(slot)
+    for name, slot in subscription_table.slots.items():
+        yield name, subscription_table.tree(slot)
 
 
 def versions(operators: Mapping[str, Operator]) -> list[list[str]]:

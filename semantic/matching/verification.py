@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.engine import ColumnEngine, Engine, RowTable
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.fused.search import distinct_rows
 from kindcast.semantic.conditions.predicates import AtomEvaluator
 from kindcast.semantic.events.event_table import Table
@@ -198,10 +198,9 @@ def parts_of(
     spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
 
     def search(span: tuple[int, int]) -> RowTable:
-        batch = table.batch(*span)
-        return engine.match_columns(batch) if isinstance(engine, ColumnEngine) else engine.match_batch(batch.lowered())
+        return engine.match_columns(table.batch(*span))
 
-    if threads <= 1 or not isinstance(engine, ColumnEngine):
+    if threads <= 1 or not engine.reads_columns:
         for span in spans:
             yield part(search(span), table, span[0])
         return
@@ -216,8 +215,6 @@ def parts_of(
         for found, start in waiting:
             yield part(found.result(), table, start)
 
-
-# ── verification ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DEFERRED = Failure("waiting", "its operators were not asked yet")
 """Why a candidate is undecided where operators are left to another."""
@@ -239,14 +236,14 @@ class Verification:
 
     def __init__(
         self,
-        books: SubscriptionTable,
+        subscription_table: SubscriptionTable,
         layer: OperatorLayer,
         units: Units,
         parts_of: Callable[[SubscriptionSlot], ClauseParts],
     ) -> None:
         """`parts_of` compiles and lowers a stored subscription again: the residual predicates of a loaded one
         are determined when its first row is a candidate."""
-        self.books = books
+        self.subscriptions = subscription_table
         self.layer = layer
         self.statistics = Statistics()
         self.defers = False
@@ -265,7 +262,7 @@ class Verification:
                 self._rest_of_row[row] = lowered.rest
             if expensive is not None:
                 self.layer.add(row, expensive)
-            self.books.mark(row, asked=is_asked(lowered, expensive))
+            self.subscriptions.mark(row, asked=is_asked(lowered, expensive))
 
     def forget(self, row: int) -> None:
         """Drop the residual predicates of `row`, which is free now."""
@@ -275,7 +272,7 @@ class Verification:
 
     def check_invariants(self, rows: set[int]) -> None:
         """Raise AssertionError if this disagrees with the subscription table; `rows` are all that are taken."""
-        unsettled = {row for row in rows if self.books.unsettled[row] not in (0, LATER)}
+        unsettled = {row for row in rows if self.subscriptions.unsettled[row] not in (0, LATER)}
         assert unsettled == {row for row in rows if row in self._rest_of_row or row in self.layer}, unsettled
         assert self._rest_of_row.keys() <= rows, self._rest_of_row
 
@@ -286,8 +283,8 @@ class Verification:
         if self._asks(rows):
             return self._asked([(rows, event)])[0]
         slots = rows
-        if self.books.foreign:
-            slots = np.unique(np.frombuffer(self.books.slot_of_row, dtype=np.int32)[rows])
+        if self.subscriptions.foreign:
+            slots = np.unique(np.frombuffer(self.subscriptions.slot_of_row, dtype=np.int32)[rows])
         self._count(1, rows.size, slots.size)
         return Found(slots)
 
@@ -299,15 +296,17 @@ class Verification:
             each = ((np.sort(found.rows[low:high]), partial(event, number)) for number, (low, high) in bounds)
             return part_of(self._asked(each), self._units)
         offsets, rows = found.offsets, found.rows
-        if self.books.foreign:
-            slot_of_row = np.frombuffer(self.books.slot_of_row, dtype=np.int32)
+        if self.subscriptions.foreign:
+            slot_of_row = np.frombuffer(self.subscriptions.slot_of_row, dtype=np.int32)
             offsets, rows = distinct_rows(offsets, slot_of_row[rows], slot_of_row.size)
         self._count(offsets.size - 1, found.rows.size, rows.size)
         return TablePart(offsets, rows)
 
     def _asks(self, rows: Rows) -> bool:
         """Whether any of `rows` has residual predicates."""
-        return self.books.asking > 0 and bool(np.frombuffer(self.books.unsettled, dtype=np.uint8)[rows].any())
+        return self.subscriptions.asking > 0 and bool(
+            np.frombuffer(self.subscriptions.unsettled, dtype=np.uint8)[rows].any()
+        )
 
     def _count(self, events: int, candidates: int, matches: int) -> None:
         self.statistics.events += events
@@ -331,14 +330,14 @@ class Verification:
         if self.defers:
             within = SearchBudget(SEARCH_SECONDS)
         costly: dict[int, CostlyTest] = {}
-        slot_of_row = self.books.slot_of_row
+        slot_of_row = self.subscriptions.slot_of_row
         slots: set[SubscriptionSlot] = set()
         expensive: dict[int, SubscriptionSlot] = {}
         known: CanonicalEvent | None = None
         for row in rows.tolist():
             slot = SubscriptionSlot(slot_of_row[row])
-            if self.books.unsettled[row] == LATER:
-                self.remain(list(self.books.rows(slot)), self._parts_of(slot))
+            if self.subscriptions.unsettled[row] == LATER:
+                self.remain(list(self.subscriptions.rows(slot)), self._parts_of(slot))
             rest = self._rest_of_row.get(row)
             if rest is not None and slot not in slots:
                 known = known or event()

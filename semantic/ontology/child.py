@@ -153,8 +153,6 @@ def _lowest_free() -> int:
     return spare
 
 
-# ── the child process ─────────────────────────────────────────────────────────────────────────────────────────────────
-
 PACKAGE = Path(__file__).absolute().parents[2]
 """`kindcast`, as this file was found: through a link of a checkout, or in a wheel."""
 SHORT = ("kindcast", "kindcast.semantic", "kindcast.semantic.ontology")

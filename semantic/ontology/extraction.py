@@ -82,9 +82,6 @@ def _name(node: str) -> bool:
     return bool(node) and not node.startswith("_:") and not ns.is_vocabulary(node)
 
 
-# ── which names are what ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _property_names(statements: Statements) -> set[str]:
     """Every attribute: declared as a property, related to one, or with a domain or range; annotations of the document's
     own terms are none."""
@@ -161,9 +158,6 @@ def _remarked(statements: Statements, kinds: Mapping[str, object], properties: s
     }
 
 
-# ── what they are called ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class _Labels:
     """What is told of a name, with the labels of SKOS-XL put where they belong."""
 
@@ -224,9 +218,6 @@ def languages_of(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], 
     return tuple(sorted(counts.items()))
 
 
-# ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _properties(statements: Statements, names: set[str], labels: _Labels) -> tuple[PropertyRecord, ...]:
     parents: defaultdict[str, set[str]] = defaultdict(set)
     for low, high in statements.sub_properties:
@@ -246,9 +237,6 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
         )
         for name in sorted(names)
     )
-
-
-# ── what is odd ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> list[str]:

@@ -80,8 +80,6 @@ def _xml(head: bytes) -> str:
     return "html" if name.lower() == b"html" else "rdf-xml"
 
 
-# ── formats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "turtle": RdfFormat.TURTLE,
     "rdf-xml": RdfFormat.RDF_XML,

@@ -163,7 +163,6 @@ def _valid(term: object) -> bool:
     return not isinstance(term, ox.NamedNode) or _IRI.fullmatch(term.value) is not None
 
 
-# ── several documents ─────────────────────────────────────────────────────────────────────────────────────────────────
 # Several documents that become one vocabulary, and share the relations that are asked for.
 
 

@@ -42,8 +42,6 @@ def namespace(iri: str) -> str:
     return iri.rstrip("/#").removesuffix(local)
 
 
-# ── namespaces ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 _OBO_IN_OWL = Namespace("http://www.geneontology.org/formats/oboInOwl#")
 _IAO = Namespace("http://purl.obolibrary.org/obo/IAO_")
 _XL = Namespace("http://www.w3.org/2008/05/skos-xl#")

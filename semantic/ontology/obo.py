@@ -168,8 +168,6 @@ def words(text: str) -> list[str]:
     return [unescaped(word) for word in text.split()]
 
 
-# ── frames ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 FrameKind = Literal["Header", "Term", "Typedef", "Instance"]
 
 LONGEST: Final = 1 << 24  # characters of a line: texts have some thousands, but `owl-axioms` holds a whole document
@@ -498,7 +496,6 @@ def _relation(survey: Survey, frame: Frame) -> None:
         survey.annotations.add(frame.id)
 
 
-# ── expressions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 # OBO clauses that say something about a class by others: relationships, definitions by several clauses, what cross
 # references mean. Each becomes a class expression of OWL in triples.
 #
@@ -660,8 +657,6 @@ class Expressions:
     def _named(self, name: str, clause: Clause) -> Node | None:
         return self._survey.named(name, clause.line, self._noted)
 
-
-# ── document ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _OIO: Final = "http://www.geneontology.org/formats/oboInOwl#"
 _IAO: Final = "http://purl.obolibrary.org/obo/IAO_"

@@ -662,8 +662,6 @@ def _exactly(found: Expression, count: int) -> Sequence[Argument]:
     return found.arguments
 
 
-# ── axioms ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 _PAIRS: Final = {  # keyword -> predicate from the first to the second
     "SubClassOf": rdfs("subClassOf"),
     "SubDataPropertyOf": rdfs("subPropertyOf"),

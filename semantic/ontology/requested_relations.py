@@ -142,8 +142,6 @@ def node_of(term: object) -> str:
     return "_:" + term.value if isinstance(term, ox.BlankNode) else ""
 
 
-# ── requested relations ───────────────────────────────────────────────────────────────────────────────────────────────
-
 TRANSITIVE = "transitive"
 """What is asked for to get every `owl:TransitiveProperty`."""
 
@@ -276,9 +274,6 @@ def _may_be_asked(iri: str) -> bool:
     return bool(iri) and iri[:2] != "_:" and (not ns.is_vocabulary(iri) or iri.startswith(ns.SKOS_NAMESPACE))
 
 
-# ── which relations ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _meant(asked: Sequence[str], document: _Document, prefixes: Mapping[str, str]) -> list[str]:
     """The IRIs of the relations that are asked for, sorted."""
     spaces = {*prefixes.items(), *ns.WELL_KNOWN_PREFIXES.items()}
@@ -318,9 +313,6 @@ def _not_there(missing: list[str], names: RelationNames, document: _Document) ->
 def _label(document: _Document, iri: str) -> str:
     texts = [text for text, _ in document.labels(iri)]
     return f"{texts[0]}: " if texts and texts[0] != local_name(iri) else ""
-
-
-# ── their edges ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _facts(counted: Mapping[str, _Counting], triples: Triples, document: _Document, limits: Limits) -> dict[str, Pairs]:
@@ -397,9 +389,6 @@ def _ends(
 
 def _too_many(limits: Limits) -> OntologyError:
     return OntologyError(f"the relations have more than {limits.edges:,} edges, the most that are read")
-
-
-# ── names that only a relation knows ────────────────────────────────────────────────────────────────────────────────
 
 
 def _with_ends(found: Extracted, records: Iterable[RelationRecord], in_facts: set[str]) -> Extracted:

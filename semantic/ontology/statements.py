@@ -58,8 +58,6 @@ class CollectedLabels:
         return len(self._found)
 
 
-# ── statements ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 Handler = Callable[[str, Term, str], None]
 

@@ -116,8 +116,6 @@ def _words(kinds: typing.AbstractSet[str]) -> str:
     return " or ".join(_IN_WORDS[kind] for kind in sorted(kinds))
 
 
-# ── declaration ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 MOST_AT_ONCE: Final = 64
 """Calls of one operator at a time, at most: each may be a process."""

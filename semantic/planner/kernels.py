@@ -224,8 +224,6 @@ def next_in_turn(
     return place, 0, count, -1
 
 
-# ── settling, choosing and weighing ───────────────────────────────────────────────────────────────────────────────────
-
 Longs = npt.NDArray[np.int64]
 
 

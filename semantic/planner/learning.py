@@ -39,8 +39,6 @@ def read_priors(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-# ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 MEMORY = 1_000.0
 """Evaluations after which an old one counts for 1 / e."""
 PRIOR = 4.0

@@ -46,8 +46,6 @@ class Estimates:
         return np.where(wanted == 1, holds, 1 - holds)
 
 
-# ── problem ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 OPEN, SATISFIED, DECIDED_FALSE, UNDECIDABLE, NOT_NEEDED = 0, 1, 2, 3, 4
 """States of a candidate; undecidable: it hangs on a predicate whose operator failed; not needed: another clause of its
 subscription is satisfied."""

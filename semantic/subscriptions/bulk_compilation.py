@@ -232,7 +232,6 @@ def _together(pieces: list[Piece]) -> Piece:
     return Piece(pieces[0].template, numbers, tuple(Operands.joined(each) for each in slots))
 
 
-# ── what is stored ────────────────────────────────────────────────────────────────────────────────────────────────────
 # Many subscriptions compiled for storage: the result for each, without its clauses.
 #
 #     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first
@@ -294,7 +293,6 @@ def _alone(
         return error
 
 
-# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 # What adding many gives back: each `Compiled` when it is read, and what was to be told of stored trees.
 
 
@@ -347,7 +345,6 @@ class CompiledTrees(Sequence[Compiled]):
         return compiled_again(tree, (), self._vocabulary, self._operators)
 
 
-# ── lowered ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 # A bulk → what an engine takes, and where the rows of each subscription then stand.
 #
 # singles ─▶ clauses one by one          rows of the bulk:  | 0: row row | 1: row | 2: row …
@@ -423,23 +420,22 @@ def is_asked(lowered: LoweredClause | None, expensive: ExpensiveClause | None) -
 
 
 def enter_bulk(
-    bulk: Bulk, lowered: LoweredBulk, rows: npt.NDArray[np.int32], books: SubscriptionTable
+    bulk: Bulk, lowered: LoweredBulk, rows: npt.NDArray[np.int32], subscription_table: SubscriptionTable
 ) -> list[tuple[npt.NDArray[np.int64], Part]]:
     """Enter all in the subscription table of a matcher; `rows` are those that the engine gave the places. Returns the
     numbers and trees of those that were compiled together."""
     counts = np.diff(lowered.offsets)
     kept = np.flatnonzero(counts)
     slots = np.zeros(counts.size, dtype=np.int32)
-    slots[kept] = books.enter_many([bulk.name(number) for number in kept.tolist()], rows, counts[kept])
+    slots[kept] = subscription_table.enter_many([bulk.name(number) for number in kept.tolist()], rows, counts[kept])
     parts = [(piece.numbers, piece.part) for piece in lowered.pieces]
     for numbers, part in parts:
-        books.keep_part(slots[numbers], part)
+        subscription_table.keep_part(slots[numbers], part)
     for number, compiled in bulk.singles.items():
-        books.keep_tree(int(slots[number]), packed(compiled.tree), compiled.notes)
+        subscription_table.keep_tree(int(slots[number]), packed(compiled.tree), compiled.notes)
     return parts
 
 
-# ── repeated ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Subscriptions that are added one by one, compiled by the template of their shape, if there is one.
 #
 # tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree

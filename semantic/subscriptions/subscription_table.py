@@ -287,9 +287,6 @@ class SlotNames:
             self._matches = wider
 
 
-# ── subscription table ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class OwnTrees:
     """Trees that are kept one by one, as JSON: number i is `text[ends[i - 1] : ends[i]]`."""
 

@@ -213,7 +213,6 @@ def _is_name(name: Any) -> bool:
     return type(name) is str and len(name) <= LONGEST_TEXT and name[:1] != "?"
 
 
-# ── operands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Constants of one slot → what the index compares with, once per distinct value.
 #
 # What a constant means depends on the attribute, on how it is compared and on its kind. `OperandReader` reads each
@@ -371,8 +370,6 @@ class OperandReader:
             else {"value": constant, "unit": self._kind.removeprefix("unit:")}
         )
 
-
-# ── templates ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TRIES = 3
 """Trees of a shape that are tried as its example; the first may be odd in its constants alone."""

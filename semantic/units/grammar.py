@@ -235,7 +235,6 @@ def _exponent(text: str, position: int) -> tuple[int | None, int]:
     return (None, position) if token is None else (int(token[1]), token.end())
 
 
-# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 # A unit as someone named it → what to look for, in the order in which it is meant.
 #
 # A plain name is tried as a symbol or a name of pint's, as a code of UN/CEFACT, as a name of QUDT, and last as an

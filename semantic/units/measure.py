@@ -119,7 +119,6 @@ def _power(name: str, exponent: int) -> str:
     return name if exponent == 1 else f"{name}^{exponent}"
 
 
-# ── dimensions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Dimensions multiplied and divided by name: `length/time` times `time` is `length`.
 #
 # `scales` names a dimension after the powers in it; here the name is taken apart again. For derived attributes.
@@ -227,8 +226,6 @@ def _root(unit: str) -> Atom | None:
     named = sorted((BASE_NAMES.get(base, base), int(power)) for base, power in exponents.items() if base != COUNTED)
     return Atom(tuple(named), factor / grams, offset / grams)
 
-
-# ── measure ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LONGEST = 120
 """Characters of the name of a unit, an IRI included."""

@@ -89,7 +89,6 @@ def _spread(first: str, worth: dict[str, dict[str, Fraction]], found: Rates) -> 
                 raise InvalidDeclaration(f"the rates contradict each other about {other} in {first}")
 
 
-# ── rate table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Tables of exchange rates as documents: JSON, or CSV with a base, a currency and a rate a line.
 #
 # {"EUR": {"USD": "1.08", "GBP": "0.85"}}          EUR,USD,1.08

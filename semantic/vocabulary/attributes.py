@@ -308,8 +308,6 @@ def _strings(values: Any, expected: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-# ── attributes ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 ABOVE: Final = 64
 """Names above one dotted name that count: with several segments they multiply, and each costs a copy of the values."""
 

@@ -164,8 +164,6 @@ def _decimal(number: Fraction) -> float:
     return number.numerator / number.denominator
 
 
-# ── derivation ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 MOST_RESULTS = 64
 """Combinations of values that one derived attribute may have in one event: they multiply where inputs have several."""
 
@@ -256,9 +254,6 @@ def derive(
         if number == MOST_RESULTS:
             break
     return tuple(found.values())
-
-
-# ── order ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _resolved(node: Expression, scheme: AttributeScheme, units: Units) -> Expression:

@@ -362,7 +362,6 @@ def _type_of(member: str | int | float | bool) -> str:
     return "boolean" if isinstance(member, bool) else "string" if isinstance(member, str) else "number"
 
 
-# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Event types and views → JSON Schema documents, which this module reads back to the same shape.
 #
 # What was uploaded is kept and given back as it was; this writes what has no document of its own, such as a view.
@@ -492,8 +491,6 @@ def _member_changes(before: Shape, after: Shape, place: tuple[Any, ...], what: s
 def _refused(path: tuple[Any, ...], detail: str) -> Problem:
     return problem_at(path, "not-an-extension", detail)
 
-
-# ── event schemas ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if TYPE_CHECKING:  # attributes are built of event types
     from kindcast.semantic.vocabulary.attributes import AttributeScheme

@@ -126,7 +126,6 @@ def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple:
             yield Use(attribute=prefix + name, domain=domain, mandatory=needed, multiple=several)
 
 
-# ── views ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Views: what the events of one or several types hold together.
 #
 # Le Subscribe, section 2.1: a view is a pair (E, R) of event types and triples (A, n, u), such that

@@ -165,9 +165,6 @@ def _steps(came_from: Mapping[_Place, _Place], start: _Place, end: _Place) -> tu
     return tuple(reversed(steps))
 
 
-# ── statements of documents ────────────────────────────────────────────────────────────────────────────────────────
-
-
 class _Stated:
     """Labels and edges of every relation, by name, over all documents. A document may use a property and another one
     say that it is narrower than a relation, or its inverse."""
@@ -218,9 +215,6 @@ def _numbered(edges: Iterable[tuple[str, str]], hierarchy: Hierarchy) -> Edges:
         if low in concept_of and high in concept_of:
             found[concept_of[low]].add(concept_of[high])
     return {concept: tuple(sorted(ends)) for concept, ends in found.items()}
-
-
-# ── shadows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Layer:

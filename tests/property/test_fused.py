@@ -102,7 +102,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
         told = self.fused.explain(event)
         assert told["found"] >= len(expected)
         assert (told["found"] == 0) == (expected == [])
-        if self.fused._books.repeating == 0:
+        if self.fused._locations.repeating == 0:
             assert told["found"] == len(expected)
 
     @rule(events=st.lists(lowered_events(), max_size=4), apart=st.frozensets(st.integers(0, 3), max_size=2))
@@ -131,7 +131,7 @@ class FusedFollowsNaive(RuleBasedStateMachine):
     def merge_now(self) -> None:
         """Everything in one segment."""
         self.fused.merge_now()
-        assert len(self.fused._upkeep.parts.segments) <= 1
+        assert len(self.fused._compaction.parts.segments) <= 1
 
     @rule(event=lowered_events(), goes_on=st.booleans())
     def save_and_open(self, event: LoweredEvent, goes_on: bool) -> None:

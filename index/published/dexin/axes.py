@@ -154,7 +154,6 @@ def free_copy(axis: Axis, used: set[NumberAxis | NameAxis]) -> Axis:
     return axis
 
 
-# ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Slots of DEXIN, section 3.3.1: the ends of the intervals of each axis, in up to 1,500 ranges.
 #
 #     axis i ─┬─ edges[i, LOW]   ─▶ slot of a lower end ─▶ run of rows
@@ -243,8 +242,6 @@ def _quantiles(ends: Floats, slot_rows: int, chance: np.random.Generator) -> Flo
     finite: Floats = edges[np.isfinite(edges)]
     return finite
 
-
-# ── axes ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Rows = npt.NDArray[np.int32]
 Bits = npt.NDArray[np.uint64]

@@ -56,7 +56,7 @@ from kindcast.index.clause import (
     LoweredEvent,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import UnknownRow
 from kindcast.index.jit import announce_compilation, compiled
 from kindcast.index.naive import clause_matches
@@ -209,7 +209,6 @@ _NO_INTERVALS = Intervals(_NO_NUMBERS, _NO_ROWS, np.zeros(0), np.zeros(0))
 _NO_POINTS = Points(_NO_NUMBERS, _NO_ROWS, _NO_NUMBERS)
 
 
-# ── pipeline ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Algorithm 3 of DEXIN: events through the axes of a view, one after the other.
 #
 #     event ─▶ rates of the axes ─▶ plan ─▶ bits, narrowed where axes exclude ─▶ list, narrowed where they include
@@ -320,7 +319,6 @@ def _ones(bits: npt.NDArray[np.uint64]) -> int:
     return count
 
 
-# ── events by axis ────────────────────────────────────────────────────────────────────────────────────────────────────
 # Events as the axes of DEXIN see them: numbers, and the runs of rows behind their names.
 #
 # LoweredEvent ─┐                      number of an axis ─▶ its column's values
@@ -408,21 +406,20 @@ def _fill(places: Numbers, first: Numbers, runs: Rows, name_first: Numbers, p: i
                 out[at + k - first[place]] = runs[k]
 
 
-# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 FREE, EXACT, INEXACT, DEAD = range(4)
 """What a row can be."""
 BULK = 1 << 14
 """Clauses that are put on their axes in one step: enough to be cheap, few enough to need little memory."""
 
 
-class DexinEngine:
+class DexinEngine(Engine):
     """Exact matching by a pipeline of axes. `match` costs two searches for each axis, then what the stages walk; `add`
     and `remove` a look through two slots for each axis.
 
     Invariant: `_inexact` are the clauses of which their axes do not say all; a row that is `DEAD`, since no event
     matches it, stands on none."""
+
+    reads_columns = True
 
     def __init__(self, graph: ConceptGraph, *, plan: int = FIRST_FIT, slot_rows: int = SLOT_ROWS) -> None:
         """`plan` as in `kindcast.index.published.dexin.engine`: others than Algorithm 4 are for comparison. A slot gets
@@ -507,7 +504,7 @@ class DexinEngine:
         return failing_shares(self._axes.view(), asked, self._alive)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the books of rows disagree, or a row stands in a wrong place."""
+        """Raise AssertionError if the tables of rows disagree, or a row stands in a wrong place."""
         free = [row for row, state in enumerate(self._state) if state == FREE]
         assert sorted(self._free) == free, (self._free, free)
         assert len(self._state) - len(free) == self._count, (self._state, self._count)

@@ -165,7 +165,6 @@ def is_datatype(iri: str) -> bool:
     return iri in DATATYPES or iri.startswith(str(XSD))
 
 
-# ── property kinds ────────────────────────────────────────────────────────────────────────────────────────────────────
 # What a document uses as a class, as an object property, as a data property: by declaration, else by its use.
 #
 # Documents whose imports are not there use properties that nobody declares, and plain RDF knows only `rdf:Property`.
@@ -292,7 +291,6 @@ def _counts(name: str) -> bool:
     return not name.startswith("_:") and not ns.is_vocabulary(name)
 
 
-# ── literals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Literals that a reasoner reads: it refuses a whole document for one date that is none, which is not our way.
 #
 # Forms are those of XML Schema part 2, white space around them left out; where that allows more than a pattern here
@@ -346,8 +344,6 @@ def _is_in_the_calendar(text: str) -> bool:
         return False
     return True
 
-
-# ── axioms ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMESPACE: Final = "http://k/"
 """Before the number of a name."""

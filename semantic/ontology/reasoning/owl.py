@@ -262,9 +262,6 @@ def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
     return warnings
 
 
-# ── the reasoner's process ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoner:
     """Which Java, and what it may use: of the Java heap, and of time. Reasoning is the one step whose cost nobody can

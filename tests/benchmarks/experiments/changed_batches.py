@@ -63,7 +63,7 @@ def measure(*, work: str, n: int, rounds: int) -> dict[str, Any]:
         changes, at = changes + time.thread_time() - at, time.thread_time()
         changing.match_columns(batch)
         matching += time.thread_time() - at
-    changing._upkeep.advance(wait=True)
+    changing._compaction.advance(wait=True)
     whole = time.process_time() - began - usual - changes
     events = rounds * BATCH
     return {
@@ -72,5 +72,5 @@ def measure(*, work: str, n: int, rounds: int) -> dict[str, Any]:
         "us": round(whole / events * 1e6, 3),
         "without_merges": round(matching / usual, 2),
         "us_a_change": round(changes / (rounds * CHANGES) * 1e6, 1),
-        "segments": len(changing._upkeep.parts.segments),
+        "segments": len(changing._compaction.parts.segments),
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from kindcast.index.clause import ColumnBatch, ColumnValues
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable, add_in_bulk
+from kindcast.index.engine import RowTable
 from kindcast.index.fused.engine import FusedEngine
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
@@ -107,7 +107,7 @@ def _complicated(
         return engine, batches
     stored = round(n / (1 - REMOVED[case]))
     engine = FusedEngine(graph, run=held_off)
-    rows = add_in_bulk(engine, [], list(clause_columns(first_of(drawing, stored))), stored)
+    rows = engine.add_columns([], list(clause_columns(first_of(drawing, stored))), stored)
     for row in np.random.default_rng(SEED).choice(np.asarray(rows), stored - n, replace=False).tolist():
         engine.remove(row)
     return engine, batches

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import add_in_bulk
 from kindcast.index.published.dexin.engine import FIRST_FIT, OPTIMAL, DexinEngine, cost_of, first_fit, optimal
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
@@ -46,7 +45,7 @@ def measure(*, who: str, m: int, n: int) -> dict[str, Any]:
     """Every other attribute after Zipf's law, so that their matching rates differ."""
     drawing = _mixed(n, m)
     engine = DexinEngine(ConceptGraph(0), plan=FIRST_FIT if who == NEAR else OPTIMAL)
-    add_in_bulk(engine, [], list(clause_columns(drawing)), n)
+    engine.add_columns([], list(clause_columns(drawing)), n)
     none = {name: getattr(drawing, name)[:0] for name in ("asked", "low", "high", "nodes")}
     events = drawn_clauses(replace(drawing, **none), EVENTS).batches[0].lowered()
     engine.match(events[0])

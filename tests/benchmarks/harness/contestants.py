@@ -28,7 +28,7 @@ from kindcast.index.clause import (
     KeyOperands,
     OperandColumn,
 )
-from kindcast.index.engine import ColumnEngine, Engine, add_in_bulk
+from kindcast.index.engine import Engine
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.registry import ENGINES, new_engine
 from tests.benchmarks.baselines.full_scan import CompiledScan
@@ -162,7 +162,7 @@ def _engine(who: str, drawing: Drawing) -> Contestant:
     gc.collect()
     before, began = resident(), time.perf_counter()
     engine: Engine = new_engine(who, drawn.graph)
-    rows = add_in_bulk(engine, [], columns, len(drawing.asked))
+    rows = engine.add_columns([], columns, len(drawing.asked))
     engine.match(lowered[0])  # an engine that builds at its first match builds now
     if isinstance(engine, FusedEngine):
         engine.merge_now()  # not beside what is timed
@@ -171,7 +171,7 @@ def _engine(who: str, drawing: Drawing) -> Contestant:
     gc.collect()
     own = (resident() - before) / 2**20
     del columns
-    if isinstance(engine, ColumnEngine):
+    if engine.reads_columns:
         batches = [lambda batch=batch: int(engine.match_columns(batch).rows.size) for batch in drawn.batches]
     else:
         starts = range(0, len(lowered), BATCH)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import ColumnEngine, Engine, RowTable
+from kindcast.index.engine import Engine, RowTable
 from kindcast.index.registry import new_engine
 
 __all__ = ["BATCH", "engine_memory", "fill", "run_engine", "timed"]
@@ -51,7 +51,7 @@ def run_engine(
     single = time.perf_counter() - began
     if single > PATIENCE:
         return {"y": round(single * 1e6, 1), "seconds_an_event": single, **facts}
-    if isinstance(engine, ColumnEngine):
+    if engine.reads_columns:
         calls = [lambda batch=batch: engine.match_columns(batch) for batch in batches]
     else:
         lowered = [batch.lowered() for batch in batches]

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from kindcast.index.clause import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import add_in_bulk
 from kindcast.index.fused.compaction import in_thread
 from kindcast.index.fused.engine import FusedEngine, Run
 from tests.benchmarks.harness.contestants import clause_columns
@@ -35,7 +34,7 @@ def filled(drawing: Drawing, graph: ConceptGraph, *, run: Run = in_thread, parts
     for part in range(parts):
         own = {name: getattr(drawing, name)[part::parts] for name in ("asked", "low", "high", "nodes")}
         some = replace(drawing, **own)
-        add_in_bulk(engine, [], list(clause_columns(some)), len(some.asked))
+        engine.add_columns([], list(clause_columns(some)), len(some.asked))
     if run is not held_off:
         engine.merge_now()
     return engine

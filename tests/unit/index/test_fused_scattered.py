@@ -82,7 +82,7 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
     stored = [a_clause(chance) for _ in range(1_500)]
     fused, naive = FusedEngine(GRAPH, memtable_rows=50, run=at_once), NaiveEngine(GRAPH)
     assert fused.add_many(stored) == naive.add_many(stored)
-    assert fused._upkeep.parts.segments[0].scattered is not None
+    assert fused._compaction.parts.segments[0].scattered is not None
     events = [
         *(an_event(chance, several=False) for _ in range(60)),
         *(an_event(chance, several=True) for _ in range(20)),

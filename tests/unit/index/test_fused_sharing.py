@@ -89,7 +89,7 @@ def test_equal_clauses_share_a_position_and_are_all_found(clusters: str) -> None
     clauses = different(count) * 5
     random.Random(3).shuffle(clauses)
     engine, naive, rows = engine_of(clauses)
-    (segment,) = engine._upkeep.parts.segments
+    (segment,) = engine._compaction.parts.segments
     assert segment.shared is not None
     assert segment.rows.size < 0.3 * len(clauses)
     assert segment.live == len(clauses)
@@ -120,7 +120,7 @@ def test_position_dies_with_the_last_of_its_rows() -> None:
 def test_clauses_that_differ_do_not_share() -> None:
     """And nothing is copied once more for them."""
     engine, naive, _ = engine_of(different(300))
-    (segment,) = engine._upkeep.parts.segments
+    (segment,) = engine._compaction.parts.segments
     assert segment.shared is None
     same(engine, naive)
 

@@ -82,7 +82,7 @@ def test_single_event_gives_the_rows_of_a_batch_in_order(
             naive.remove(row)
             rows.remove(row)
         engine.merge_now()
-        (segment,), _ = engine._upkeep.parts
+        (segment,), _ = engine._compaction.parts
         assert segment.is_plain
         found = 0
         for event in (event_of(rng) for _ in range(100)):

@@ -21,7 +21,6 @@ from kindcast.index.clause import (
     Predicate,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import ColumnEngine
 from kindcast.index.errors import UnknownRow
 from kindcast.index.naive import NaiveEngine
 from kindcast.index.published.le_subscribe_kernels import BLOCK, BoundBlocks, EqualityClusters, entry_of
@@ -177,7 +176,7 @@ def test_events_in_columns_match_as_one_by_one(stored: list[Clause], published: 
     for name in LE_SUBSCRIBE:
         engine: Any = ENGINES[name](ConceptGraph(0))
         engine.add_many(stored)
-        assert isinstance(engine, ColumnEngine)
+        assert engine.reads_columns
         found = engine.match_columns(batch)
         assert found.offsets.tolist() == expected.offsets.tolist()
         for number in range(len(published)):

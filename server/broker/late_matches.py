@@ -52,15 +52,7 @@ def settle(group: Group, settlements: Sequence[Settlement]) -> None:
         first = parking.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
         group.totals.update(matches=len(late), matched=int(first))
         group.touched.update(late)
-        rows += [
-            {
-                "subscription": number,
-                "position": state.sequence,
-                "bindings": each.matched[number],
-                "event": each.event,
-            }
-            for number in late
-        ]
+        rows += [(number, state.sequence, each.matched[number], each.event) for number in late]
     insert_matches(connection, rows)
     group.totals["parked_given_up"] += parking.postpone(connection, retries, group.now)
 

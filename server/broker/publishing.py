@@ -214,33 +214,31 @@ class _Rows:
         """The rows of one event, which has this number in the table."""
         group, state, table = self._group, self._group.state, self._table
         state.sequence += 1
-        before = len(self._matches)
-        for at in range(*self._bounds[number : number + 2]):
-            subscription = self._subscriptions[at]
-            if subscription:
-                bindings = None if table.bindings is None else _bindings_json(table.bindings[at])
-                self._matches.append(
-                    {"subscription": subscription, "position": state.sequence, "bindings": bindings, "event": None}
-                )
-                group.touched.add(subscription)
-        matched = len(self._matches) - before
+        position, subscriptions = state.sequence, self._subscriptions
+        found = [at for at in range(*self._bounds[number : number + 2]) if subscriptions[at]]
+        if table.bindings is None:
+            self._matches += [(subscriptions[at], position, None, None) for at in found]
+        else:
+            self._matches += [(subscriptions[at], position, _bindings_json(table.bindings[at]), None) for at in found]
+        group.touched.update([subscriptions[at] for at in found])
+        matched = len(found)
         waiting = _in_time(state, table.undecided.get(number, {}), group.now)
         self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
         self._hits += matched > 0
         told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
-            {
-                "sequence": state.sequence,
-                "source": event.source,
-                "id": event.id,
-                "type": event.type,
-                "digest": event.digest,
-                "body": event.body,
-                "accepted_at": state.last_accepted_at,
-                "vocabulary_version": self._version,
-                "matched": matched,
-                "notes": msgspec.json.encode(told).decode() if told else None,
-            }
+            EventRow(
+                sequence=state.sequence,
+                source=event.source,
+                id=event.id,
+                type=event.type,
+                digest=event.digest,
+                body=event.body,
+                accepted_at=state.last_accepted_at,
+                vocabulary_version=self._version,
+                matched=matched,
+                notes=msgspec.json.encode(told).decode() if told else None,
+            )
         )
         return Outcome(event.id, event.source, state.sequence, matched, told, undecided=len(waiting))
 

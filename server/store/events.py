@@ -1,14 +1,13 @@
 """Stored events and their matches: written in bulk by the broker, read by any connection.
 
-Writing functions belong to the broker's thread. Statements are compiled by the database library once and kept; rows go
-in with one call for many.
+Writing functions belong to the broker's thread. Rows go in with one call of the driver for many.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, insert, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, select
 
 from kindcast.server.store import pending as parking
 from kindcast.server.store.deliveries import remember_discards
@@ -41,7 +40,7 @@ Known = tuple[int, str, int]
 """Sequence, digest, and number of matches of an event that was accepted before."""
 
 
-class EventRow(TypedDict):
+class EventRow(NamedTuple):
     """A row of `events`; `notes` is JSON text or None."""
 
     sequence: int
@@ -56,31 +55,30 @@ class EventRow(TypedDict):
     notes: str | None
 
 
-class MatchRow(TypedDict):
-    """A row of `matches`; `bindings` is JSON text or None; `event` the sequence of a late match's event, else None."""
-
-    subscription: int
-    position: int
-    bindings: str | None
-    event: int | None
+MatchRow = tuple[int, int, str | None, int | None]
+"""A row of `matches`: (subscription, position, bindings, event). `bindings` is JSON text or None; `event` the sequence
+of a late match's event, else None."""
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_INSERT_EVENT = insert(events)
-_INSERT_MATCH = insert(matches)
-
 
 def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
     """Store events that are not there yet."""
-    if rows:
-        connection.execute(_INSERT_EVENT, rows)
+    _insert(connection, events.name, EventRow._fields, rows)
 
 
 def insert_matches(connection: Connection, rows: Sequence[MatchRow]) -> None:
     """Store matches of events of the same transaction."""
+    _insert(connection, matches.name, ("subscription", "position", "bindings", "event"), rows)
+
+
+def _insert(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """One call of the driver: what the library does with each value takes longer than to store it."""
     if rows:
-        connection.execute(_INSERT_MATCH, rows)
+        mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+        marks = ", ".join([mark] * len(columns))
+        connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))
 
 
 def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:

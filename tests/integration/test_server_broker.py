@@ -231,7 +231,7 @@ def test_requests_that_come_together_answer_each_for_its_own(
 
     def insert(connection: Connection, rows: Sequence[EventRow]) -> None:
         sizes.append(len(rows))
-        if broken and any(row["body"].endswith('{"n":3}}') for row in rows):
+        if broken and any(row.body.endswith('{"n":3}}') for row in rows):
             raise OperationalError("INSERT", {}, Exception("this row is refused"))
         insert_events(connection, rows)
 

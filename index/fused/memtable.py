@@ -518,7 +518,7 @@ def match_memtable(
         starts[event] = used
         while at < stop:
             buffer[used] = rows[buffer[at]]
-            used += holds[at]
+            used += int(holds[at])
             at += 1
     starts[kinds.size] = used
     return buffer

@@ -506,7 +506,7 @@ def _placed(
             at = place_of(slotting.edges[i, side], slotting.edge_count[i, side], end)
             place[i, r, side] = at
             runs[2 * k + side] = slotting.base[i, side] + at - 1
-            entries[2 * k + 1 - side] = r + (at << 32)
+            entries[2 * k + 1 - side] = r + (np.int64(at) << 32)
             slotting.least[i, side, at] = min(slotting.least[i, side, at], end)
             slotting.most[i, side, at] = max(slotting.most[i, side, at], end)
     return runs, entries

@@ -96,7 +96,8 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A date-time literal (RFC 3339), as written; without an offset it is UTC."""
+    """A date-time literal (RFC 3339), as written; without an offset it is UTC. Or a date or partial date: an interval
+    (rule 26)."""
 
     text: str
 
@@ -362,9 +363,10 @@ class Value:
     """One published value with every reading it has (rule 4: readings are added, the published value stays).
 
     `text` is a published string in NFC and `root_word` its root word by the user's table of synonyms, itself where the
-    table has none; `instant` is microseconds since 1970 UTC; `amount` is the number of a quantity in the base unit of
-    its `dimension` (rounded once); `concepts` are all candidates of an ambiguous term. A quantity with a comparator has
-    no `amount` but `amounts`, the closed interval in which it lies, one end of it infinite (rule 22).
+    table has none; `instant` is microseconds since 1970 UTC; `dates` are the first and the last microsecond of a
+    date (rule 26); `amount` is the number of a quantity in the base unit of its `dimension` (rounded once);
+    `concepts` are all candidates of an ambiguous term. A quantity with a comparator has no
+    `amount` but `amounts`, the closed interval in which it lies, one end of it infinite (rule 22).
     """
 
     published: str | int | float | bool | Mapping[str, Any]
@@ -373,6 +375,7 @@ class Value:
     number: float | None = None
     boolean: bool | None = None
     instant: int | None = None
+    dates: tuple[int, int] | None = None
     amount: float | None = None
     dimension: str | None = None
     concepts: tuple[ConceptId, ...] = ()

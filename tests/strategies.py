@@ -163,6 +163,7 @@ DECLARATIONS = {
     "grade": Declaration("text", enum=("low", "x", "high", "nb"), order=(("low", "x", "high"), ("low", "nb"))),
     "load": Declaration("number", derived="weight / size"),
     "net": Declaration("number", unit="kg", derived="weight - 1 kg + load * size / 2"),
+    "due": Declaration("instant"),
     "later": Declaration("instant", derived="b + 1.5 day"),
 }
 SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
@@ -212,6 +213,8 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
 _PLAIN = ("x", "y", "z", "", "nb", "red", "Red", "e\u0301a", "éa", "STRASSE")
 _NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", THING, "Laptop", "laptop", "nb")
 _DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")
+_DAYS = ("2026-01-01", "2026-01", "2026-01-02", "2025-12", "2026", "2026-02-30", "PT1H", "P1DT30M")
+_SINCE_1970 = (1767225600, 1767225600.5, 1767225600000, 1767229200, 1e15)
 _WEIGHED = ("5 kg", "5000 g", "5500 g", "1 lb")
 _HEATED = ("86 degF", "30 degC", "303.15 K", "-40 degC")
 _NUMERALS = ("5", "30", "5.5", "true")
@@ -222,7 +225,9 @@ _PATTERNS = ("^x", "5", "[a-c]+$", "le?d", "^$", "(?:La|lap)top", "é", "C[0-9]"
 
 _concept_terms = st.sampled_from(CLASSES).map(lambda iri: Term(iri, is_iri=True, iri=iri))
 _instances = st.sampled_from((CLASSES[0], CLASSES[1], INDIVIDUALS[1], RETIRED, THING)).map(Instance)
-_instants = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T06:00:00+05:00"]).map(Instant)
+_instants = st.sampled_from(
+    ["2026-01-01T00:00:00Z", "2026-01-01T06:00:00+05:00", "2026-01-01", "2026-01", "2025-12-31"]
+).map(Instant)
 _numbers_given = st.sampled_from(_NUMBERS)
 
 
@@ -234,7 +239,7 @@ def _objects(units: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 _anything = st.one_of(
-    st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_WEIGHED, *_HEATED, *_NUMERALS)),
+    st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_DAYS, *_WEIGHED, *_HEATED, *_NUMERALS)),
     _numbers_given,
     st.booleans(),
     st.none(),
@@ -243,7 +248,7 @@ _concept_values = st.sampled_from(_NAMED)
 _text_values = st.one_of(
     st.sampled_from(_PLAIN), _concept_values, _numbers_given, st.sampled_from((*_DATES, *_WEIGHED, *_HEATED))
 )
-_date_values = st.one_of(st.sampled_from(_DATES), st.sampled_from((*_PLAIN, *_WEIGHED)))
+_date_values = st.one_of(st.sampled_from((*_DATES, *_DAYS, *_SINCE_1970)), st.sampled_from((*_PLAIN, *_WEIGHED)))
 _number_values = st.one_of(_numbers_given, _numbers_given, st.sampled_from(_NUMERALS))
 _mass_values = st.one_of(_numbers_given, st.sampled_from(_WEIGHED), _objects(("kg", "g", "USD")))
 _heat_values = st.one_of(_numbers_given, st.sampled_from(_HEATED), _objects(("degC", "K", "degF", "kg")))
@@ -252,6 +257,7 @@ _PUBLISHED = {
     "kind": _concept_values,
     "a": _text_values,
     "b": _date_values,
+    "due": _date_values,
     "email": _text_values,
     "phone": _text_values,
     "size": _number_values,
@@ -270,7 +276,7 @@ _PUBLISHED = {
 
 _NUMERIC = ("size", "weight", "temp", "box.weight", "load", "net")
 _WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
-_ASKED = (*_NUMERIC, *_WORDY, "b", "flag", "grade", "load", "net", "later")
+_ASKED = (*_NUMERIC, *_WORDY, "b", "due", "flag", "grade", "load", "net", "later")
 
 
 def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
@@ -282,6 +288,9 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     numbers: st.SearchStrategy[Any] = st.one_of(_numbers_given, st.sampled_from(quantities))
     texts: st.SearchStrategy[Any] = st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_NUMERALS))
     kinds: list[st.SearchStrategy[Any]] = [numbers if attribute in _NUMERIC else texts, _instants]
+    if attribute == "due":
+        numbers = st.one_of(st.sampled_from(_SINCE_1970[:4]), st.sampled_from((Quantity(1, "s"), Quantity(5, "kg"))))
+        kinds = [st.sampled_from(("2026-01-01", "2026-01", "2026", *_DATES, "x")), _instants]
     if attribute == "kind":
         kinds = [numbers, _instants]
     if attribute == "grade":  # what is no member of a declared enumeration has no order there, and is refused
@@ -329,8 +338,10 @@ def _axis(constant: Constant) -> str:
     value = constant.value
     if isinstance(value, Instant) or value in _DATES:
         return "instant"
+    if isinstance(value, str) and value in _DAYS:
+        return "date"
     if isinstance(value, Quantity):
-        return "mass" if value in _MASSES else "temperature"
+        return "mass" if value in _MASSES else "temperature" if value in _TEMPERATURES else "time"
     return "text" if isinstance(value, str) else "number"
 
 

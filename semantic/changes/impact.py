@@ -7,7 +7,7 @@ A subscription depends on few things: the concepts that it names, its attributes
 them, so each distinct part is judged once, and 100,000 subscriptions on 50 terms cost 50 judgements and a walk over
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 
-What the rules of meaning 2 change for subscriptions that were made by those of meaning 1: a dry run of new rules.
+What the present rules change for subscriptions that were made by those of meaning 1 or 2: a dry run of new rules.
 
 The documents and declarations in force are read by the former rules too, as far as they differ, and the two
 vocabularies are compared as those of two versions of an ontology are (`kindcast.semantic.changes.impact`).
@@ -16,6 +16,8 @@ docs/matching-semantics.md:
     rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
               attributes with quantities or date-times as texts were compared as texts
     rule 10   every `skos:exactMatch` merged two concepts
+    rule 26   (since meaning 3) a date was a text: dates compare with date-times now, and, where they are declared so,
+              quoted dates and numbers since 1970
     rule 12   individuals that share a name with one class stayed candidates in events
 """
 
@@ -29,12 +31,13 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.conditions.predicates import checks_of, text_test
+from kindcast.semantic.conditions.predicates import checks_of, holds_instants, text_test
 from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.units.instants import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.contexts import context_terms
 from kindcast.semantic.vocabulary.terms import Resolution
@@ -102,7 +105,15 @@ class PairPart(NamedTuple):
     array: str = ""
 
 
-Part = TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
+class DatesPart(NamedTuple):
+    """An attribute that is compared with a date-time, a text that is a date, or a number; `array` as above."""
+
+    attribute: str
+    constant: Literal["date-time", "date", "number"]
+    array: str = ""
+
+
+Part = DatesPart | TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
 
 
 def footprint(tree: Any) -> tuple[Part, ...]:
@@ -129,7 +140,7 @@ def _parts(tree: Any) -> Iterator[Part]:
                 case "some", [str(attribute), item]:
                     waiting.append((f"{array}.{attribute}" if array else attribute, item))
             for part in _parts_of(key, operands):
-                yield part if not isinstance(part, TextPart | PairPart) else part._replace(array=array)
+                yield part if not isinstance(part, TextPart | PairPart | DatesPart) else part._replace(array=array)
                 if array and isinstance(part, AttributePart):
                     # Inside elements of an array, a declaration of the whole dotted name goes first.
                     yield AttributePart(f"{array}.{part.attribute}")
@@ -162,6 +173,9 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
             several = operand if isinstance(operand, list) else [operand]
             for each in several:
                 yield from _operand(each, equal=key in ("=", "!=", "in"))
+                kind = _dated(each)
+                if kind is not None and isinstance(attribute, str) and (key not in EQUALS or kind != "date-time"):
+                    yield DatesPart(attribute, kind)
             if (
                 isinstance(operand, Mapping)
                 and isinstance(operand.get("attribute"), str)
@@ -170,6 +184,24 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
                 yield PairPart(json.dumps({key: operands}))
             elif key not in ("=", "!=", "in") and any(isinstance(each, str) for each in several):
                 yield TextPart(json.dumps({key: operands}))
+
+
+EQUALS = frozenset({"=", "!=", "in"})
+
+
+def _dated(operand: Any) -> Literal["date-time", "date", "number"] | None:
+    """What a constant is to an attribute that holds dates."""
+    match operand:
+        case {"instant": str()}:
+            return "date-time"
+        case str() if parse_instant(operand) is not None:
+            return "date-time"
+        case str() if parse_dates(operand, year=True) is not None:
+            return "date"
+        case int() | float() if not isinstance(operand, bool):
+            return "number"
+        case _:
+            return None
 
 
 def _attribute_parts(name: Any) -> Iterator[Part]:
@@ -476,6 +508,8 @@ class Impact:
                     self._judge_text(part, change)
                 case PairPart():
                     self._judge_pair(part, change)
+                case DatesPart():
+                    self._judge_dates(part, change)
                 case _:
                     pass
         self.changes.update((part, change) for part, change in found.items() if change)
@@ -563,9 +597,22 @@ class Impact:
             if held != holds:
                 change.note("gains_words" if holds else "loses_words", word, self.listed)
 
+    def _judge_dates(self, part: DatesPart, change: Change) -> None:
+        """Rule 26 of meaning 3: published dates compare with date-times; where an attribute is declared to hold them,
+        texts that are dates and numbers do so too."""
+        if self.before.meaning >= 3 or self.after.meaning < 3:
+            return
+        scheme = self.after.attributes
+        if part.constant == "date-time":
+            change.details["compared"] = "dates as all the time that they last, not as texts"
+        elif holds_instants(scheme.declared_as(part.attribute, part.array), self.after):
+            told = {"date": "dates", "number": "numbers as seconds or milliseconds since 1970"}[part.constant]
+            change.details["compared"] = f"{told} with date-times"
+
     def _judge_pair(self, part: PairPart, change: Change) -> None:
         """Rule 9 of meaning 2: what reads as a quantity or a date-time on both sides is no longer compared as text. Two
-        attributes that are declared as numbers, or one that is as a boolean, have no such texts."""
+        attributes that are declared as numbers, or one that is as a boolean, have no such texts. Rule 26 of meaning 3:
+        nor are dates of two attributes that are declared to hold them."""
         predicate = parse_tree(json.loads(part.predicate))
         if self.before.meaning >= self.after.meaning or not isinstance(predicate, Comparison):
             return
@@ -573,6 +620,10 @@ class Impact:
         right = predicate.operand.name if isinstance(predicate.operand, AttributeRef) else ""
         found = [scheme.declaration(scheme.declared_as(name, part.array)) for name in (predicate.attribute, right)]
         kinds = [each.kind if each is not None else None for each in found]
+        if self.before.meaning >= 2:
+            if "instant" in kinds:
+                change.details["compared"] = "dates as such, not as texts"
+            return
         if "boolean" not in kinds and kinds != ["number", "number"]:
             change.details["compared"] = "quantities and date-times as such, not as texts"
 
@@ -717,6 +768,9 @@ def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
         ),
         "texts": _listed(impact, TextPart, _predicate, limit),
         "pairs": _listed(impact, PairPart, _predicate, limit),
+        "dates": _listed(
+            impact, DatesPart, lambda impact, part, change, _: {"attribute": part.attribute, **change.details}, limit
+        ),
     }
 
 
@@ -804,6 +858,8 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = f"the word {word}"
         case TextPart() | PairPart():
             subject = _shown(part)
+        case DatesPart(name):
+            subject = name
     said = []
     if "gone" in change.details:
         said.append("gone")
@@ -839,45 +895,52 @@ def _label(vocabulary: Vocabulary, iri: str) -> str | None:
     return None if concept is None else vocabulary.label(concept)
 
 
-FORMER_MEANING = 1
-
-
 class FormerVocabulary(Vocabulary):
-    """The same words by the rules of meaning 1, as far as an impact asks."""
+    """The same words by the rules of a former meaning, as far as an impact asks."""
+
+    _former = 1
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, declarations: Mapping[str, Any]) -> "FormerVocabulary":
-        """That of the ontologies of `vocabulary` and the `declarations` that it was made with. Costs what building a
-        vocabulary does."""
-        merged = [
-            replace(each, equivalences=(*each.equivalences, *each.matches), matches=())
-            for each in vocabulary.ontologies
-        ]
-        return cls(merged, **declarations)
+    def of(cls, vocabulary: Vocabulary, declarations: Mapping[str, Any], former: int = 1) -> "FormerVocabulary":
+        """That of the ontologies of `vocabulary` and the `declarations` that it was made with, by the rules of meaning
+        `former`. Costs what building a vocabulary does."""
+        merged = vocabulary.ontologies
+        if former == 1:
+            merged = tuple(
+                replace(each, equivalences=(*each.equivalences, *each.matches), matches=()) for each in merged
+            )
+        found = cls(merged, **declarations)
+        found._former = former
+        return found
 
     @property
     def meaning(self) -> int:
-        return FORMER_MEANING
+        return self._former
 
     @property
     def version(self) -> str:
-        return f"{super().version}, read by the rules of meaning {FORMER_MEANING}"
+        return f"{super().version}, read by the rules of meaning {self._former}"
 
     def texts(self, text: str) -> tuple[str, ...]:
-        return (self.root_word(text),)
+        return (self.root_word(text),) if self._former == 1 else super().texts(text)
 
     def resolve(
         self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False
     ) -> Resolution:
+        if self._former > 1:
+            return super().resolve(term, is_iri=is_iri, within=within, asked=asked)
         found = super().resolve(self.root_word(term), is_iri=is_iri, within=within, asked=asked)
         return replace(found, candidates=tuple(sorted((*found.candidates, *found.set_aside))), set_aside=())
 
 
 def impact_of_rules(
-    vocabulary: Vocabulary, declarations: Mapping[str, Any], subscriptions: Iterable[tuple[str, Mapping[str, Any]]]
+    vocabulary: Vocabulary,
+    declarations: Mapping[str, Any],
+    subscriptions: Iterable[tuple[str, Mapping[str, Any]]],
+    former: int = 1,
 ) -> Impact:
     """What `vocabulary`, made with these `declarations`, means otherwise to `subscriptions`, (id, stored tree), than by
-    the former rules."""
-    impact = Impact(FormerVocabulary.of(vocabulary, declarations), vocabulary)
+    the rules of meaning `former`."""
+    impact = Impact(FormerVocabulary.of(vocabulary, declarations, former), vocabulary)
     impact.add(subscriptions)
     return impact

@@ -42,18 +42,27 @@ from kindcast.semantic.model import (
     TextTest,
     Value,
 )
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import (
+    PERIODS,
+    instant_of_epoch,
+    last_start,
+    parse_dates,
+    parse_duration,
+    parse_instant,
+    period_of,
+)
 from kindcast.semantic.units.patterns import compile_pattern, fold
 from kindcast.semantic.vocabulary.attributes import Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "readings_of", "text_test"]
+__all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "holds_instants", "readings_of", "text_test"]
 
 
 Reading = str
 """`text` (the root word of a string), `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a
 quantity. `under:` and `above:` with the dimension: the finite end of an interval that has all amounts below or above
-(rule 22)."""
+(rule 22). `since` and `until`: the ends of a date, both the same for a date-time; `day`, `month` and `year`: where
+such a date begins (rule 26)."""
 AMOUNT, UNDER, ABOVE = "amount:", "under:", "above:"
 
 Check = tuple[Reading, Test]
@@ -91,6 +100,17 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
         ):
             ends = (">" if closed[0] == "(" else ">=", least), ("<" if closed[1] == ")" else "<=", most)
             return _members(listed, ends, vocabulary)
+        case Comparison(attribute, order, Constant(value=value)) if span := _span(attribute, value, vocabulary):
+            if order in ("<", "<="):
+                end = span[0] if order == "<" else span[1]
+                return (("until", _interval(-math.inf, end, open_low=False, open_high=order == "<")),)
+            start = span[1] if order == ">" else span[0]
+            return (("since", _interval(start, math.inf, open_low=order == ">", open_high=False)),)
+        case Between(attribute, low, high, closed) if (first := _span(attribute, low.value, vocabulary)) and (
+            last := _span(attribute, high.value, vocabulary)
+        ):
+            least = first[1] + 1 if closed[0] == "(" else first[0]
+            return _within(least, last[0] - 1 if closed[1] == ")" else last[1])
         case Comparison(attribute, order, Constant() as operand):
             point = _point(attribute, operand.value, vocabulary)
             if point is None:
@@ -103,14 +123,14 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
                 return (reading, interval), (side + reading.removeprefix(AMOUNT), interval)
             return ((reading, interval),)
         case Between(attribute, low, high, closed):
-            first = _point(attribute, low.value, vocabulary)
-            last = _point(attribute, high.value, vocabulary)
-            if first is None or last is None:
+            lowest = _point(attribute, low.value, vocabulary)
+            highest = _point(attribute, high.value, vocabulary)
+            if lowest is None or highest is None:
                 return None
-            if first[0] != last[0]:
+            if lowest[0] != highest[0]:
                 return ()
-            interval = _interval(first[1], last[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
-            return ((first[0], interval),)
+            interval = _interval(lowest[1], highest[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
+            return ((lowest[0], interval),)
         case _:
             return None
 
@@ -124,7 +144,15 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
     if value.boolean is not None:
         yield "boolean", value.boolean
     if value.instant is not None:
-        yield "instant", float(value.instant)
+        moment = float(value.instant)
+        yield "instant", moment
+        yield "since", moment
+        yield "until", moment
+    elif value.dates is not None:
+        begin, end = value.dates
+        yield period_of(begin, end), float(begin)
+        yield "since", float(begin)
+        yield "until", float(end)
     if value.amount is not None:
         yield f"amount:{value.dimension}", value.amount
     if value.amounts is not None:
@@ -138,6 +166,46 @@ def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None
     """The members that `attribute` is declared to have, if it is declared as an enumeration."""
     declaration = vocabulary.attributes.declaration(attribute)
     return declaration.enumeration if declaration is not None else None
+
+
+def _span(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[int, int] | None:
+    """The first and the last microsecond of a constant in an order that is a date-time or a date; None for others. On
+    an attribute that is declared `instant`, dates may stand in quotes, and numbers are those of the epoch (rule 26)."""
+    match constant:
+        case Instant(text):
+            return _ends_of(text)
+        case str(text):
+            return _ends_of(text, dates=holds_instants(attribute, vocabulary), year=True)
+        case bool():
+            return None
+        case int() | float() if holds_instants(attribute, vocabulary):
+            moment = instant_of_epoch(constant)
+            return None if moment is None else (moment, moment)
+        case _:
+            return None
+
+
+def _ends_of(text: str, *, dates: bool = True, year: bool = False) -> tuple[int, int] | None:
+    moment = parse_instant(text)
+    if moment is not None:
+        return moment, moment
+    return parse_dates(text, year=year) if dates else None
+
+
+def holds_instants(attribute: str, vocabulary: Vocabulary) -> bool:
+    """Whether `attribute` is declared to hold date-times or dates."""
+    declaration = vocabulary.attributes.declaration(attribute)
+    return declaration is not None and declaration.kind == "instant"
+
+
+def _within(low: int, high: int) -> tuple[Check, ...]:
+    """The checks of a value that lies from `low` to `high`: of a date-time, and of each period that fits between them,
+    by where it begins. Days begin months, and months years, so that the last one that ends in time decides."""
+    checks: list[Check] = [("instant", IntervalTest(low, high))]
+    if low <= high:
+        starts = ((period, last_start(period, high)) for period in PERIODS)
+        checks += [(period, IntervalTest(low, last)) for period, last in starts if low <= last]
+    return tuple(checks)
 
 
 def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
@@ -173,7 +241,16 @@ def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Voc
     """One `KeyTest` a reading, so that `in` over mixed constants stays one predicate."""
     keys: dict[Reading, set[Key]] = {}
     concepts: set[ConceptId] = set()
+    dates: list[Check] = []
     for constant in constants:
+        is_date = not isinstance(constant, str) or parse_instant(constant) is None  # a date-time in quotes is a text
+        span = _span(attribute, constant, vocabulary) if is_date else None
+        if span is not None:
+            if span[0] == span[1]:
+                keys.setdefault("instant", set()).add(float(span[0]))
+            else:
+                dates += _within(*span)
+            continue
         match constant:
             case Term():
                 concepts |= _concepts((constant,), vocabulary)
@@ -192,21 +269,19 @@ def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Voc
                 if point is not None:
                     keys.setdefault(point[0], set()).add(point[1])
     checks: list[Check] = [(reading, KeyTest(frozenset(found))) for reading, found in keys.items()]
+    checks += dates
     if concepts:
         checks.append(("concept", ConceptTest(exactly=frozenset(concepts))))
     return tuple(checks)
 
 
 def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[Reading, float] | None:
-    """Where `constant` lies on which axis; None for a string that is no date-time (it compares by code point)."""
+    """Where a number or quantity lies on which axis; None for what is neither (strings compare by code point)."""
     match constant:
         case Quantity(number, unit):
             measure = vocabulary.units.measure(number, unit)
             return f"amount:{measure.dimension}", measure.amount
-        case Instant(text) | str(text):
-            instant = parse_instant(text)
-            return None if instant is None else ("instant", float(instant))
-        case bool() | Term() | Instance():
+        case bool() | str() | Instant() | Term() | Instance():
             return None
         case _:
             declaration = vocabulary.attributes.declaration(attribute)
@@ -278,17 +353,32 @@ class AtomEvaluator:
             return True
         if left.amounts is not None or right.amounts is not None:
             return _compare_intervals(order, left, right)
-        if left.is_numeric and right.is_numeric:
+        name, other = predicate.attribute, getattr(predicate.operand, "name", "")
+        one, two = self._dates(name, left), self._dates(other, right)
+        if one is not None and two is not None:
+            return _compare_spans(order, one, two)
+        if self._is_numeric(name, left) and self._is_numeric(other, right):
             if left.dimension is not None:
                 return left.dimension == right.dimension and _ordered(order, left.amount, right.amount)
             return right.dimension is None and _ordered(order, left.number, right.number)
-        if left.instant is not None and right.instant is not None:
-            return _ordered(order, left.instant, right.instant)
         if order != "=":
             return any(_ordered(order, one, other) for one in left.texts for other in right.texts)
         if left.boolean is not None:
             return left.boolean == right.boolean
         return left.root_word is not None and left.root_word == right.root_word
+
+    def _dates(self, name: str, value: Value) -> tuple[int, int] | None:
+        """The ends of a date-time, or of a date where the attribute is declared to hold them (rule 26)."""
+        if value.instant is not None:
+            return value.instant, value.instant
+        return value.dates if value.dates and holds_instants(self._declared_as(name), self._vocabulary) else None
+
+    def _is_numeric(self, name: str, value: Value) -> bool:
+        """Whether it is a number or quantity: a duration only where the attribute is declared with a unit (rule 26)."""
+        if value.is_numeric and value.text is not None and parse_duration(value.text) is not None:
+            declaration = self._vocabulary.attributes.declaration(self._declared_as(name))
+            return declaration is not None and declaration.unit is not None
+        return value.is_numeric
 
     def _holds_concepts(self, name: str) -> bool:
         declaration = self._vocabulary.attributes.declaration(self._declared_as(name))
@@ -361,6 +451,11 @@ def _compare_intervals(order: str, left: Value, right: Value) -> bool:
     one, other = left.interval, right.interval
     if one is None or other is None or left.dimension != right.dimension:
         return False
+    return _compare_spans(order, one, other)
+
+
+def _compare_spans(order: str, one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether two intervals compare so, closed ones by their ends (rules 22 and 26)."""
     match order:
         case "<":
             return one[1] < other[0]

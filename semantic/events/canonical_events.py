@@ -28,7 +28,7 @@ from kindcast.semantic.flatten import (
 )
 from kindcast.semantic.model import CanonicalEvent, Event, Note, Value
 from kindcast.semantic.units import Units
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_duration, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES as TYPE
 from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
@@ -39,6 +39,7 @@ __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
 look-ups."""
+KINDS_IN_WORDS = {"instant": "date-time, date or time since 1970"}
 LONGEST_CACHED = 1_000
 """Characters of a string or name that is kept: what publishers send must not fill the memory."""
 
@@ -276,7 +277,12 @@ class Canonicaliser:
         declaration = self._declaration(name)
         unit = unit or (declaration.unit if declaration else None)
         dimension, amount = self._measure(name, number, unit, notes) if unit else (None, None)
-        return Value(published, number=float(number), amount=amount, dimension=dimension)
+        instant = None
+        if declaration is not None and declaration.kind == "instant":
+            instant = instant_of_epoch(number)
+            if instant is None:
+                notes.append(_unread(name, published, "instant"))
+        return Value(published, number=float(number), instant=instant, amount=amount, dimension=dimension)
 
     def _read_code(self, name: str, scalar: StatedCode, notes: list[Note]) -> Value:
         """An object as the concepts of its codes (rule 22)."""
@@ -317,11 +323,20 @@ class Canonicaliser:
         notes.extend(notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts))
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
+        seconds = parse_duration(published)
+        if seconds is not None and quantity is None:
+            dimension, amount = self._measure(name, seconds, "s", notes)
+        holds_instants = declaration is not None and declaration.kind == "instant"
+        instant = parse_instant(published)
+        dates = parse_dates(published, year=holds_instants) if instant is None else None
+        if holds_instants and instant is None and dates is None:
+            notes.append(_unread(name, published, "instant"))
         return Value(
             published,
             text,
             root,
-            instant=parse_instant(published),
+            instant=instant,
+            dates=dates,
             amount=amount,
             dimension=dimension,
             concepts=found.candidates,
@@ -351,6 +366,14 @@ class Canonicaliser:
                 self._declarations.clear()
             self._declarations[name] = self._vocabulary.attributes.declaration(name)
         return self._declarations[name]
+
+
+def _unread(name: str, published: Any, kind: str) -> Note:
+    """What cannot be read as the kind that its attribute is declared to have is told, never silently false."""
+    shown = repr(published)[:60]
+    return Note(
+        "not-of-kind", name, f"{shown} is no {KINDS_IN_WORDS[kind]}, as {name} is declared: it is compared as it is"
+    )
 
 
 def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -> tuple[ConceptId, ...]:

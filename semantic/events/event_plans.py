@@ -70,7 +70,7 @@ class _Member:
         self.states = False
         """Whether an object under it may state a quantity or a code (rule 22)."""
         self.is_measured = False
-        """Whether a number without a unit has a declared one."""
+        """Whether something may be noted of a number without a unit: it has a declared one, or is to be a date-time."""
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
@@ -465,7 +465,9 @@ class EventPlans:
             member.elements = frozenset(each for each in arrays if each is not None)
             declarations = [self.canonicaliser.declaration(each) for each in names]
             member.states = self.canonicaliser.is_stating(names[0])
-            member.is_measured = any(each is not None and each.unit is not None for each in declarations)
+            member.is_measured = any(
+                each is not None and (each.unit is not None or each.kind == "instant") for each in declarations
+            )
             declared = declarations[0]
             if declared is not None and declared.unit_from is not None:
                 member.sibling = declared.unit_from.rpartition(".")[2]

@@ -266,6 +266,8 @@ class _Teller:
             for name in ("text", "number", "boolean", "instant")
             if getattr(value, name) is not None
         }
+        if value.dates is not None:
+            readings["dates"] = list(value.dates)
         if value.root_word != value.text:
             readings["root_word"] = value.root_word
         if value.amount is not None:

@@ -55,7 +55,7 @@ from kindcast.semantic.model import (
     ValueConstraint,
     Variable,
 )
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import parse_dates, parse_duration, parse_instant
 
 __all__ = ["parse_text", "to_text"]
 
@@ -326,9 +326,13 @@ class _Builder(Transformer[Token, Any]):
         return Constant(token.lower() == "true", _at(token))
 
     def instant(self, token: Token) -> Constant:
-        if parse_instant(str(token)) is None:
-            raise refuse("bad-date-time", f"{token[:40]} is no date-time of RFC 3339 between 1684 and 2255", _at(token))
+        if parse_instant(str(token)) is None and parse_dates(str(token)) is None:
+            detail = f"{token[:40]} is no date-time of RFC 3339 and no date between 1684 and 2255"
+            raise refuse("bad-date-time", detail, _at(token))
         return Constant(Instant(str(token)), _at(token))
+
+    def duration(self, token: Token) -> Constant:
+        return Constant(Quantity(parse_duration(str(token)) or 0, "s"), _at(token))
 
     def term_constant(self, token: Token) -> Constant:
         return Constant(self.term(token), _at(token))

@@ -53,7 +53,7 @@ from kindcast.semantic.model import (
     ValueConstraint,
     Variable,
 )
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import parse_dates, parse_instant
 
 __all__ = ["parse_tree", "to_tree"]
 
@@ -157,8 +157,8 @@ MEANT = {**HABITS, "and": "all", "or": "any", "&&": "all", "||": "any", "&": "al
 """Keys that other languages use → ours."""
 ROOT = Position(pointer="")
 ARITHMETIC = ("+", "-", "*", "/")
-_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
-"""A date-time that can be printed as text."""
+_WRITTEN = re.compile(r"\d{4}-\d\d(-\d\d([Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?)?", re.ASCII)
+"""A date-time or date that can be printed as text."""
 
 
 def parse_tree(tree: object) -> Expression:
@@ -413,8 +413,8 @@ class _Reader:
                 if not isinstance(number, bool):
                     return Constant(Quantity(self._number(number, pointer), unit), at)
             case {"instant": str(text)} if len(operand) == 1:
-                if not _WRITTEN.fullmatch(text) or parse_instant(text) is None:
-                    detail = f"{text[:40]!r} is no date-time of RFC 3339 between 1684 and 2255"
+                if not _WRITTEN.fullmatch(text) or (parse_instant(text) is None and parse_dates(text) is None):
+                    detail = f"{text[:40]!r} is no date-time of RFC 3339 and no date between 1684 and 2255"
                     self.problem("bad-date-time", detail, pointer)
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:

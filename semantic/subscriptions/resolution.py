@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from kindcast.semantic.conditions.predicates import enumeration_of
+from kindcast.semantic.conditions.predicates import enumeration_of, holds_instants
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
 from kindcast.semantic.events.canonical_events import range_of
 from kindcast.semantic.language import nearest_keyword
@@ -41,7 +41,7 @@ from kindcast.semantic.model import (
     Variable,
 )
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_instant
 from kindcast.semantic.units.patterns import check_size, compile_pattern
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
@@ -313,6 +313,11 @@ class _Resolver:
         self.checked(name, constant)
         if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
             return "instant"
+        if holds_instants(self.declared_as(name), self.vocabulary):
+            if isinstance(value, str) and parse_dates(value, year=True) is not None:
+                return "instant"
+            if isinstance(value, int | float) and instant_of_epoch(value) is not None:
+                return "instant"
         if isinstance(value, Quantity):
             return self.dimension(value.unit)
         if isinstance(value, str):
@@ -325,6 +330,9 @@ class _Resolver:
         declaration = self.declaration(name)
         if declaration is not None and declaration.kind == "text":
             return
+        if holds_instants(self.declared_as(name), self.vocabulary) and parse_instant(text) is not None:
+            detail = f"{text!r} is compared as a text: leave out the quotes to compare the date-time"
+            self.notes.append(Note("quoted-date-time", name, detail))
         if self.vocabulary.units.parse(text) is not None:
             detail = f"{text!r} is compared as a text: leave out the quotes to compare the quantity"
             self.notes.append(Note("quoted-quantity", name, detail))
@@ -345,8 +353,8 @@ class _Resolver:
     def checked(self, name: str, constant: Constant) -> None:
         """Units must be known and fit what the attribute is declared to have; date-times must be such."""
         value = constant.value
-        if isinstance(value, Instant) and parse_instant(value.text) is None:
-            detail = f"{value.text} is no date-time of RFC 3339 between 1684 and 2255"
+        if isinstance(value, Instant) and parse_instant(value.text) is None and parse_dates(value.text) is None:
+            detail = f"{value.text} is no date-time of RFC 3339 and no date between 1684 and 2255"
             self.problem("bad-date-time", detail, constant.at)
         if not isinstance(value, Quantity):
             return

@@ -81,6 +81,8 @@ NUMBER, STRING, INSTANT, IRI, INSTANCE = "number", "string", "instant", "iri", "
 OBJECTS = (INSTANT, IRI, INSTANCE)
 """Kinds of texts that stand in an object whose key is the kind."""
 TEXTS = (STRING, *OBJECTS)
+DATE = len("2026-01-31")
+"""Characters of a date; a date-time has more."""
 MOST_PARTS = 64
 """Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
 LONGEST_TEXT = 1_000
@@ -193,7 +195,7 @@ def _object_kind(operand: dict[Any, Any], constants: list[Any], *, ordered: bool
         if key == "iri" and not ordered:
             constants.append(text)
             return IRI
-        if key == "instant" and not term:
+        if key == "instant" and not term and len(text) > DATE:  # the bound of a date depends on how it is compared
             constants.append(text)
             return INSTANT
         if key == "instance" and not ordered and not term:
@@ -219,6 +221,8 @@ def _is_name(name: Any) -> bool:
 # distinct constant as the compiler would, in an expression of one predicate; plain numbers are taken as they are. A
 # constant that is refused, or that has a note, does not enter a column: its tree is compiled by itself.
 
+UPPER = "until"
+"""The reading of a date-time in `ORDERED`."""
 EQUAL, ORDERED, KIND = "=", "<=", "isa"
 """How a constant is compared, as the operator that is asked what it means."""
 EXACT = float(1 << 53)
@@ -405,7 +409,7 @@ class AtomPlan:
     def column(self, lowering: Lowering, operands: Sequence[Operands]) -> OperandColumn:
         """The tests of many clauses. `operands` are those of all slots."""
         of = [operands[slot] for slot in self.slots]
-        reading, sort = self.sorts[0]
+        reading, sort = self._reading(), self.sorts[0][1]
         attribute, column = lowering.attribute(self.attribute), lowering.column(self.attribute, reading)
         if sort == "concept":
             concepts = np.array(of[0].keys, dtype=np.float64).astype(np.int32)[of[0].places]
@@ -414,6 +418,12 @@ class AtomPlan:
             return KeyOperands(attribute, column, of[0].keys, of[0].places)
         low, high = self._ends(of[0].numbers, of[-1].numbers)
         return IntervalOperands(attribute, column, low, high, is_key=self.form == "=")
+
+    def _reading(self) -> str:
+        """What is read; of a date-time, which was asked as the upper end, the other end where the order is the other
+        one."""
+        reading = self.sorts[0][0]
+        return "since" if reading == UPPER and self.form in (">", ">=") else reading
 
     def predicate(self, lowering: Lowering, keys: Sequence[Key]) -> Predicate:
         """The predicate of one clause. `keys` are what the constants of all slots compare with."""
@@ -439,7 +449,7 @@ class AtomPlan:
             if concepts:
                 yield "concept", ConceptTest(exactly=concepts)
         else:
-            yield self.sorts[0][0], self._interval(cast(float, keys[0]), cast(float, keys[-1]))
+            yield self._reading(), self._interval(cast(float, keys[0]), cast(float, keys[-1]))
 
     def _interval(self, first: float, last: float) -> IntervalTest:
         """`_ends` of one clause."""
@@ -642,8 +652,8 @@ def _clause_plan(
                 plan = AtomPlan(attribute, "in", own, of, "[]", atom.negated, told)
             case _:
                 return None
-        if plan.form == "between" and len(set(of)) > 1:
-            return None  # never holds
+        if plan.form == "between" and (len(set(of)) > 1 or of[0][0] == UPPER):
+            return None  # never holds, or asks for dates of every length
         plans.append(plan)
     return ClausePlan(tuple(plans), frozenset(required), frozenset(forbidden))
 

@@ -140,6 +140,9 @@ _KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
     **{RDF + name: "text" for name in ("langString", "PlainLiteral")},
     XSD + "dateTime": "instant",
     XSD + "dateTimeStamp": "instant",
+    XSD + "date": "instant",
+    XSD + "gYearMonth": "instant",
+    XSD + "gYear": "instant",
     XSD + "boolean": "boolean",
 }
 _NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")

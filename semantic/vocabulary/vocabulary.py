@@ -143,7 +143,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-MEANING = 2
+MEANING = 3
 """Counts the meanings of docs/matching-semantics.md. Raised whenever the same documents, subscriptions and events mean
 something else than before: versions of vocabularies are others then, and nothing that was compiled, canonicalised or
 counted under the old meaning is taken for the new one."""

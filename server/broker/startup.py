@@ -53,14 +53,16 @@ def tell_new_rules(connection: Connection, state: State) -> None:
     known = meanings.latest(connection)
     if known is not None and known.meaning >= meaning:
         return
-    impact = _impact(connection, state) if meanings.has_subscriptions(connection) else None
+    former = 1 if known is None else known.meaning
+    impact = _impact(connection, state, former) if meanings.has_subscriptions(connection) else None
     meanings.begin(connection, meaning, since=time.time(), impact=impact)
 
 
-def _impact(connection: Connection, state: State) -> dict[str, Any] | None:
+def _impact(connection: Connection, state: State, former: int) -> dict[str, Any] | None:
     rows = subscriptions.trees(connection, live_only=True)
     try:
-        found = impact_of_rules(state.vocabulary, state.declarations.arguments(), ((row.id, row.tree) for row in rows))
+        trees = ((row.id, row.tree) for row in rows)
+        found = impact_of_rules(state.vocabulary, state.declarations.arguments(), trees, former)
         report = impact_report(found, limit=KEPT)
     except Exception:  # what only tells must not keep a server from starting
         _log.exception("the effect of this version's rules of matching on the subscriptions could not be computed")

@@ -370,7 +370,9 @@ def show_impact(told: dict[str, Any]) -> None:
         return
     changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
     output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
-    for part in ("terms", "attributes", "units", "words", "texts", "pairs"):
+    for part in ("terms", "attributes", "units", "words", "texts", "pairs", "dates"):
+        if part not in impact:  # a report of an older version
+            continue
         listed = impact[part]["listed"][:MAX_NAMES]
         for each in listed:
             output.paragraph(f"  {_changed_subscription(part, each)}")

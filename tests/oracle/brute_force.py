@@ -34,7 +34,7 @@ from kindcast.semantic.model import (
     TextTest,
 )
 from tests.oracle.derived import with_derived
-from tests.oracle.reading import Dimension, Reading, attributes_of, elements_of, instant, measure
+from tests.oracle.reading import Dimension, Reading, attributes_of, dates, elements_of, instant, measure, of_epoch
 from tests.oracle.world import World
 
 __all__ = ["holds", "matching"]
@@ -168,6 +168,8 @@ class _Evaluation:
                 return value.root == self.world.root_word(iri)
             case bool():
                 return value.boolean is constant
+            case str() if instant(constant) is None and self.span_of(attribute, constant) is not None:
+                return self.is_ordered(attribute, value, "=", constant)
             case str():
                 return value.root == self.world.root_word(constant)
             case _:
@@ -178,11 +180,12 @@ class _Evaluation:
         members = self.world.members(self.world.attribute(attribute))
         if members and isinstance(constant, str):
             return self.is_ordered_member(attribute, value.root, order, self.world.root_word(constant))
+        span = self.span_of(attribute, constant)
+        if span is not None:
+            return _spans(order, _span(value), span)
         match constant:
-            case Instant(moment):
-                return _ordered(order, value.instant, instant(moment))
-            case str() if instant(constant) is not None:
-                return _ordered(order, value.instant, instant(constant))
+            case Instant():
+                return False
             case str():
                 bound = unicodedata.normalize("NFC", constant)
                 return _ordered(order, value.text, bound) or _ordered(order, value.root, bound)
@@ -195,6 +198,23 @@ class _Evaluation:
                 if unit is not None:
                     return _amounts(order, value.amount, measure(constant, unit))
                 return _ordered(order, value.number, constant)
+
+    def span_of(self, attribute: str, constant: Any) -> tuple[Any, Any] | None:
+        """Rule 26: the ends of a date-time or date; in quotes a date is one where the attribute is declared `instant`,
+        where numbers are such as well."""
+        is_declared = self.holds_instants(attribute)
+        moment, ends = None, None
+        match constant:
+            case Instant(text):
+                moment, ends = instant(text), dates(text, year=False)
+            case str():
+                moment, ends = instant(constant), dates(constant, year=True) if is_declared else None
+            case int() | float() if is_declared and not isinstance(constant, bool):
+                moment = of_epoch(constant)
+        return (moment, moment) if moment is not None else ends
+
+    def holds_instants(self, attribute: str) -> bool:
+        return self.world.declaration(self.world.attribute(attribute)).kind == "instant"
 
     def is_ordered_member(self, attribute: str, left: str | None, order: str, right: str | None) -> bool:
         """Rule 9: two members of an enumeration, by its partial order."""
@@ -216,15 +236,43 @@ class _Evaluation:
         is_concept = self.world.declaration(self.world.attribute(attribute)).kind == "concept"
         if order == "=" and is_concept and any(self.world.same(a, b) for a in left.concepts for b in right.concepts):
             return True
-        if left.is_numeric and right.is_numeric:
+        spans = [
+            _span(each) if each.instant is not None or self.holds_instants(name) else None
+            for name, each in ((attribute, left), (other, right))
+        ]
+        if spans[0] is not None and spans[1] is not None:
+            return _spans(order, spans[0], spans[1])
+        if self.is_numeric(attribute, left) and self.is_numeric(other, right):
             if left.amount and right.amount:
                 return _amounts(order, left.amount, right.amount)
             return not left.amount and not right.amount and _ordered(order, left.number, right.number)
-        if left.instant is not None and right.instant is not None:
-            return _ordered(order, left.instant, right.instant)
         if order == "=":
             return _ordered("=", left.boolean, right.boolean) or _ordered("=", left.root, right.root)
         return any(_ordered(order, a, b) for a in (left.text, left.root) for b in (right.text, right.root))
+
+    def is_numeric(self, attribute: str, value: Reading) -> bool:
+        """Rule 26: a duration is a text unless the attribute is declared with a unit."""
+        if value.is_duration and self.world.declaration(self.world.attribute(attribute)).unit is None:
+            return False
+        return value.is_numeric
+
+
+def _span(value: Reading) -> tuple[Any, Any] | None:
+    return (value.instant, value.instant) if value.instant is not None else value.dates
+
+
+def _spans(order: str, left: tuple[Any, Any] | None, right: tuple[Any, Any]) -> bool:
+    """Rule 26, word for word; V is left, C is right."""
+    if left is None:
+        return False
+    tests = {
+        "<": left[1] < right[0],
+        "<=": left[1] <= right[1],
+        ">": left[0] > right[1],
+        ">=": left[0] >= right[0],
+        "=": right[0] <= left[0] and left[1] <= right[1],
+    }
+    return tests[order]
 
 
 def _all_amounts(order: str, left: Reading, right: Reading) -> bool:

@@ -16,7 +16,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 KINDS = {
     **dict.fromkeys(("decimal", "integer", "double"), "number"),
     "string": "text",
-    "dateTime": "instant",
+    **dict.fromkeys(("dateTime", "date", "gYearMonth", "gYear"), "instant"),
     "boolean": "boolean",
 }
 

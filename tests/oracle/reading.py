@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.oracle.world import Declaration, World
 
-__all__ = ["Dimension", "Reading", "attributes_of", "elements_of", "instant", "measure"]
+__all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch"]
 
 UNITS = {
     "K": ("temperature", Fraction(1), Fraction(0)),
@@ -45,7 +45,7 @@ Dimension = str | tuple[tuple[str, int], ...]
 class Reading:
     """One published value and all that it may be read as. `text` is the published string and `root` its root word, both
     in NFC; `amount` is (dimension, number in base units), the dimension of a product as its powers; `amounts` has the
-    lowest and the highest double of an interval."""
+    lowest and the highest double of an interval; `dates` are the first and the last microsecond of a date (rule 26)."""
 
     text: str | None = None
     root: str | None = None
@@ -55,6 +55,8 @@ class Reading:
     amount: tuple[Dimension, float] | None = None
     concepts: frozenset[str] = frozenset()
     amounts: tuple[Dimension, float, float] | None = None
+    dates: tuple[datetime, datetime] | None = None
+    is_duration: bool = False
 
     @property
     def is_numeric(self) -> bool:
@@ -198,6 +200,41 @@ def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | 
     return next((value for key, value in texts if sibling and world.attribute(key) == sibling.rpartition(".")[2]), None)
 
 
+def dates(text: str, *, year: bool) -> tuple[datetime, datetime] | None:
+    """The first and the last microsecond of a date, a month, or, if `year`, a year, in UTC (rule 26)."""
+    if not re.fullmatch(r"[0-9]{4}(-[0-9]{2}){1,2}", text) and not (year and re.fullmatch("[0-9]{4}", text)):
+        return None
+    try:
+        first = datetime.fromisoformat((text + "-01-01")[:10]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    if not 1685 <= first.year <= 2254:  # what lies at the edge is not asked about
+        return None
+    after = first
+    while after.isoformat()[: len(text)] == text:
+        after += timedelta(days=1)
+    return first, after - timedelta(microseconds=1)
+
+
+def of_epoch(number: int | float) -> datetime | None:
+    """Seconds since 1970, or milliseconds where that would be outside of what date-times are (rule 26)."""
+    for scale in (10**6, 10**3):
+        if abs(number) * scale <= 2**53:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+                microseconds=math.floor(Fraction(Decimal(repr(number))) * scale)
+            )
+    return None
+
+
+def duration(text: str) -> tuple[str, float] | None:
+    """A duration without years and months as a time (rule 26); here of days, hours and minutes."""
+    found = re.fullmatch(r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?)?", text)
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes = (int(each or 0) for each in found.groups())
+    return "time", float(((days * 24 + hours) * 60 + minutes) * 60)
+
+
 def _is_compared(name: str, declared: Declaration) -> bool:
     """Whether quantities under this name may have a comparator: declared, or by its end."""
     ends = ("Quantity", "Age", "Count", "Distance", "Duration")
@@ -225,7 +262,8 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         return Reading(amounts=_interval(value.comparator, amount)) if _is_compared(name, declared) else Reading()
     if isinstance(value, int | float):
         unit = unit or declared.unit
-        return Reading(number=value, amount=measure(value, unit) if unit else None)
+        moment = of_epoch(value) if declared.kind == "instant" else None
+        return Reading(number=value, instant=moment, amount=measure(value, unit) if unit else None)
     text, root = unicodedata.normalize("NFC", value), world.root_word(value)
     if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value):
         amount = measure(float(value), declared.unit) if declared.unit else None
@@ -236,6 +274,8 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         text,
         root,
         instant=instant(value),
-        amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else None,
+        amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
         concepts=frozenset(concepts),
+        dates=dates(value, year=declared.kind == "instant"),
+        is_duration=duration(value) is not None,
     )

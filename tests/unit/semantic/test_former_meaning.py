@@ -25,6 +25,7 @@ DECLARED: dict[str, Any] = {
         "size": {"kind": "number"},
         "width": {"kind": "number"},
         "done": {"kind": "boolean"},
+        "due": {"kind": "instant"},
         "colour": {"enum": ["grün", "red"], "order": "listed"},
     },
 }
@@ -53,7 +54,10 @@ def changes(vocabulary: Vocabulary, text: str) -> list[str]:
         ('some offers (brand contains "Packard")', ['brand contains "Packard": gains 1 words']),
         ('brand startswith "HP"', []),
         ('brand = "Hewlett-Packard"', []),
-        ('brand > "2026-01-31T12:00:00Z"', []),
+        (
+            'brand > "2026-01-31T12:00:00Z"',
+            ["brand: compares dates as all the time that they last, not as texts"],
+        ),
         ('colour >= "red"', []),
         ("a < b", ["a < b: compares quantities and date-times as such, not as texts"]),
         ("not a = size", ["a = size: compares quantities and date-times as such, not as texts"]),
@@ -71,6 +75,29 @@ def changes(vocabulary: Vocabulary, text: str) -> list[str]:
 def test_rules_change_what_the_page_says(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:
     """Root words (rule 9), two attributes (9), individuals beside a class (12), exact matches (10)."""
     assert changes(vocabulary, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("made < 2026-01-31T12:00:00Z", ["made: compares dates as all the time that they last, not as texts"]),
+        ("made = 2026-01-31T12:00:00Z", []),
+        ('made < "2026-01-31" and due = "2026-01-31T12:00:00Z"', []),
+        ('due = "2026-01-31"', ["due: compares dates with date-times"]),
+        ("due > 1347840000", ["due: compares numbers as seconds or milliseconds since 1970 with date-times"]),
+        (
+            "some lines (due < 5 and size < 5)",
+            ["due: compares numbers as seconds or milliseconds since 1970 with date-times"],
+        ),
+        ("due < made", ["due < made: compares dates as such, not as texts"]),
+        ('a < b and brand startswith "Hew" and x isa Laptop', []),
+    ],
+)
+def test_rules_of_meaning_3_change_dates_alone(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:
+    """Rule 26, for who had the rules of meaning 2; what those changed is not told again."""
+    tree = compile_expression(text, vocabulary).tree
+    report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)], former=2))
+    assert [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]] == expected
 
 
 def test_report_names_words_and_predicates(vocabulary: Vocabulary) -> None:

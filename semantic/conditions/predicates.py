@@ -106,11 +106,11 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
                 return (("until", _interval(-math.inf, end, open_low=False, open_high=order == "<")),)
             start = span[1] if order == ">" else span[0]
             return (("since", _interval(start, math.inf, open_low=order == ">", open_high=False)),)
-        case Between(attribute, low, high, closed) if (first := _span(attribute, low.value, vocabulary)) and (
-            last := _span(attribute, high.value, vocabulary)
+        case Between(attribute, lower, upper, closed) if (first := _span(attribute, lower.value, vocabulary)) and (
+            last := _span(attribute, upper.value, vocabulary)
         ):
-            least = first[1] + 1 if closed[0] == "(" else first[0]
-            return _within(least, last[0] - 1 if closed[1] == ")" else last[1])
+            begin = first[1] + 1 if closed[0] == "(" else first[0]
+            return _within(begin, last[0] - 1 if closed[1] == ")" else last[1])
         case Comparison(attribute, order, Constant() as operand):
             point = _point(attribute, operand.value, vocabulary)
             if point is None:
@@ -122,9 +122,9 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
                 side = UNDER if order in ("<", "<=") else ABOVE
                 return (reading, interval), (side + reading.removeprefix(AMOUNT), interval)
             return ((reading, interval),)
-        case Between(attribute, low, high, closed):
-            lowest = _point(attribute, low.value, vocabulary)
-            highest = _point(attribute, high.value, vocabulary)
+        case Between(attribute, lower, upper, closed):
+            lowest = _point(attribute, lower.value, vocabulary)
+            highest = _point(attribute, upper.value, vocabulary)
             if lowest is None or highest is None:
                 return None
             if lowest[0] != highest[0]:

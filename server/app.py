@@ -36,7 +36,7 @@ from kindcast.server.backtests import Backtests
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery import running_delivery
-from kindcast.server.pending import running_parking
+from kindcast.server.pending import running_late_matching
 from kindcast.server.settings import Settings
 
 __all__ = ["create_app"]
@@ -134,12 +134,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     backtests = Backtests(broker, settings, app.state.event_reader)
     await broker.start()
     try:
-        async with running_delivery(broker, settings) as delivery, running_parking(broker, settings) as parking:
+        async with (
+            running_delivery(broker, settings) as delivery,
+            running_late_matching(broker, settings) as late_matching,
+        ):
             app.state.broker = broker
             app.state.jobs = jobs
             app.state.backtests = backtests
             app.state.delivery = delivery
-            app.state.parking = parking
+            app.state.late_matching = late_matching
             yield
     finally:
         broker.documents.stop()  # what is only being read ends at once; what is being stored is finished

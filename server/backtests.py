@@ -195,7 +195,7 @@ class Backtests:
         vocabulary = self._broker.vocabulary
         if not asked.versions:
             return list(vocabulary.ontologies), vocabulary
-        ontologies = await self._broker.meaning.with_versions(asked.versions)
+        ontologies = await self._broker.vocabulary_commands.with_versions(asked.versions)
         declared = self._broker.state.declarations.arguments()
         return ontologies, await asyncio.to_thread(lambda: Vocabulary(ontologies, **declared))
 

@@ -251,12 +251,12 @@ async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -
 async def _put(
     broker: AppBroker, kind: DeclarationKind, name: str, body: Any, dry_run: bool, replace: bool = False
 ) -> Response:
-    told, new = await broker.declaring.put(kind, name, body, dry_run=dry_run, replace=replace)
+    told, new = await broker.declaration_commands.put(kind, name, body, dry_run=dry_run, replace=replace)
     return answer({"dry_run": dry_run, **told}, 201 if new else 200)
 
 
 async def _deleted(broker: AppBroker, kind: DeclarationKind, name: str, dry_run: bool) -> Response:
-    return answer({"dry_run": dry_run, **await broker.declaring.delete(kind, name, dry_run=dry_run)})
+    return answer({"dry_run": dry_run, **await broker.declaration_commands.delete(kind, name, dry_run=dry_run)})
 
 
 async def _listed(broker: AppBroker, kind: DeclarationKind) -> Response:
@@ -265,7 +265,7 @@ async def _listed(broker: AppBroker, kind: DeclarationKind) -> Response:
 
 
 async def _shown(broker: AppBroker, kind: DeclarationKind, name: str) -> Response:
-    versions = await broker.declaring.versions(kind, name)
+    versions = await broker.declaration_commands.versions(kind, name)
     active = next((row for row in versions if row.active), None)
     if active is None:
         raise UnknownDeclaration(kind, name)

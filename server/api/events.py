@@ -13,15 +13,15 @@ from kindcast.semantic import InvalidEvent
 from kindcast.semantic.explanations.explanation import explain
 from kindcast.semantic.subscriptions.compilation import restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
-from kindcast.server.api.operators import AppParking
+from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader
 from kindcast.server.errors import UnknownEvent, UnknownSubscription
-from kindcast.server.operators.answers import asking_through
-from kindcast.server.pending.explanation import asking_and_waiting
+from kindcast.server.operators.answers import answering_from
+from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.store import events, subscriptions
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 from kindcast.server.strict_json import decode
 
 __all__ = ["PublishRoute", "router"]
@@ -158,7 +158,7 @@ async def list_events(
 async def trace(
     broker: AppBroker,
     reader: AppEventReader,
-    parking_service: AppParking,
+    late_matching: AppLateMatching,
     sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
     subscription: Annotated[
         str | None, Query(max_length=100, description="Explain the verdict for this subscription as well.")
@@ -180,15 +180,15 @@ async def trace(
         return event, _deliveries(connection, sequence), asked
 
     event, deliveries, asked = await broker.read(read)
-    waiting = await broker.read(lambda connection: parking.of_event(connection, sequence, limit=TRACED))
+    waiting = await broker.read(lambda connection: pending_store.of_event(connection, sequence, limit=TRACED))
     content = _shown(event) | {"undecided": [_undecided(each) for each in waiting]}
     content |= {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
     if asked is not None:
         got = await broker.read(lambda connection: events.has_match(connection, asked.number, sequence))
-        asking = asking_and_waiting(parking_service.desks)
+        event_answers = blocking_answers(late_matching.late_matchers)
 
         def why() -> dict[str, Any]:
-            with asking_through(asking):
+            with answering_from(event_answers):
                 return _why(broker, reader, event, asked, got)
 
         content["explanation"] = await asyncio.to_thread(why)

@@ -9,7 +9,7 @@ from kindcast.semantic import InvalidEvent, Note
 from kindcast.semantic.explanations.explanation import as_json, explain
 from kindcast.semantic.subscriptions.compilation import restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
-from kindcast.server.api.operators import AppParking
+from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
     AppBroker,
     AppEventReader,
@@ -22,9 +22,9 @@ from kindcast.server.api.requests import (
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
 from kindcast.server.cloudevents import DecodedEvent, EventReader
-from kindcast.server.operators.answers import asking_through
-from kindcast.server.pending import ParkingService
-from kindcast.server.pending.explanation import asking_and_waiting, decide_now
+from kindcast.server.operators.answers import answering_from
+from kindcast.server.pending import LateMatchingService
+from kindcast.server.pending.explanation import blocking_answers, decide_now
 from kindcast.server.store.subscriptions import find_subscription
 
 __all__ = ["router"]
@@ -54,7 +54,7 @@ EXPLAIN = {
 
 @router.post("/match", summary="Who would match?", openapi_extra=body_schema(MATCH))
 async def match(
-    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, parking: AppParking
+    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, late_matching: AppLateMatching
 ) -> Response:
     """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Where
     operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved."""
@@ -67,7 +67,7 @@ async def match(
         if found[0].problem is not None:
             raise found[0].problem
         version = broker.vocabulary.version
-        return answer(await _with_operators(found[0], broker, parking) | {"vocabulary_version": version})
+        return answer(await _with_operators(found[0], broker, late_matching) | {"vocabulary_version": version})
     items = body["events"]
     if not isinstance(items, list):
         raise Problem(
@@ -78,7 +78,7 @@ async def match(
     decoded = [_decoded(reader, item) for item in items]
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
-        await _with_operators(next(results), broker, parking)
+        await _with_operators(next(results), broker, late_matching)
         if isinstance(each, DecodedEvent)
         else _result(EventMatches([], problem=each))
         for each in decoded
@@ -92,7 +92,7 @@ async def explain_verdict(
     broker: AppBroker,
     reader: AppEventReader,
     settings: AppSettings,
-    parking: AppParking,
+    late_matching: AppLateMatching,
     lang: Language = "en",
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
@@ -110,11 +110,11 @@ async def explain_verdict(
         raise Problem(422, "invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
-    asking = asking_and_waiting(parking.desks)
+    event_answers = blocking_answers(late_matching.late_matchers)
 
     def tell() -> dict[str, Any]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
-        with asking_through(asking):
+        with answering_from(event_answers):
             return explain(vocabulary, expression, event.event, language=lang, operators=operators.values())
 
     said = await asyncio.to_thread(tell)
@@ -124,11 +124,11 @@ async def explain_verdict(
     return answer(said | {"vocabulary_version": vocabulary.version})
 
 
-async def _with_operators(found: EventMatches, broker: Broker, parking: ParkingService) -> dict[str, Any]:
+async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:
     """The result, with what operators say of the subscriptions that hang on them."""
     if not found.undecided or found.canonical is None:
         return _result(found)
-    verdicts, plan = await decide_now(parking.desks, broker.vocabulary, found.canonical, found.undecided)
+    verdicts, plan = await decide_now(late_matching.late_matchers, broker.vocabulary, found.canonical, found.undecided)
     open = [
         {"subscription": id, "kind": failure.kind, "reason": failure.reason}
         for id, failure in verdicts.undecided.items()

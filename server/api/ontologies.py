@@ -155,7 +155,7 @@ async def diff(
     versions = await _versions(broker, name)
     old = before or next((row.version for row in versions if row.active), versions[-1].version)
     new = to or versions[0].version
-    found = await broker.meaning.ontology_difference(name, old, new, limit)
+    found = await broker.vocabulary_commands.ontology_difference(name, old, new, limit)
     return answer({"name": name, "from": old, "to": new, **found})
 
 
@@ -168,7 +168,7 @@ async def activate(
 ) -> Response:
     """Activates a stored version, which may be an earlier one, and returns which live subscriptions mean something
     else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
-    told = await broker.meaning.activate_ontology(name, version, dry_run=dry_run)
+    told = await broker.vocabulary_commands.activate_ontology(name, version, dry_run=dry_run)
     return await _changed(broker, name, dry_run, told)
 
 
@@ -180,14 +180,14 @@ async def rollback(
 ) -> Response:
     """Activates the version that was active before the present one. A second rollback undoes the first. 409
     where there was none."""
-    told = await broker.meaning.activate_ontology(name, None, dry_run=dry_run)
+    told = await broker.vocabulary_commands.activate_ontology(name, None, dry_run=dry_run)
     return await _changed(broker, name, dry_run, told)
 
 
 @router.delete("/{name}", summary="Delete an ontology")
 async def delete_ontology(name: Name, broker: AppBroker) -> Response:
     """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has."""
-    told = await broker.meaning.delete_ontology(name)
+    told = await broker.vocabulary_commands.delete_ontology(name)
     return answer({"name": name, "vocabulary_version": broker.vocabulary.version, **told})
 
 

@@ -10,14 +10,14 @@ from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators.declaration import NAME
 from kindcast.semantic.planner.learning import Record
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
-from kindcast.server.broker.late_matches import try_again
+from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import register, unregister
 from kindcast.server.errors import UnknownOperator
 from kindcast.server.operators.registry import Entry, read_registration
-from kindcast.server.pending import ParkingService
+from kindcast.server.pending import LateMatchingService
 from kindcast.server.store import operators as store
 
-__all__ = ["AppParking", "router"]
+__all__ = ["AppLateMatching", "router"]
 
 router = APIRouter(prefix="/v1/operators", tags=["operators"])
 
@@ -48,40 +48,42 @@ REGISTRATION = {
 Name = Annotated[str, Path(max_length=100, pattern=f"^{NAME}$", description="The name of the operator.")]
 
 
-async def _parking(request: Request) -> ParkingService:
-    service: ParkingService = request.app.state.parking
+async def _late_matching(request: Request) -> LateMatchingService:
+    service: LateMatchingService = request.app.state.late_matching
     return service
 
 
-AppParking = Annotated[ParkingService, Depends(_parking)]
+AppLateMatching = Annotated[LateMatchingService, Depends(_late_matching)]
 
 
 @router.get("", summary="List operators")
-async def list_all(broker: AppBroker, parking: AppParking) -> Response:
+async def list_all(broker: AppBroker, late_matching: AppLateMatching) -> Response:
     """All operators, built in, from plug-ins and remote, with what was declared and what was learned of them. One that
     is `missing` is called by stored subscriptions but no longer provided: their events wait."""
-    listed = await _described(broker, parking)
+    listed = await _described(broker, late_matching)
     return answer({"operators": listed})
 
 
 @router.get("/{name}", summary="One operator")
-async def get_one(name: Name, broker: AppBroker, parking: AppParking) -> Response:
+async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching) -> Response:
     """The same for one, with the calls that were made most."""
-    found = [each for each in await _described(broker, parking) if each["name"] == name]
+    found = [each for each in await _described(broker, late_matching) if each["name"] == name]
     if not found:
         raise UnknownOperator(name)
-    predicates = await parking.desks.run(lambda: _predicates(parking, name))
+    predicates = await late_matching.late_matchers.run(lambda: _predicates(late_matching, name))
     return answer(found[0] | {"predicates": predicates})
 
 
 @router.put("/{name}", summary="Register a remote operator", openapi_extra=body_schema(REGISTRATION))
-async def put(request: Request, name: Name, broker: AppBroker, parking: AppParking, settings: AppSettings) -> Response:
+async def put(
+    request: Request, name: Name, broker: AppBroker, late_matching: AppLateMatching, settings: AppSettings
+) -> Response:
     """Subscriptions may call it when this returns. 201 for a new one, 200 for one that was changed. Its address is
     checked as a webhook's is."""
     body = await json_object(request, settings)
     registration = read_registration(body, allow_private=settings.allow_private_sinks)
     new = await broker.submit(lambda group: register(group, name, registration, limit=settings.max_operators))
-    described = [each for each in await _described(broker, parking) if each["name"] == name]
+    described = [each for each in await _described(broker, late_matching) if each["name"] == name]
     return answer(described[0], 201 if new else 200)
 
 
@@ -96,19 +98,19 @@ async def delete(name: Name, broker: AppBroker) -> Response:
 async def retry(broker: AppBroker) -> Response:
     """Every candidate that operators could not decide in all their tries, and whose event is still kept, is tried again
     from the beginning: for when a service has been repaired."""
-    return answer({"again": await broker.submit(try_again)})
+    return answer({"again": await broker.submit(retry_given_up)})
 
 
 # ── descriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _described(broker: AppBroker, parking: AppParking) -> list[dict[str, Any]]:
+async def _described(broker: AppBroker, late_matching: AppLateMatching) -> list[dict[str, Any]]:
     uses = await broker.read(lambda connection: _uses(connection))
-    records = await parking.desks.run(lambda: dict(parking.desks.experience.operators))
-    callers = parking.desks.ways
+    records = await late_matching.late_matchers.run(lambda: dict(late_matching.late_matchers.experience.operators))
+    clients = late_matching.late_matchers.operator_clients
     entries = broker.state.operators.entries
     return [
-        _shown(name, entry, records.get(name), callers[name].told() if name in callers else {}, uses.get(name, 0))
+        _shown(name, entry, records.get(name), clients[name].status() if name in clients else {}, uses.get(name, 0))
         for name, entry in sorted(entries.items())
     ]
 
@@ -149,18 +151,18 @@ def _learned(record: Record | None, selectivity: float, cost: float) -> dict[str
     }
 
 
-def _predicates(parking: ParkingService, name: str) -> list[dict[str, Any]]:
-    entry = parking.broker.state.operators.entries.get(name)
+def _predicates(late_matching: LateMatchingService, name: str) -> list[dict[str, Any]]:
+    entry = late_matching.broker.state.operators.entries.get(name)
     if entry is None:
         raise InvalidDeclaration(f"no operator is called {name!r}")
     operator = entry.operator
     own = [
         (each["predicate"], each["evaluations"])
-        for each in parking.desks.experience.as_records()
+        for each in late_matching.late_matchers.experience.as_records()
         if each["operator"] == name and each["predicate"] is not None
     ]
     own.sort(key=lambda each: (-each[1], each[0]))
-    known = parking.desks.experience.predicates
+    known = late_matching.late_matchers.experience.predicates
     return [
         {"call": text, **_learned(known[text], operator.selectivity, operator.cost)}
         for text, _ in own[:MOST_PREDICATES]

@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.semantic import SemanticError
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
-from kindcast.server.api.operators import AppParking
+from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
     AppBroker,
     AppSettings,
@@ -40,7 +40,7 @@ from kindcast.server.pending.explanation import subscription_plan
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.security.tickets import hashed, new_ticket
 from kindcast.server.settings import Settings
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
@@ -330,7 +330,7 @@ async def get_one(id: Id, broker: AppBroker) -> Response:
         row = subscriptions.find_subscription(connection, id)
         if row is None:
             raise UnknownSubscription(id)
-        waiting = parking.count_waiting(connection, row.number)
+        waiting = pending_store.count_waiting(connection, row.number)
         return row, subscriptions.count_pending(connection, row.number), waiting
 
     row, pending, waiting = await broker.read(read)
@@ -339,13 +339,13 @@ async def get_one(id: Id, broker: AppBroker) -> Response:
 
 
 @router.get("/{id}/plan", summary="What its operators are expected to cost")
-async def plan(id: Id, broker: AppBroker, parking_service: AppParking) -> Response:
+async def plan(id: Id, broker: AppBroker, late_matching: AppLateMatching) -> Response:
     """The calls of each of its clauses in the order that is cheapest for it alone, what each is expected to cost, how
     likely it holds, and how many clauses of all subscriptions share it."""
     row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     if row is None:
         raise UnknownSubscription(id)
-    told = await subscription_plan(parking_service.desks, row.id, row.tree, broker.vocabulary)
+    told = await subscription_plan(late_matching.late_matchers, row.id, row.tree, broker.vocabulary)
     return answer({"subscription": row.id, **told})
 
 

@@ -16,7 +16,7 @@ from kindcast.index.errors import IndexFull
 from kindcast.semantic import Event, InvalidEvent, Vocabulary
 from kindcast.semantic.ontology import Reason
 from kindcast.semantic.ontology.progress import Progress, silent
-from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.documents import DocumentReader
@@ -34,7 +34,7 @@ from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.startup import restore
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal
-from kindcast.server.broker.vocabulary_commands import Declaring, Meaning, Upload
+from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent
 from kindcast.server.errors import BrokerBusy, StoreUnavailable
@@ -59,7 +59,7 @@ class Broker:
         self.listeners: list[Callable[[Collection[int]], None]] = []
         """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or
         were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
-        self.parking_listeners: list[Callable[[], None]] = []
+        self.pending_listeners: list[Callable[[], None]] = []
         """Called in the broker's thread after each commit that parked candidates, or wants some tried again."""
         self._database = Database(settings)
         self._sweeper = Sweeper(settings)
@@ -70,9 +70,9 @@ class Broker:
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self.documents = DocumentReader(settings)
         """What reads uploaded documents."""
-        self.meaning = Meaning(self, self.documents)
+        self.vocabulary_commands = VocabularyCommands(self, self.documents)
         """Changes of the vocabulary by ontologies."""
-        self.declaring = Declaring(self.meaning)
+        self.declaration_commands = DeclarationCommands(self.vocabulary_commands)
         """Changes of the vocabulary by declarations."""
 
     async def start(self) -> None:
@@ -86,13 +86,13 @@ class Broker:
             self._database.close()
             raise
         self._state = state
-        heap.settle(len(state.vocabulary) + len(state.roll))
+        garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.live_subscriptions))
         self._thread = BrokerThread(
             self._database,
             connection,
             state,
             listeners=self.listeners,
-            parking_listeners=self.parking_listeners,
+            pending_listeners=self.pending_listeners,
             snapshots=self._snapshots,
             sweeper=self._sweeper,
             max_group_events=self.settings.max_group_events,
@@ -283,7 +283,7 @@ class Broker:
             relations=tuple(relations),
             replaces=replaces,
         )
-        return await self.meaning.put_ontology(upload, activate=activate, progress=progress)
+        return await self.vocabulary_commands.put_ontology(upload, activate=activate, progress=progress)
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -94,15 +94,15 @@ class Sweeper:
             self.postpone()
 
     def _expire(self, group: Group) -> None:
-        roll, ended = group.state.roll, list[Live]()
+        live_subscriptions, ended = group.state.live_subscriptions, list[Live]()
         while len(ended) < SUBSCRIPTIONS_PER_SWEEP:
             if self._first > group.now and self._until <= group.now:
-                self._look_ahead(roll)
+                self._look_ahead(live_subscriptions)
             if self._first > group.now:
                 break
             entry = heapq.heappop(self._ends)
             group.on_undo(partial(self._put_back, entry))
-            if entry[1] not in roll or (live := roll[entry[1]]).status == "expired":
+            if entry[1] not in live_subscriptions or (live := live_subscriptions[entry[1]]).status == "expired":
                 continue
             if live.expires_at > group.now:
                 self.watch(live)  # it was renewed meanwhile
@@ -115,7 +115,7 @@ class Sweeper:
         """Purge and delete; whether there may be more."""
         connection = group.connection
         over = group.now - self._grace
-        aside = group.state.roll.aside.values()
+        aside = group.state.live_subscriptions.aside.values()
         purged = [live for live in aside if live.status == "expired" and live.expires_at <= over]
         for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
             self.erase(group, live)
@@ -126,9 +126,9 @@ class Sweeper:
             group.totals.update(events.discard_before(connection, before))
         return left or before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP
 
-    def _look_ahead(self, roll: LiveSubscriptions) -> None:
+    def _look_ahead(self, live_subscriptions: LiveSubscriptions) -> None:
         """Those that end next."""
-        self._ends, self._until = roll.soonest(LOOK_AHEAD)
+        self._ends, self._until = live_subscriptions.soonest(LOOK_AHEAD)
         heapq.heapify(self._ends)
 
     def _put_back(self, entry: tuple[float, str]) -> None:

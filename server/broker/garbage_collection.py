@@ -10,13 +10,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["building", "settle"]
+__all__ = ["collect_and_freeze", "paused"]
 
 LARGE = 1_000
 """Concepts and subscriptions from which it is worth a full collection."""
 
 
-def settle(objects: int) -> None:
+def collect_and_freeze(objects: int) -> None:
     """After a large change: collect what it left behind, and freeze what stays. A full collection; any thread."""
     if objects >= LARGE:
         gc.unfreeze()
@@ -25,7 +25,7 @@ def settle(objects: int) -> None:
 
 
 @contextmanager
-def building() -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Around the building of something large that stays: the collector waits until it is done. Else it would walk what
     is there so far again and again, and everybody with it: no thread runs while it does. Any thread, nested or not."""
     global _builders

@@ -20,8 +20,7 @@ from kindcast.semantic import Compiled, Matcher
 from kindcast.semantic.vocabulary.declarations import Declarations
 from kindcast.server.broker.state import Live, State
 from kindcast.server.errors import StoreUnavailable
-from kindcast.server.store import ledger
-from kindcast.server.store import subscriptions as unsaved
+from kindcast.server.store import ledger, subscriptions
 
 __all__ = [
     "SILENT",
@@ -118,11 +117,11 @@ class Group:
         """Make it durable. Raises `SQLAlchemyError`; what the disk holds then, `BrokerThread` finds out."""
         assert self._transaction is not None
         if self.state.snapshot is not None and self._noted:
-            unsaved.note(self._connection, self._noted)
+            subscriptions.note_changed(self._connection, self._noted)
         ledger.count(self._connection, sequence=self.state.sequence, more=self.totals)
         self._transaction.commit()
         self.state.commits += 1
-        self.state.unsaved += len(self._noted)
+        self.state.changes_since_snapshot += len(self._noted)
 
     def undo(self) -> None:
         """Take back every change of the state."""
@@ -145,22 +144,22 @@ SILENT = ("paused", "expired")
 
 def introduce(group: Group, live: Live) -> Live:
     """A new subscription; `admit` makes it match."""
-    roll = group.state.roll
-    live = roll.put_aside(live)
-    group.on_undo(partial(roll.drop, live.id))
+    live_subscriptions = group.state.live_subscriptions
+    live = live_subscriptions.put_aside(live)
+    group.on_undo(partial(live_subscriptions.drop, live.id))
     group.note(live)
     return live
 
 
 def admit(group: Group, live: Live, compiled: Compiled) -> Live:
     """Put it into the matcher: the next event may match."""
-    roll = group.state.roll
-    roll.matcher.add_compiled(live.id, compiled)
-    live = roll.enter(live)
+    live_subscriptions = group.state.live_subscriptions
+    live_subscriptions.matcher.add_compiled(live.id, compiled)
+    live = live_subscriptions.enter(live)
 
     def undo() -> None:
-        roll.leave(live.id)
-        roll.matcher.remove(live.id)
+        live_subscriptions.leave(live.id)
+        live_subscriptions.matcher.remove(live.id)
 
     group.on_undo(undo)
     return live
@@ -168,19 +167,19 @@ def admit(group: Group, live: Live, compiled: Compiled) -> Live:
 
 def admit_many(group: Group, lives: Sequence[Live], trees: Sequence[Mapping[str, Any]]) -> None:
     """`admit` each, with its stored tree, which the active vocabulary compiled."""
-    roll = group.state.roll
-    restored = roll.matcher.restore_many((live.id, tree) for live, tree in zip(lives, trees, strict=True))
+    live_subscriptions = group.state.live_subscriptions
+    restored = live_subscriptions.matcher.restore_many((live.id, tree) for live, tree in zip(lives, trees, strict=True))
 
     def undo() -> None:
         for live in lives:
-            if live.id in roll.matcher:
-                roll.leave(live.id)
-                roll.matcher.remove(live.id)
+            if live.id in live_subscriptions.matcher:
+                live_subscriptions.leave(live.id)
+                live_subscriptions.matcher.remove(live.id)
 
     group.on_undo(undo)
     for live in lives:
-        if live.id in roll.matcher:
-            roll.enter(live)
+        if live.id in live_subscriptions.matcher:
+            live_subscriptions.enter(live)
     for error in restored.refused.values():
         raise error
 
@@ -189,14 +188,14 @@ def exclude(group: Group, live: Live) -> Live:
     """Take it out of the matcher, if it is there."""
     if not live.matching:
         return live
-    roll = group.state.roll
-    tree = roll.matcher.tree(live.id)
-    after = roll.leave(live.id)
-    roll.matcher.remove(live.id)
+    live_subscriptions = group.state.live_subscriptions
+    tree = live_subscriptions.matcher.tree(live.id)
+    after = live_subscriptions.leave(live.id)
+    live_subscriptions.matcher.remove(live.id)
 
     def undo() -> None:
-        roll.matcher.restore(live.id, tree)
-        roll.enter(live)
+        live_subscriptions.matcher.restore(live.id, tree)
+        live_subscriptions.enter(live)
 
     group.on_undo(undo)
     return after
@@ -204,21 +203,21 @@ def exclude(group: Group, live: Live) -> Live:
 
 def set_status(group: Group, live: Live, status: str) -> Live:
     """Note its status; out of the matcher with it where that is a silent one."""
-    roll = group.state.roll
+    live_subscriptions = group.state.live_subscriptions
     if status in SILENT:
         live = exclude(group, live)
     if not live.matching:
-        group.on_undo(partial(roll.keep, live))
-        live = roll.put_aside(replace(live, status=status))
+        group.on_undo(partial(live_subscriptions.keep, live))
+        live = live_subscriptions.put_aside(replace(live, status=status))
     group.note(live)
     return live
 
 
 def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
     """Note when it ends."""
-    roll = group.state.roll
-    group.on_undo(partial(roll.set_end, live.id, live.expires_at))
-    roll.set_end(live.id, expires_at)
+    live_subscriptions = group.state.live_subscriptions
+    group.on_undo(partial(live_subscriptions.set_end, live.id, live.expires_at))
+    live_subscriptions.set_end(live.id, expires_at)
     group.note(live, told=False)
     return replace(live, expires_at=expires_at)
 
@@ -226,19 +225,19 @@ def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
 def forget(group: Group, live: Live) -> None:
     """It is deleted."""
     live = exclude(group, live)
-    roll = group.state.roll
-    roll.drop(live.id)
-    group.on_undo(partial(roll.keep, live))
+    live_subscriptions = group.state.live_subscriptions
+    live_subscriptions.drop(live.id)
+    group.on_undo(partial(live_subscriptions.keep, live))
     group.note(live)
 
 
 def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> None:
     """Another matcher, under another vocabulary, with the same subscriptions: what it does not hold stands aside.
     `declarations` are what that vocabulary was made of, beside its ontologies."""
-    state, before, declared_before = group.state, group.state.roll, group.state.declarations
-    state.roll, state.declarations = before.under(matcher), declarations
+    state, before, declared_before = group.state, group.state.live_subscriptions, group.state.declarations
+    state.live_subscriptions, state.declarations = before.under(matcher), declarations
 
     def undo() -> None:
-        state.roll, state.declarations = before, declared_before
+        state.live_subscriptions, state.declarations = before, declared_before
 
     group.on_undo(undo)

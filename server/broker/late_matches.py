@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kindcast.server.broker.group import Group
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 from kindcast.server.store.events import MatchRow, insert_matches
 from kindcast.server.store.pending import Retry
 
-__all__ = ["Settlement", "settle", "try_again"]
+__all__ = ["LateDecisions", "record_decisions", "retry_given_up"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class LateDecisions:
     """What came of the candidates of one event, by the number of their subscription: `matched` with the bindings as
     JSON, or None; `unmatched`; and `retries`."""
 
@@ -29,7 +29,7 @@ class Settlement:
     retries: Sequence[Retry] = ()
 
 
-def settle(group: Group, settlements: Sequence[Settlement]) -> None:
+def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
     """Write them all. Costs a few statements per event, and one row per match."""
     connection, state = group.connection, group.state
     before = (state.sequence, state.last_accepted_at)
@@ -41,25 +41,25 @@ def settle(group: Group, settlements: Sequence[Settlement]) -> None:
     state.last_accepted_at = max(group.now, state.last_accepted_at)
     rows: list[MatchRow] = []
     retries: list[Retry] = []
-    for each in settlements:
+    for each in decisions:
         retries += each.retries
-        there = parking.take(connection, each.event, [*each.matched, *each.unmatched])
+        there = pending_store.take(connection, each.event, [*each.matched, *each.unmatched])
         late = [number for number in each.matched if number in there]
         group.totals.update(parked_matched=len(late), parked_unmatched=len(there) - len(late))
         if not late:
             continue
         state.sequence += 1
-        first = parking.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
+        first = pending_store.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
         group.totals.update(matches=len(late), matched=int(first))
         group.touched.update(late)
         rows += [(number, state.sequence, each.matched[number], each.event) for number in late]
     insert_matches(connection, rows)
-    group.totals["parked_given_up"] += parking.postpone(connection, retries, group.now)
+    group.totals["parked_given_up"] += pending_store.postpone(connection, retries, group.now)
 
 
-def try_again(group: Group) -> int:
+def retry_given_up(group: Group) -> int:
     """All that was given up and is still kept is tried again from now on; returns how many."""
-    again = parking.retry_given_up(group.connection, group.now)
+    again = pending_store.retry_given_up(group.connection, group.now)
     group.totals["parked_given_up"] -= again
     group.parked = again > 0
     return again

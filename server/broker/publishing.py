@@ -168,7 +168,7 @@ def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
     matcher = state.matcher
     read = [_read(matcher, event) for event in events]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
-    slots, live = table.slots.tolist(), state.roll.numbers_in_time(table.slots, group.now).tolist()
+    slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
     found: list[EventMatches] = []
     number = 0
     for each in read:
@@ -194,7 +194,7 @@ class _Rows:
     def __init__(self, group: Group, table: MatchTable) -> None:
         self._group = group
         self._table = table
-        self._subscriptions: list[int] = group.state.roll.numbers_in_time(table.slots, group.now).tolist()
+        self._subscriptions: list[int] = group.state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
         self._bounds: list[int] = table.offsets.tolist()
         self._version = group.state.vocabulary.version
         self._events: list[EventRow] = []
@@ -291,7 +291,7 @@ def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, in
     if not failures:
         return []
     slots = np.array(sorted(failures), dtype=np.int32)
-    numbers = state.roll.numbers_in_time(slots, now).tolist()
+    numbers = state.live_subscriptions.numbers_in_time(slots, now).tolist()
     pairs = zip(slots.tolist(), numbers, strict=True)
     return [(slot, number, failures[SubscriptionSlot(slot)]) for slot, number in pairs if number]
 

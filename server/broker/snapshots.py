@@ -69,12 +69,12 @@ class Snapshots:
                 raise UnusableMatcher(self._folder, "the database does not know it")
             found = self._find(token)
             matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits, budget=self._budget)
-            roll = LiveSubscriptions.opened(matcher, read_arrays(found / ROLL, KIND)[1])
+            live_subscriptions = LiveSubscriptions.opened(matcher, read_arrays(found / ROLL, KIND)[1])
         except (UnusableMatcher, UnusableIndex, OSError, ValueError, KeyError) as error:
             self.refuse(error)
             return None
         self._written = vocabulary.version, matcher.changes
-        return roll
+        return live_subscriptions
 
     def refuse(self, why: object) -> None:
         """Say that the snapshot is not used."""
@@ -82,16 +82,22 @@ class Snapshots:
         self._written = None
 
     def write_if_due(self, state: State) -> str | None:
-        """Write one if there were many changes since the last; call it when no command waits. Returns its token,
-        which the store is to name (`store.unsaved.begin`) before anything changes; then `keep_newest`."""
+        """Writes a snapshot if there were many changes since the last one; called when no command waits.
+
+        Returns the token of the snapshot. The caller stores it (`store.subscriptions.begin_snapshot`) before the next
+        change, and then calls `keep_newest`."""
         if not self._every:
             return None
-        changes = max(self._changes(state.matcher), state.unsaved // NOTED_PER_CHANGE)
+        changes = max(self._changes(state.matcher), state.changes_since_snapshot // NOTED_PER_CHANGE)
         return self._write(state) if changes >= self._every else None
 
     def write(self, state: State) -> str | None:
         """The same, if anything changed since the last."""
-        return self._write(state) if self._every and (self._changes(state.matcher) or state.unsaved) else None
+        return (
+            self._write(state)
+            if self._every and (self._changes(state.matcher) or state.changes_since_snapshot)
+            else None
+        )
 
     def keep_newest(self) -> None:
         """The store names the newest one: the others go."""
@@ -115,7 +121,7 @@ class Snapshots:
             self._clear(final, part)
             part.mkdir(mode=0o700)
             matcher.save(part)
-            write_arrays(part / ROLL, KIND, {"program": PROGRAM, "token": token}, state.roll.arrays())
+            write_arrays(part / ROLL, KIND, {"program": PROGRAM, "token": token}, state.live_subscriptions.arrays())
             part.rename(final)
             _sync(self._folder)
         except OSError as error:
@@ -125,7 +131,7 @@ class Snapshots:
             return None
         self._written = matcher.vocabulary.version, matcher.changes
         seconds = time.perf_counter() - started
-        _log.info("wrote a snapshot of %d subscriptions in %.2f s", len(state.roll), seconds)
+        _log.info("wrote a snapshot of %d subscriptions in %.2f s", len(state.live_subscriptions), seconds)
         return token
 
     def _find(self, token: str) -> Path:

@@ -18,7 +18,7 @@ from kindcast.index.registry import warm_up
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.changes.impact import impact_of_rules, impact_report
 from kindcast.semantic.events.canonical_events import EventLimits
-from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT
 from kindcast.server.broker.snapshots import Snapshots
@@ -27,7 +27,6 @@ from kindcast.server.broker.vocabulary_commands import active_declarations, fill
 from kindcast.server.operators.startup import restore_registry
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger, meanings, subscriptions
-from kindcast.server.store import subscriptions as unsaved
 
 __all__ = ["restore"]
 
@@ -106,24 +105,24 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     if settings.engine == "fused":
         warm_up()  # and so are the kernels of the index
     Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
-    with heap.building():
-        token, noted = unsaved.token(connection), unsaved.changed(connection)
+    with garbage_collection.paused():
+        token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
         opened = snapshots.open(vocabulary, operators.known.values(), token)
         saved = 0 if opened is None else len(opened.matcher)
         if opened is not None and not _catch_up(connection, opened, noted):
             snapshots.refuse("the database has other subscriptions than those that were noted")
             opened = None
         if opened is None:
-            state.roll = LiveSubscriptions(state.empty_matcher(vocabulary))
-            _read_all(connection, state.roll)
-            unsaved.begin(connection, None)
+            state.live_subscriptions = LiveSubscriptions(state.empty_matcher(vocabulary))
+            _read_all(connection, state.live_subscriptions)
+            subscriptions.begin_snapshot(connection, None)
         else:
-            state.roll, state.snapshot, state.unsaved = opened, token, len(noted)
+            state.live_subscriptions, state.snapshot, state.changes_since_snapshot = opened, token, len(noted)
         tell_new_rules(connection, state)
     _log.info(
         "restored %d ontologies, %d subscriptions%s, %d events in %.1f s",
         len(vocabulary.ontologies),
-        len(state.roll),
+        len(state.live_subscriptions),
         "" if opened is None else f" (with a snapshot of {saved})",
         state.sequence,
         time.perf_counter() - started,
@@ -131,31 +130,31 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     return state
 
 
-def _read_all(connection: Connection, roll: LiveSubscriptions) -> None:
+def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions) -> None:
     """Every subscription of the store into the roll, and the notes in the store to what the matcher says."""
     for row in subscriptions.renewable(connection):
-        roll.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
-    keep_notes(connection, list(fill(roll.matcher, subscriptions.trees(connection, live_only=True))))
-    roll.enter_found(list(roll.aside))
+        live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
+    keep_notes(connection, list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True))))
+    live_subscriptions.enter_found(list(live_subscriptions.aside))
 
 
-def _catch_up(connection: Connection, roll: LiveSubscriptions, noted: Iterable[Row[Any]]) -> bool:
+def _catch_up(connection: Connection, live_subscriptions: LiveSubscriptions, noted: Iterable[Row[Any]]) -> bool:
     """Bring a roll that was opened to what the store says: what was `noted` since, and those whose expression had no
     meaning. Whether the store has just these subscriptions then."""
-    roll.matcher.defers = True
+    live_subscriptions.matcher.defers = True
     for row in noted:
-        if row.id in roll.matcher and row.status is not None and row.status not in SILENT:
-            roll.set_end(row.id, row.expires_at)
+        if row.id in live_subscriptions.matcher and row.status is not None and row.status not in SILENT:
+            live_subscriptions.set_end(row.id, row.expires_at)
             continue
-        if row.id in roll.matcher:
-            roll.leave(row.id)
-            roll.matcher.remove(row.id)
-        roll.aside.pop(row.id, None)
+        if row.id in live_subscriptions.matcher:
+            live_subscriptions.leave(row.id)
+            live_subscriptions.matcher.remove(row.id)
+        live_subscriptions.aside.pop(row.id, None)
         if row.status is not None:
-            roll.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
-    late = [each.number for each in roll.aside.values() if each.status not in SILENT]
+            live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
+    late = [each.number for each in live_subscriptions.aside.values() if each.status not in SILENT]
     if late:
         rows = subscriptions.trees(connection, live_only=True, numbers=late)
-        keep_notes(connection, list(fill(roll.matcher, rows)))
-        roll.enter_found(list(roll.aside))
-    return unsaved.numbers_of_all(connection) == (len(roll), roll.numbers_sum())
+        keep_notes(connection, list(fill(live_subscriptions.matcher, rows)))
+        live_subscriptions.enter_found(list(live_subscriptions.aside))
+    return subscriptions.numbers_of_all(connection) == (len(live_subscriptions), live_subscriptions.numbers_sum())

@@ -193,16 +193,16 @@ class LiveSubscriptions:
     def opened(cls, matcher: Matcher, arrays: Mapping[str, npt.NDArray[Any]]) -> "LiveSubscriptions":
         """From a matcher that was saved, and the arrays beside it. Raises `ValueError` where they do not fit
         together."""
-        roll = cls(matcher)
-        roll._numbers = array("q", arrays["numbers"].tobytes())
-        roll._ends = array("d", arrays["ends"].tobytes())
+        live_subscriptions = cls(matcher)
+        live_subscriptions._numbers = array("q", arrays["numbers"].tobytes())
+        live_subscriptions._ends = array("d", arrays["ends"].tobytes())
         slots = _slots(matcher)
-        fits = len(roll._numbers) == len(roll._ends) > slots.max(initial=-1)
+        fits = len(live_subscriptions._numbers) == len(live_subscriptions._ends) > slots.max(initial=-1)
         if not fits or np.count_nonzero(arrays["numbers"]) != slots.size or not arrays["numbers"][slots].all():
             raise ValueError("the numbers of the subscriptions do not fit the index")
         for number, id, status, end in json.loads(arrays["aside"].tobytes()):
-            roll.put_aside(Live(number, id, status, end, matching=False))
-        return roll
+            live_subscriptions.put_aside(Live(number, id, status, end, matching=False))
+        return live_subscriptions
 
 
 def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
@@ -216,7 +216,7 @@ def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
 class State:
     """Owned by the broker's thread. Others may read `vocabulary`, one reference to a frozen thing."""
 
-    roll: LiveSubscriptions
+    live_subscriptions: LiveSubscriptions
     """Every subscription that is not purged, and the matcher of those that match."""
     new_matcher: Callable[[Vocabulary], Matcher]
     """An empty one, as the settings want it, without operators."""
@@ -229,7 +229,7 @@ class State:
     snapshot: str | None = None
     """The token of the snapshot on disk that the store knows; what changes after it is noted there. None: nothing is
     noted, and no snapshot may be used."""
-    unsaved: int = 0
+    changes_since_snapshot: int = 0
     """Changes that were noted since that snapshot."""
     commits: int = 0
     sequence: int = 0
@@ -245,7 +245,7 @@ class State:
 
     @property
     def matcher(self) -> Matcher:
-        return self.roll.matcher
+        return self.live_subscriptions.matcher
 
     @property
     def vocabulary(self) -> Vocabulary:

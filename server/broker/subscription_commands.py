@@ -90,7 +90,7 @@ def create(
     Raises `InvalidSubscription`, `TooManySubscriptions`.
     """
     state = group.state
-    if len(state.roll) >= limit:
+    if len(state.live_subscriptions) >= limit:
         raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
     if vocabulary is not state.vocabulary or operators is not state.operators:
         compiled = compile_new(new, state.vocabulary, state.operators.available)
@@ -234,7 +234,7 @@ def is_flagged(notes: list[dict[str, str]]) -> bool:
 def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
     row = _row(group, id)
     check_ticket(ticket, row.ticket_hash)
-    return row, group.state.roll[id]
+    return row, group.state.live_subscriptions[id]
 
 
 def _row(group: Group, id: str) -> Row[Any]:
@@ -319,7 +319,7 @@ def create_many(
     for each, became in zip(new, described, strict=True):
         if isinstance(became, InvalidSubscription):
             results.append(became)
-        elif len(state.roll) + len(made) >= limit:
+        elif len(state.live_subscriptions) + len(made) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
         else:
             results.append(None)

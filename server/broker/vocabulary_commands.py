@@ -26,7 +26,7 @@ from kindcast.semantic.ontology import Ontology, Reason
 from kindcast.semantic.ontology.progress import Progress, silent
 from kindcast.semantic.subscriptions.compilation import restore_expression
 from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
-from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
 from kindcast.server.broker.state import State
@@ -36,7 +36,7 @@ from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
 
-__all__ = ["Declaring", "Meaning", "Upload", "active_declarations", "fill", "keep_notes"]
+__all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declarations", "fill", "keep_notes"]
 
 
 # Commands that change what words mean: every live subscription is compiled again, and all is swapped in one step.
@@ -55,7 +55,7 @@ LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ChangedNotes:
     """A subscription whose notes are not what they were."""
 
     number: int
@@ -74,7 +74,7 @@ class Prepared:
     matcher: Matcher
     declarations: Declarations
     seen: dict[str, str]
-    noted: list[Noted]
+    noted: list[ChangedNotes]
     impact: Impact
     dependents: list[str]
 
@@ -86,7 +86,7 @@ class Recompiled:
 
     version: int
     subscriptions: int
-    noted: list[Noted]
+    noted: list[ChangedNotes]
     late: list[tuple[str, Any]] = field(default_factory=list)
 
 
@@ -102,7 +102,7 @@ def prepare(
     """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and tell them apart from what
     they mean `before`. Any thread."""
     impact = Impact(before, vocabulary)
-    with heap.building():
+    with garbage_collection.paused():
         matcher = new_matcher(vocabulary)
         noted = list(fill(matcher, rows))
         vocabulary.index_labels()  # not on the time of the first subscriber who mistypes
@@ -120,20 +120,24 @@ def prepare(
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
     """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it)."""
     mark_active(group.connection)
-    matcher, roll, seen = prepared.matcher, group.state.roll, prepared.seen
+    matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
     for operator in group.state.operators.known.values():  # some may have come meanwhile
         matcher.declare(operator)
     for id in seen:
-        if id in matcher and id not in roll.matcher and (id not in roll.aside or roll.aside[id].status in SILENT):
+        if (
+            id in matcher
+            and id not in live_subscriptions.matcher
+            and (id not in live_subscriptions.aside or live_subscriptions.aside[id].status in SILENT)
+        ):
             matcher.remove(id)  # deleted, paused or expired while it was compiled
-    late = [roll.number(id) for id in roll.matcher if seen.get(id, "expired") in SILENT]
+    late = [live_subscriptions.number(id) for id in live_subscriptions.matcher if seen.get(id, "expired") in SILENT]
     late += [
         each.number
-        for each in roll.aside.values()
+        for each in live_subscriptions.aside.values()
         if each.status != "expired" and (each.id not in seen or (seen[each.id] in SILENT and each.status not in SILENT))
     ]
     rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
-    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in roll]
+    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.id in live_subscriptions]
     keep_notes(group.connection, noted)
     swap_matcher(group, matcher, prepared.declarations)
     new = [(row.id, row.tree) for row in rows if row.id not in seen]
@@ -151,23 +155,23 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     if waiting:
         detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
         raise OntologyInUse(name, waiting, [], detail)
-    roll = group.state.roll
-    late = [roll.number(id) for id in roll if id not in prepared.seen]
+    live_subscriptions = group.state.live_subscriptions
+    late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
     came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
-    lost = [id for id in (*prepared.dependents, *came) if id in roll]
+    lost = [id for id in (*prepared.dependents, *came) if id in live_subscriptions]
     if lost:
         raise OntologyInUse(name, len(lost), lost[:LISTED])
     return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
 
 
-def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[Noted]:
+def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
     """Restore each row's tree into `matcher`, those of paused subscriptions only for their notes; yields those whose
     notes are not what the row says. A tree that has no meaning under the vocabulary (its unit no longer fits, say) is
     left out, so it matches nothing, and its note says so."""
     numbers: dict[str, int] = {}
     told: dict[str, tuple[list[dict[str, str]], bool]] = {}  # what the rows say, where they say something
-    silent: list[Noted] = []
+    silent: list[ChangedNotes] = []
 
     def matching() -> Iterator[tuple[str, Any]]:
         for row in rows:
@@ -189,10 +193,10 @@ def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[Noted]:
         flagged = is_flagged(notes)
         before, was_flagged = told.get(id, ([], False))
         if notes != before or flagged != was_flagged:
-            yield Noted(numbers[id], id, notes, flagged, was_flagged)
+            yield ChangedNotes(numbers[id], id, notes, flagged, was_flagged)
 
 
-def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[Noted]:
+def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[ChangedNotes]:
     """The same for one that is not to match."""
     try:
         notes = notes_of(restore_expression(row.tree, matcher.vocabulary, matcher.operators))
@@ -200,10 +204,10 @@ def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[Noted]:
         notes = [{"code": NOT_COMPILABLE, "attribute": "", "detail": str(error)}]
     flagged = is_flagged(notes)
     if notes != row.notes or flagged != row.flagged:
-        yield Noted(row.number, row.id, notes, flagged, row.flagged)
+        yield ChangedNotes(row.number, row.id, notes, flagged, row.flagged)
 
 
-def keep_notes(connection: Connection, noted: Iterable[Noted]) -> None:
+def keep_notes(connection: Connection, noted: Iterable[ChangedNotes]) -> None:
     """Write the notes down."""
     subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
 
@@ -247,7 +251,7 @@ LOGGED = 5
 T = TypeVar("T")
 
 
-class Door(Protocol):
+class BrokerAccess(Protocol):
     """The doors of the broker that a change goes through."""
 
     async def read(self, work: Callable[[Connection], T]) -> T: ...
@@ -271,18 +275,18 @@ class Upload:
     """The number of the version in force that it is meant to follow, `*` for any, "" where there must be none."""
 
 
-class Meaning:
+class VocabularyCommands:
     """One per broker; its coroutines run on the broker's event loop."""
 
-    def __init__(self, door: Door, documents: DocumentReader) -> None:
-        self.door = door
+    def __init__(self, broker: BrokerAccess, documents: DocumentReader) -> None:
+        self.broker = broker
         self.one_at_a_time = asyncio.Lock()
         """Held from building to swapping. Fair: first come, first served."""
         self._documents = documents
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return self.door.state.vocabulary
+        return self.broker.state.vocabulary
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -317,7 +321,7 @@ class Meaning:
             whole = await asyncio.to_thread(self._with, read.ontology)
             stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
             if not activate:
-                version = await self.door.submit(
+                version = await self.broker.submit(
                     lambda group: ontologies.add_version(group.connection, stored, now=group.now)
                 )
                 return self._described(stored.report, upload.name, version, False), True
@@ -328,8 +332,8 @@ class Meaning:
                 version = ontologies.add_version(group.connection, stored, now=group.now)
                 return swap(group, version, prepared, partial(_mark, group, upload.name, version))
 
-            done = await self.door.submit(work)
-            told = await self.tell(prepared, done, f"{upload.name}, version {done.version}")
+            done = await self.broker.submit(work)
+            told = await self.change_report(prepared, done, f"{upload.name}, version {done.version}")
             return self._described(stored.report, upload.name, done.version, True) | told, True
 
     async def activate_ontology(self, name: str, version: int | None, *, dry_run: bool = False) -> dict[str, Any]:
@@ -338,7 +342,7 @@ class Meaning:
         if dry_run:
             number = await self._number(name, version)
             prepared = await self.prepared(await self._whole(name, number))
-            return {"version": number, **await self.tell(prepared)}
+            return {"version": number, **await self.change_report(prepared)}
         async with self.one_at_a_time:
             number = await self._number(name, version)
             return {"version": number, **await self._activate(name, number)}
@@ -349,8 +353,8 @@ class Meaning:
             others = [each for each in self.vocabulary.ontologies if each.name != name]
             rest = await asyncio.to_thread(self.build, others)
             prepared = await self.prepared(rest, live_only=False)
-            done = await self.door.submit(lambda group: remove_ontology(group, name, prepared))
-            return await self.tell(prepared, done, f"{name} deleted")
+            done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
+            return await self.change_report(prepared, done, f"{name} deleted")
 
     async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
         """What changed from one stored version to another. Raises `UnknownOntology`."""
@@ -364,7 +368,7 @@ class Meaning:
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def tell(self, prepared: Prepared, done: Recompiled | None = None, what: str = "") -> dict[str, Any]:
+    async def change_report(self, prepared: Prepared, done: Recompiled | None = None, what: str = "") -> dict[str, Any]:
         """What a change does, or did, to the subscriptions; logged when it is done."""
         noted = prepared.noted if done is None else done.noted
         late = [] if done is None else done.late
@@ -377,7 +381,7 @@ class Meaning:
         flagged = [each.id for each in noted if each.flagged and not each.was_flagged]
         back = [each.id for each in noted if each.was_flagged and not each.flagged]
         if done is not None:
-            heap.settle(len(prepared.matcher.vocabulary) + done.subscriptions)
+            garbage_collection.collect_and_freeze(len(prepared.matcher.vocabulary) + done.subscriptions)
             _log.info(
                 "%s is in force: %d subscriptions changed their meaning", what, impact["subscriptions"]["changed"]
             )
@@ -396,16 +400,16 @@ class Meaning:
 
     def build(self, read: Iterable[Ontology], declarations: Declarations | None = None) -> Vocabulary:
         """The vocabulary of these ontologies and declarations; None stands for the active ones. Any thread."""
-        declared = (self.door.state.declarations if declarations is None else declarations).arguments()
-        with heap.building():
+        declared = (self.broker.state.declarations if declarations is None else declarations).arguments()
+        with garbage_collection.paused():
             return Vocabulary.from_ontologies(sorted(read, key=lambda each: each.name), **declared)
 
     async def prepared(
         self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True
     ) -> Prepared:
         """The subscriptions compiled under another vocabulary, beside the running ones."""
-        state = self.door.state
-        rows = await self.door.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
+        state = self.broker.state
+        rows = await self.broker.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
         return await asyncio.to_thread(
             prepare,
             state.vocabulary,
@@ -418,16 +422,16 @@ class Meaning:
 
     async def _activate(self, name: str, version: int) -> dict[str, Any]:
         prepared = await self.prepared(await self._whole(name, version))
-        done = await self.door.submit(
+        done = await self.broker.submit(
             lambda group: swap(group, version, prepared, partial(_mark, group, name, version))
         )
-        return await self.tell(prepared, done, f"{name}, version {version}")
+        return await self.change_report(prepared, done, f"{name}, version {version}")
 
     async def _check_follows(self, upload: Upload) -> None:
         """Raises `VersionChanged` when the active version is not the one that the upload is to replace."""
         if upload.replaces is None:
             return
-        rows = await self.door.read(lambda connection: ontologies.list_versions(connection, upload.name))
+        rows = await self.broker.read(lambda connection: ontologies.list_versions(connection, upload.name))
         now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
         if upload.replaces != now and not (upload.replaces == "*" and now):
             there = f"version {now} of {upload.name!r} is in force" if now else f"there is no ontology {upload.name!r}"
@@ -437,7 +441,7 @@ class Meaning:
         self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False
     ) -> dict[str, Any] | None:
         """The answer for what is stored already, activated if that is wanted."""
-        same = await self.door.read(
+        same = await self.broker.read(
             lambda connection: ontologies.find_same(connection, upload.name, sha256, upload.reason, upload.relations)
         )
         if same is None:
@@ -453,7 +457,7 @@ class Meaning:
     async def _number(self, name: str, version: int | None) -> int:
         if version is not None:
             return version
-        found = await self.door.read(lambda connection: ontologies.find_previous(connection, name))
+        found = await self.broker.read(lambda connection: ontologies.find_previous(connection, name))
         if found is None:
             raise NothingBefore(f"no other version of {name!r} was in force before")
         return found
@@ -464,18 +468,20 @@ class Meaning:
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
         """A stored version: its records, or, where they are of an older time, its document read again."""
-        row = await self.door.read(lambda connection: ontologies.find_version(connection, name, version))
+        row = await self.broker.read(lambda connection: ontologies.find_version(connection, name, version))
         if row is None:
             raise UnknownOntology(f"there is no ontology {name!r} with a version {version}")
         found = await asyncio.to_thread(decoded, row.records)
         return found if found is not None else await self._read_again(row)
 
     async def _read_again(self, row: Row[Any]) -> Ontology:
-        document = await self.door.read(lambda connection: ontologies.find_document(connection, row.name, row.version))
+        document = await self.broker.read(
+            lambda connection: ontologies.find_document(connection, row.name, row.version)
+        )
         read = await self._documents.read(
             document, name=row.name, format=row.format, reason=row.reason, relations=row.relations
         )
-        await self.door.submit(
+        await self.broker.submit(
             lambda group: ontologies.keep_records(group.connection, row.name, row.version, read.records)
         )
         return read.ontology
@@ -539,11 +545,11 @@ def _counted(ids: Sequence[str]) -> dict[str, Any]:
 # of `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
 
 
-class Declaring:
+class DeclarationCommands:
     """One per broker; its coroutines run on the broker's event loop."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self._meaning = meaning
+    def __init__(self, vocabularies: VocabularyCommands) -> None:
+        self._vocabularies = vocabularies
 
     async def put(
         self, kind: DeclarationKind, name: str, body: Any, *, dry_run: bool = False, replace: bool = False
@@ -556,10 +562,10 @@ class Declaring:
         declared = StoredDeclaration(kind=kind, name=name, body=body)
         if dry_run:
             prepared = await self._prepared(kind, name, body, replace)
-            return self._described(kind, name, None) | await self._meaning.tell(prepared), False
-        door = self._meaning.door
-        async with self._meaning.one_at_a_time:
-            same = await door.read(lambda connection: declarations.find_same(connection, declared))
+            return self._described(kind, name, None) | await self._vocabularies.change_report(prepared), False
+        broker = self._vocabularies.broker
+        async with self._vocabularies.one_at_a_time:
+            same = await broker.read(lambda connection: declarations.find_same(connection, declared))
             if same is not None and same.active:
                 return self._described(kind, name, same.version), False
             prepared = await self._prepared(kind, name, body, replace)
@@ -573,27 +579,29 @@ class Declaring:
                 mark = partial(declarations.activate, kind=kind, name=name, version=version)
                 return swap(group, version, prepared, mark)
 
-            done = await door.submit(work)
-            told = await self._meaning.tell(prepared, done, f"{kind} {name}, version {done.version}")
+            done = await broker.submit(work)
+            told = await self._vocabularies.change_report(prepared, done, f"{kind} {name}, version {done.version}")
             return self._described(kind, name, done.version) | told, same is None
 
     async def delete(self, kind: DeclarationKind, name: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Forget every version of it; `dry_run` only tells. Raises `UnknownDeclaration`, and `InvalidDeclaration` where
         another one rests on it."""
-        door = self._meaning.door
+        broker = self._vocabularies.broker
         if dry_run:
             prepared = await self._left(kind, name)
-            return self._described(kind, name, None) | await self._meaning.tell(prepared)
-        async with self._meaning.one_at_a_time:
+            return self._described(kind, name, None) | await self._vocabularies.change_report(prepared)
+        async with self._vocabularies.one_at_a_time:
             prepared = await self._left(kind, name)
             forget = partial(declarations.delete_declaration, kind=kind, name=name)
-            done = await door.submit(lambda group: swap(group, 0, prepared, forget))
-            told = await self._meaning.tell(prepared, done, f"{kind} {name} deleted")
+            done = await broker.submit(lambda group: swap(group, 0, prepared, forget))
+            told = await self._vocabularies.change_report(prepared, done, f"{kind} {name} deleted")
             return self._described(kind, name, None) | told
 
     async def versions(self, kind: DeclarationKind, name: str) -> list[Row[Any]]:
         """Every version, newest first. Raises `UnknownDeclaration`."""
-        rows = await self._meaning.door.read(lambda connection: declarations.list_versions(connection, kind, name))
+        rows = await self._vocabularies.broker.read(
+            lambda connection: declarations.list_versions(connection, kind, name)
+        )
         if not rows:
             raise UnknownDeclaration(kind, name)
         return list(rows)
@@ -601,25 +609,25 @@ class Declaring:
     async def _left(self, kind: DeclarationKind, name: str) -> Prepared:
         """Prepared without one."""
         await self.versions(kind, name)
-        left = await asyncio.to_thread(self._meaning.door.state.declarations.without, kind, name)
+        left = await asyncio.to_thread(self._vocabularies.broker.state.declarations.without, kind, name)
         return await self._with(left)
 
     async def _prepared(self, kind: DeclarationKind, name: str, body: Any, replace: bool) -> Prepared:
         """Prepared with one more."""
-        in_force = self._meaning.door.state.declarations
+        in_force = self._vocabularies.broker.state.declarations
         extended = await asyncio.to_thread(in_force.extended, kind, name, body, replace_schema=replace)
         return await self._with(extended)
 
     async def _with(self, declared: Declarations) -> Prepared:
-        ontologies = self._meaning.vocabulary.ontologies
-        vocabulary = await asyncio.to_thread(self._meaning.build, ontologies, declared)
-        return await self._meaning.prepared(vocabulary, declared)
+        ontologies = self._vocabularies.vocabulary.ontologies
+        vocabulary = await asyncio.to_thread(self._vocabularies.build, ontologies, declared)
+        return await self._vocabularies.prepared(vocabulary, declared)
 
     def _described(self, kind: str, name: str, version: int | None) -> dict[str, Any]:
         said: dict[str, Any] = {"kind": kind, "name": name}
         if version is not None:
             said |= {"version": version, "active": True}
-        return said | {"vocabulary_version": self._meaning.vocabulary.version}
+        return said | {"vocabulary_version": self._vocabularies.vocabulary.version}
 
 
 def active_declarations(connection: Connection) -> Declarations:

@@ -29,8 +29,7 @@ from kindcast.server.broker.publishing import Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.errors import ServerError, StoreUnavailable
-from kindcast.server.store import ledger
-from kindcast.server.store import subscriptions as unsaved
+from kindcast.server.store import ledger, subscriptions
 from kindcast.server.store.database import Database
 
 __all__ = ["BrokerThread", "Command"]
@@ -64,7 +63,7 @@ class BrokerThread:
         state: State,
         *,
         listeners: Sequence[Callable[[Collection[int]], None]],
-        parking_listeners: Sequence[Callable[[], None]] = (),
+        pending_listeners: Sequence[Callable[[], None]] = (),
         snapshots: Snapshots | None = None,
         sweeper: Sweeper,
         max_group_events: int,
@@ -76,7 +75,7 @@ class BrokerThread:
         self._connection = connection
         self._state = state
         self._listeners = listeners
-        self._parking_listeners = parking_listeners
+        self._parking_listeners = pending_listeners
         self._snapshots = snapshots
         self._sweeper = sweeper
         self._max_group_events = max_group_events
@@ -294,14 +293,14 @@ class BrokerThread:
 def _name_snapshot(group: Group, *, token: str) -> None:
     """The store names the snapshot that was just written, and notes from now on what changes."""
     state = group.state
-    before = state.snapshot, state.unsaved
+    before = state.snapshot, state.changes_since_snapshot
 
     def undo() -> None:
-        state.snapshot, state.unsaved = before
+        state.snapshot, state.changes_since_snapshot = before
 
     group.on_undo(undo)
-    unsaved.begin(group.connection, token)
-    state.snapshot, state.unsaved = token, 0
+    subscriptions.begin_snapshot(group.connection, token)
+    state.snapshot, state.changes_since_snapshot = token, 0
 
 
 def _one_by_one(group: Group, commands: Sequence[Command]) -> list[Answer]:

@@ -158,7 +158,7 @@ def _place(error: Json) -> str:
 # The calls that change what words mean: versions of ontologies, and declarations beside them.
 
 
-class MeaningCalls:
+class VocabularyCalls:
     """Each change answers what it does to the subscriptions; with `dry_run` it is only told, and nothing changes."""
 
     # ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -309,7 +309,7 @@ class OperatorCalls:
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Calls(MeaningCalls, OperatorCalls):
+class Calls(VocabularyCalls, OperatorCalls):
     """Answers are the server's JSON as dicts; failures raise `ProblemError`."""
 
     tickets: dict[str, str]

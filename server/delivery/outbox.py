@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
+from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.delivery.message import encode, message_id, message_of
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -35,16 +36,13 @@ from kindcast.server.store.deliveries import (
     record_progress,
 )
 
-__all__ = ["STANDARD_DELAYS", "Endpoints", "Outbox", "ProgressLog", "RetrySchedule"]
+__all__ = ["Endpoints", "Outbox", "RetrySchedule", "progress_queue"]
 
 
-# When a failed webhook is tried again: a policy over counters, apart from the outbox that carries it out.
-#
-# The default follows Standard Webhooks: 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 hours after the failure before, ten
-# attempts over a little more than three days. Jitter spreads what failed together.
+log = logging.getLogger(__name__)
 
-STANDARD_DELAYS = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
-"""Seconds after the first, second, … failure in a row."""
+# When a failed webhook is tried again. The delays are the setting `webhook_delays_seconds`; jitter spreads the attempts
+# of webhooks that failed at the same time.
 
 LONGEST_WISH_SECONDS = 86_400.0
 """A sink's Retry-After is obeyed up to one day; a longer one would park the subscription out of sight."""
@@ -55,8 +53,8 @@ class RetrySchedule:
     """`delays[n]`: seconds to wait after n + 1 failures in a row; after more failures we give up. `jitter`: the share
     by which a delay may be longer."""
 
-    delays: Sequence[float] = STANDARD_DELAYS
-    jitter: float = 0.1
+    delays: Sequence[float]
+    jitter: float
 
     def delay(self, failures: int, retry_after: float | None = None) -> float | None:
         """Seconds to the next attempt after this many failures in a row, never before the sink wants it; None when that
@@ -69,67 +67,6 @@ class RetrySchedule:
             return None
         planned = self.delays[failures - 1] * random.uniform(1.0, 1.0 + self.jitter)
         return max(planned, min(retry_after or 0.0, LONGEST_WISH_SECONDS))
-
-
-# ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Results of webhook attempts, buffered while the broker is busy and written together.
-#
-# Couriers go on with the next message while the last success is still being written; if the process dies in between,
-# that message is sent again with the same id ("at least once"). Before a courier ends it waits for its last progress,
-# so that the next one starts from what is on disk.
-
-log = logging.getLogger(__name__)
-
-RETRY_SECONDS = 1.0
-"""After a failed write (a full disk, most likely), until the next try."""
-
-
-class ProgressLog:
-    """A queue in front of `record_progress`. On one event loop."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._waiting: list[tuple[Progress, asyncio.Future[None]]] = []
-        self._filled = asyncio.Event()
-        self._closing = False
-
-    def add(self, progress: Progress) -> asyncio.Future[None]:
-        """Takes a step; the future is done when it is on disk."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((progress, written))
-        self._filled.set()
-        return written
-
-    def close(self) -> None:
-        """Makes `run` end as soon as nothing waits."""
-        self._closing = True
-        self._filled.set()
-
-    async def run(self) -> None:
-        """Writes until `close`. A write that fails is tried again, for what was delivered stays delivered."""
-        while self._waiting or not self._closing:
-            await self._filled.wait()
-            self._filled.clear()
-            steps, self._waiting = self._waiting, []
-            if steps and not await self._write(steps):
-                if self._closing:
-                    return  # sent again after the restart, with the same ids
-                self._waiting = steps + self._waiting
-                await asyncio.sleep(RETRY_SECONDS)
-                self._filled.set()
-
-    async def _write(self, steps: list[tuple[Progress, asyncio.Future[None]]]) -> bool:
-        try:
-            await self._broker.execute(
-                lambda connection: record_progress(connection, [step for step, _ in steps]), lambda changed: changed
-            )
-        except Exception as error:  # whatever it is: the outbox must outlive it, and says so again and again
-            log.error("the results of %d webhook attempts could not be written; trying again: %s", len(steps), error)
-            return False
-        for _, written in steps:
-            if not written.done():
-                written.set_result(None)
-        return True
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -241,7 +178,7 @@ class Courier:
     broker: Broker
     sender: WebhookSender
     endpoints: Endpoints
-    progress: ProgressLog
+    progress: WriteQueue[Progress]
     schedule: RetrySchedule
     stopping: bool = False
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
@@ -371,6 +308,19 @@ STOP_SECONDS = 2.0
 """For attempts under way at shutdown. What they deliver later is delivered again after the restart."""
 
 
+def progress_queue(broker: Broker) -> WriteQueue[Progress]:
+    """Results of attempts, on their way to disk.
+
+    A courier sends the next message while the last result is still being written. Before it ends, it waits for its
+    last result, so that the next courier starts from what is on disk.
+    """
+
+    async def write(steps: list[Progress]) -> None:
+        await broker.execute(lambda connection: record_progress(connection, steps), lambda changed: changed)
+
+    return WriteQueue(write, log, "the results of %d webhook attempts could not be written; trying again: %s")
+
+
 class Outbox:
     """One per process. `run` is its life; everything else is called on the same event loop."""
 
@@ -379,7 +329,7 @@ class Outbox:
         self._sender = WebhookSender(
             allow_private=settings.allow_private_sinks, timeout=settings.webhook_timeout_seconds
         )
-        self._progress = ProgressLog(broker)
+        self._progress = progress_queue(broker)
         self._courier = Courier(
             broker,
             self._sender,

@@ -1,11 +1,11 @@
 """Operator answers about one event, collected without waiting for slow operators.
 
-    planner ──▶ Deferred ──▶ Asking ── at once ──▶ built-in operators
-                              │  └──── started ──▶ a service, a process ──▶ answer ──▶ kept here
-                              └ not answered yet: `NotAnswered`, and the planner goes on with what need not wait for it
+    planner ──▶ Deferred ──▶ EventAnswers ──▶ DirectClient: a built-in operator answers at once
+                                  │    └────▶ QueuedClient: a service or a process answers later; the answer is cached
+                                  └ no answer yet: `NotAnswered`; the planner goes on with calls that need not wait
 
-What was answered is not asked again, nor in a later try of the same event (`AnswersByEvent`). For explanations `Asking`
-can wait for each answer instead.
+A question is not asked twice about the same event, not even in a later try (`AnswerCache`). For explanations
+`EventAnswers` waits for each answer instead.
 """
 
 import inspect
@@ -21,7 +21,16 @@ from typing import Any, Protocol
 from kindcast.semantic.operators.calls import Remembered
 from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
 
-__all__ = ["Answered", "AnswersByEvent", "Asking", "Caller", "Deferred", "asking_through", "missing"]
+__all__ = [
+    "AnswerCache",
+    "Answered",
+    "Deferred",
+    "DirectClient",
+    "EventAnswers",
+    "OperatorClient",
+    "answering_from",
+    "missing",
+]
 
 Event = Mapping[str, tuple[Any, ...]]
 
@@ -39,26 +48,36 @@ class Answered:
     seconds: float
 
 
-class Caller(Protocol):
-    """A way to one operator."""
+@dataclass(frozen=True, slots=True, eq=False)
+class DirectClient:
+    """The client of a built-in operator, which answers at once in the calling thread."""
 
-    at_once: bool
-    """Whether `call` answers by itself, in the caller's thread, in no time to speak of."""
+    function: Callable[..., object]
 
-    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
-        """The answer, at once."""
-
-    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """The future answer. Any thread. Cancel it when it is not needed any more."""
-
-    def told(self) -> dict[str, Any]:
-        """How it is doing, for people."""
+    def status(self) -> dict[str, Any]:
+        """The same form as that of other clients; a direct call has no circuit breaker that could open."""
+        return {"circuit": {"state": "closed"}}
 
     def close(self) -> None:
-        """It is not asked any more."""
+        """Nothing to free."""
 
 
-Question = tuple[Caller, str]
+class QueuedClient(Protocol):
+    """The client of an operator that answers later: a remote service, or a plug-in in a child process."""
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        """Starts a call. Any thread. Cancel the future when the answer is no longer needed."""
+
+    def status(self) -> dict[str, Any]:
+        """The state of the circuit breaker and the number of calls, as the API shows them."""
+
+    def close(self) -> None:
+        """Ends the client. No call may be started afterwards."""
+
+
+OperatorClient = DirectClient | QueuedClient
+
+Question = tuple[OperatorClient, str]
 """An operator as it is registered, and the arguments: within one event, what is asked alike is answered alike."""
 
 
@@ -71,7 +90,7 @@ class _Kept:
     postponed: set[str] = field(default_factory=set)
 
 
-class AnswersByEvent:
+class AnswerCache:
     """What operators answered of events that are being decided, or some of whose candidates are to be tried again, so
     that nothing is asked twice. In memory; of events that wait for a try, so many, those of old tries go first. On one
     event loop."""
@@ -102,19 +121,19 @@ class AnswersByEvent:
                 self._kept.popitem(last=False)
 
 
-class Asking:
+class EventAnswers:
     """The answers about one event. One thread at a time; `woken` is called, in any thread, for every answer that comes
     after `NotAnswered` was raised for it."""
 
     def __init__(
         self,
-        callers: Mapping[str, Caller],
+        clients: Mapping[str, OperatorClient],
         *,
         woken: Callable[[], None] | None = None,
         answers: dict[Question, object] | None = None,
     ) -> None:
         """Without `woken`, it waits for each answer. `answers` are known already, and grow."""
-        self._callers = callers
+        self._clients = clients
         self._woken = woken
         self._answers = {} if answers is None else answers
         self._started: dict[Question, Future[Answered]] = {}
@@ -124,19 +143,19 @@ class Asking:
     def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
         """The answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and whatever an operator of our own
         raises."""
-        caller = self._callers.get(name)
-        if caller is None:
+        client = self._clients.get(name)
+        if client is None:
             raise missing(name)
-        if caller.at_once:
-            return caller.call(event, arguments)
-        question = (caller, repr(arguments))  # plain values: what looks alike is alike
+        if isinstance(client, DirectClient):
+            return client.function(event, *arguments)
+        question = (client, repr(arguments))  # plain values: what looks alike is alike
         if question in self._answers:
             return Remembered(self._answers[question])
         if question in self._failed:
             raise self._failed[question]
         future = self._started.get(question)
         if future is None:
-            future = self._started[question] = caller.start(event, arguments)
+            future = self._started[question] = client.start(event, arguments)
             if self._woken is not None:
                 woken = self._woken
                 future.add_done_callback(lambda _: woken())
@@ -159,8 +178,8 @@ class Asking:
 
     def knows(self, name: str, arguments: tuple[object, ...]) -> bool:
         """Whether an operator has answered this before."""
-        caller = self._callers.get(name)
-        return caller is not None and (caller, repr(arguments)) in self._answers
+        client = self._clients.get(name)
+        return client is not None and (client, repr(arguments)) in self._answers
 
     def cancel(self) -> None:
         """Drop what was not answered."""
@@ -175,28 +194,28 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The function of an operator on the server: asks through the `Asking` of the event in this thread."""
+    """The function of an operator on the server: asks through the `EventAnswers` of the event in this thread."""
 
     name: str
     __signature__: inspect.Signature = field(repr=False)
 
     def __call__(self, event: Event, *arguments: Any) -> object:
-        asking = getattr(_here, "asking", None)
-        if asking is None:
+        event_answers = getattr(_here, "event_answers", None)
+        if event_answers is None:
             raise OperatorFailed("is not asked here", kind="missing")
-        answer: object = asking.ask(self.name, event, arguments)
+        answer: object = event_answers.ask(self.name, event, arguments)
         return answer
 
 
 @contextmanager
-def asking_through(asking: Asking) -> Iterator[None]:
-    """In this thread, operators are asked through `asking` for as long as the block runs."""
-    before = getattr(_here, "asking", None)
-    _here.asking = asking
+def answering_from(event_answers: EventAnswers) -> Iterator[None]:
+    """In this thread, operators are asked through `event_answers` for as long as the block runs."""
+    before = getattr(_here, "event_answers", None)
+    _here.event_answers = event_answers
     try:
         yield
     finally:
-        _here.asking = before
+        _here.event_answers = before
 
 
 _here = threading.local()

@@ -22,13 +22,13 @@ from kindcast.semantic.operators.calls import run, stop
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
-from kindcast.server.operators.answers import Answered, Caller, Event
+from kindcast.server.operators.answers import Answered, DirectClient, Event, OperatorClient
 from kindcast.server.operators.registry import Entry, Registry
 from kindcast.server.operators.remote import RemoteOperator
 from kindcast.server.security.egress import Connections
 from kindcast.server.settings import Settings
 
-__all__ = ["Callers", "Circuit", "Limits", "OnLoop"]
+__all__ = ["Circuit", "Limits", "OperatorClients", "SharedCalls"]
 
 
 # A circuit breaker: an operator that keeps failing is left alone for a while, then asked once to see.
@@ -136,32 +136,8 @@ class _Flight:
     task: "Future[Answered] | None" = None
 
 
-class AtOnce:
-    """An operator of our own: bounded work, in the caller's thread."""
-
-    at_once = True
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        self._function = function
-
-    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
-        return self._function(event, *arguments)
-
-    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        raise NotImplementedError("it answers at once")
-
-    def told(self) -> dict[str, Any]:
-        """It cannot be out of order."""
-        return {"circuit": {"state": "closed"}}
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
-class OnLoop:
+class SharedCalls:
     """A call on the event loop. What is not answered in time is cancelled, whatever it waits for."""
-
-    at_once = False
 
     def __init__(
         self,
@@ -185,9 +161,6 @@ class OnLoop:
         self._mean_seconds = 0.1
         self._running = 0
         self._failed = 0
-
-    def call(self, event: Event, arguments: tuple[Any, ...]) -> object:
-        raise NotImplementedError("it answers later")
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
         """Ask, or share the call that asks the same already. Any thread."""
@@ -255,7 +228,7 @@ class OnLoop:
         finally:
             self._waiting -= 1
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """How it is doing, for people."""
         circuit: dict[str, Any] = {"state": self.circuit.state}
         if self.circuit.failures:
@@ -311,23 +284,23 @@ class OnLoop:
 # The clients of all operators of a registry: called directly, in child processes, or over HTTP.
 
 
-class Callers:
+class OperatorClients:
     """One per server; on its event loop. What an operator's circuit has learned stays as long as its entry does."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._connections = Connections(allow_private=settings.allow_private_sinks)
         self._loop = asyncio.get_running_loop()
-        self._made: dict[str, tuple[Entry, Caller]] = {}
+        self._made: dict[str, tuple[Entry, OperatorClient]] = {}
 
     @property
-    def by_name(self) -> Mapping[str, Caller]:
+    def by_name(self) -> Mapping[str, OperatorClient]:
         """The way to each operator that is there. A snapshot: any thread may keep it."""
-        return {name: caller for name, (_, caller) in self._made.items()}
+        return {name: client for name, (_, client) in self._made.items()}
 
     def follow(self, registry: Registry) -> None:
         """Have a way to all that is in `registry`, and to nothing else."""
-        made: dict[str, tuple[Entry, Caller]] = {}
+        made: dict[str, tuple[Entry, OperatorClient]] = {}
         for name, entry in registry.entries.items():
             before = self._made.pop(name, None)
             if before is not None and before[0] is entry:
@@ -336,19 +309,19 @@ class Callers:
             if before is not None:
                 before[1].close()
             if entry.kind != "missing":
-                made[name] = (entry, self._way(entry))
-        for _, caller in self._made.values():
-            caller.close()
+                made[name] = (entry, self._new_client(entry))
+        for _, client in self._made.values():
+            client.close()
         self._made = made
 
     async def close(self) -> None:
         """End all processes and connections; nothing may be asked any more."""
-        for _, caller in self._made.values():
-            caller.close()
+        for _, client in self._made.values():
+            client.close()
         self._made = {}
         await self._connections.close()
 
-    def _way(self, entry: Entry) -> Caller:
+    def _new_client(self, entry: Entry) -> OperatorClient:
         operator = entry.operator
         if entry.registration is not None:
             asked = entry.registration
@@ -361,12 +334,12 @@ class Callers:
                 keep_seconds=asked.cache_seconds,
                 attributes=asked.attributes,
             )
-            return OnLoop(remote, limits, self._loop)
+            return SharedCalls(remote, limits, self._loop)
         if entry.kind == "builtin":
-            return AtOnce(operator.function)
+            return DirectClient(operator.function)
         plugin = _Plugin(operator, operator.timeout or self._settings.operator_timeout_seconds)
         limits = Limits(seconds=plugin.longest_seconds, concurrency=operator.concurrency)
-        return OnLoop(plugin, limits, self._loop, closed=plugin.close)
+        return SharedCalls(plugin, limits, self._loop, closed=plugin.close)
 
 
 class _Plugin:

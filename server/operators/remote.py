@@ -34,7 +34,7 @@ class _Bindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RemoteOperator:
-    """Asks one service. On one event loop; limits are `OnLoop`'s."""
+    """Asks one service. On one event loop; limits are `QueuedClient`'s."""
 
     def __init__(self, name: str, registration: Registration, connections: Connections, *, allow_private: bool) -> None:
         self._name = name

@@ -22,76 +22,31 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.operators.failures import Failure
 from kindcast.server.broker import Broker
-from kindcast.server.broker.late_matches import Settlement, settle
+from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
+from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.cloudevents import EventReader
-from kindcast.server.operators.answers import Asking
+from kindcast.server.operators.answers import EventAnswers
 from kindcast.server.pending.late_matchers import TURNED_AWAY, Case, LateMatchers, Verdicts
 from kindcast.server.store.events import find_event
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.subscriptions import trees
 from kindcast.server.strict_json import decode
 
-__all__ = ["Parked", "Schedule", "SettlingLog", "decide_event", "wake"]
+__all__ = ["Parked", "Schedule", "decide_event", "decision_queue", "wake"]
 
-
-# What was decided, on its way to disk: collected while the broker is busy, written together.
-#
-# If the process dies before it is written, the candidates are still parked, and are decided again after the start.
 
 log = logging.getLogger("kindcast.parking")
 
-RETRY_SECONDS = 1.0
-"""After a failed write (a full disk, most likely), until the next try."""
 
+def decision_queue(broker: Broker) -> WriteQueue[LateDecisions]:
+    """Decisions on their way to disk."""
 
-class SettlingLog:
-    """A queue in front of `settle`. On one event loop."""
+    async def write(decisions: list[LateDecisions]) -> None:
+        await broker.submit(lambda group: record_decisions(group, decisions))
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._waiting: list[tuple[Settlement, asyncio.Future[None]]] = []
-        self._filled = asyncio.Event()
-        self._closing = False
+    return WriteQueue(write, log, "late decisions about %d events could not be written; trying again: %s")
 
-    def add(self, settlement: Settlement) -> "asyncio.Future[None]":
-        """Takes what came of an event; the future is done when it is on disk."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((settlement, written))
-        self._filled.set()
-        return written
-
-    def close(self) -> None:
-        """Makes `run` end as soon as nothing waits."""
-        self._closing = True
-        self._filled.set()
-
-    async def run(self) -> None:
-        """Writes until `close`; a write that fails is tried again."""
-        while self._waiting or not self._closing:
-            await self._filled.wait()
-            self._filled.clear()
-            some, self._waiting = self._waiting, []
-            if some and not await self._write(some):
-                if self._closing:
-                    return  # decided again after the start
-                self._waiting = some + self._waiting
-                await asyncio.sleep(RETRY_SECONDS)
-                self._filled.set()
-
-    async def _write(self, some: "list[tuple[Settlement, asyncio.Future[None]]]") -> bool:
-        try:
-            await self._broker.submit(lambda group: settle(group, [each for each, _ in some]))
-        except Exception as error:  # whatever it is: what was decided stays decided
-            log.error("late decisions about %d events could not be written; trying again: %s", len(some), error)
-            return False
-        for _, written in some:
-            if not written.done():
-                written.set_result(None)
-        return True
-
-
-# ── decision ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 UNREADABLE = Failure("failed", "the event cannot be read under the vocabulary that it was accepted under")
 
@@ -137,69 +92,84 @@ class _Open:
 
 
 async def decide_event(
-    parked: Parked, desks: LateMatchers, settling: SettlingLog, schedule: Schedule, reader: EventReader
+    parked: Parked,
+    late_matchers: LateMatchers,
+    queue: WriteQueue[LateDecisions],
+    schedule: Schedule,
+    reader: EventReader,
 ) -> None:
     """Returns when every candidate is settled or postponed, on disk. Cancelled, it leaves the rest parked."""
-    row = await desks.broker.read(lambda connection: find_event(connection, parked.event))
+    row = await late_matchers.broker.read(lambda connection: find_event(connection, parked.event))
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    vocabulary = await desks.versions.get(parked.version)
+    vocabulary = await late_matchers.versions.get(parked.version)
     event = reader.from_object(decode(row.body.encode())).event
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},
     )
-    with desks.answers.of(parked.event, open.numbers) as (answers, open.postponed):
-        asking = Asking(desks.ways, woken=lambda: wake(loop, woken), answers=answers)
+    with late_matchers.answers.of(parked.event, open.numbers) as (answers, open.postponed):
+        event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken), answers=answers)
         try:
-            begin = partial(_begin, desks, vocabulary, event, asking, patient=not parked.last)
-            case = await _begun(desks, vocabulary, open, begin)
+            begin = partial(_begin, late_matchers, vocabulary, event, event_answers, patient=not parked.last)
+            case = await _begun(late_matchers, vocabulary, open, begin)
             if case is not None and case.costly:
-                verdicts = await desks.texts.ask(case.costly)
+                verdicts = await late_matchers.texts.ask(case.costly)
                 otherwise = TURNED_AWAY if verdicts is None else None
-                await desks.run(partial(case.settle, verdicts or {}, otherwise))
+                await late_matchers.run(partial(case.settle, verdicts or {}, otherwise))
             while case is not None and open.numbers:
                 woken.clear()
-                _settle(parked.event, await desks.run(case.advance), open, settling, schedule)
+                _queue_decisions(parked.event, await late_matchers.run(case.advance), open, queue, schedule)
                 if open.numbers:
                     await woken.wait()
             if case is None and open.numbers:
                 unreadable = Verdicts(undecided=dict.fromkeys(open.numbers, UNREADABLE))
-                _settle(parked.event, unreadable, open, settling, schedule)
+                _queue_decisions(parked.event, unreadable, open, queue, schedule)
         finally:
-            asking.cancel()
+            event_answers.cancel()
     await asyncio.gather(*open.written)
 
 
 def _begin(
-    desks: LateMatchers, vocabulary: Vocabulary, event: Event, asking: Asking, ids: Sequence[str], *, patient: bool
+    late_matchers: LateMatchers,
+    vocabulary: Vocabulary,
+    event: Event,
+    event_answers: EventAnswers,
+    ids: Sequence[str],
+    *,
+    patient: bool,
 ) -> Case | list[str] | None:
     """The case; or which subscriptions the late matcher lacks (it may have been rebuilt); None where the event cannot
     be read. In the thread of the late matchers."""
-    desk = desks.at(vocabulary)
-    lacking = desk.lacks(ids)
+    late_matcher = late_matchers.at(vocabulary)
+    lacking = late_matcher.lacks(ids)
     if lacking:
         return lacking
-    canonical = desk.canonical(event)
-    return None if canonical is None else desk.begin(canonical, ids, asking, patient=patient)
+    canonical = late_matcher.canonical(event)
+    return None if canonical is None else late_matcher.begin(canonical, ids, event_answers, patient=patient)
 
 
 async def _begun(
-    desks: LateMatchers, vocabulary: Vocabulary, open: _Open, begin: Callable[[Sequence[str]], Case | list[str] | None]
+    late_matchers: LateMatchers,
+    vocabulary: Vocabulary,
+    open: _Open,
+    begin: Callable[[Sequence[str]], Case | list[str] | None],
 ) -> Case | None:
     """The case, once the late matcher has all candidates; those of deleted subscriptions are dropped."""
     while True:
-        found = await desks.run(partial(begin, tuple(open.numbers)))
+        found = await late_matchers.run(partial(begin, tuple(open.numbers)))
         if not isinstance(found, list):
             return found
         numbers = [open.numbers[id] for id in found]
-        known = await desks.broker.read(partial(_trees, numbers=numbers))
-        await desks.run(partial(_learn, desks, vocabulary, known))
+        known = await late_matchers.broker.read(partial(_trees, numbers=numbers))
+        await late_matchers.run(partial(_learn, late_matchers, vocabulary, known))
         open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 
 
-def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, schedule: Schedule) -> None:
+def _queue_decisions(
+    event: int, verdicts: Verdicts, open: _Open, queue: WriteQueue[LateDecisions], schedule: Schedule
+) -> None:
     """Queue the decisions made so far for writing."""
     now = time.time()
     matched = {id: match for id, match in verdicts.matched.items() if id in open.numbers}
@@ -213,13 +183,13 @@ def _settle(event: int, verdicts: Verdicts, open: _Open, settling: SettlingLog, 
         if retries[-1]["of_next_try_at"] is not None:
             open.postponed.add(id)
     if matched or unmatched or retries:
-        settlement = Settlement(
+        decisions = LateDecisions(
             event=event,
             matched={open.numbers[id]: bindings_json(match) for id, match in matched.items()},
             unmatched=[open.numbers[id] for id in unmatched],
             retries=retries,
         )
-        open.written.append(settling.add(settlement))
+        open.written.append(queue.add(decisions))
         settled = {*matched, *unmatched, *failed}
         open.numbers = {id: number for id, number in open.numbers.items() if id not in settled}
 
@@ -242,8 +212,8 @@ def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Sche
     }
 
 
-def _learn(desks: LateMatchers, vocabulary: Vocabulary, trees: Mapping[str, Any]) -> None:
-    desks.at(vocabulary).learn_trees(trees)
+def _learn(late_matchers: LateMatchers, vocabulary: Vocabulary, trees: Mapping[str, Any]) -> None:
+    late_matchers.at(vocabulary).learn_trees(trees)
 
 
 def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kindcast.semantic.explanations.operator_plans import chains
 from kindcast.semantic.matching.decision import Decision, Step
 from kindcast.semantic.matching.operator_layer import Link
 from kindcast.semantic.operators.failures import Failure
-from kindcast.server.operators.answers import Asking
+from kindcast.server.operators.answers import EventAnswers
 from kindcast.server.pending.decision import wake
 from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
 from kindcast.server.store import subscriptions
@@ -26,16 +26,16 @@ PREVIEW_SECONDS = 10.0
 
 NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event would be decided later")
 
-__all__ = ["asking_and_waiting", "decide_now", "subscription_plan"]
+__all__ = ["blocking_answers", "decide_now", "subscription_plan"]
 
 
-def asking_and_waiting(desks: LateMatchers) -> Asking:
-    """To be used with `asking_through`, in a thread that may wait. On the event loop."""
-    return Asking(desks.ways)
+def blocking_answers(late_matchers: LateMatchers) -> EventAnswers:
+    """To be used with `answering_from`, in a thread that may wait. On the event loop."""
+    return EventAnswers(late_matchers.operator_clients)
 
 
 async def decide_now(
-    desks: LateMatchers, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str]
+    late_matchers: LateMatchers, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str]
 ) -> tuple[Verdicts, dict[str, Any]]:
     """The verdicts on these candidates in their first try, and the plan: which calls were made, in which order, why,
     and what was saved. `ids` that are gone meanwhile do not match."""
@@ -44,48 +44,50 @@ async def decide_now(
         found = (subscriptions.find_subscription(connection, id) for id in ids)
         return {row.id: row.tree for row in found if row is not None}
 
-    trees = await desks.broker.read(read)
+    trees = await late_matchers.broker.read(read)
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    asking = Asking(desks.ways, woken=lambda: wake(loop, woken))
+    event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
 
     def begin() -> Case:
-        desk = desks.at(vocabulary)
-        desk.learn_trees(trees)
-        return desk.begin(event, list(trees), asking, patient=desks.is_patient, steps=True, learns=False)
+        late_matcher = late_matchers.at(vocabulary)
+        late_matcher.learn_trees(trees)
+        return late_matcher.begin(
+            event, list(trees), event_answers, patient=late_matchers.is_patient, steps=True, learns=False
+        )
 
     try:
-        case = await desks.run(begin)
+        case = await late_matchers.run(begin)
         if case.costly:
             try:
                 async with asyncio.timeout(PREVIEW_SECONDS):
-                    searched = await desks.texts.ask(case.costly)
+                    searched = await late_matchers.texts.ask(case.costly)
             except TimeoutError:
                 searched = None
-            await desks.run(partial(case.settle, searched or {}, NOT_IN_TIME))
+            await late_matchers.run(partial(case.settle, searched or {}, NOT_IN_TIME))
         while True:
             woken.clear()
-            verdicts = await desks.run(case.advance)
+            verdicts = await late_matchers.run(case.advance)
             if not case.pending:
-                return verdicts, _plan_in_words(case.decision, desks.planner)
+                return verdicts, _plan_in_words(case.decision, late_matchers.planner)
             await woken.wait()
     finally:
-        asking.cancel()
+        event_answers.cancel()
 
 
 async def subscription_plan(
-    desks: LateMatchers, id: str, tree: Mapping[str, Any], vocabulary: Vocabulary
+    late_matchers: LateMatchers, id: str, tree: Mapping[str, Any], vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """The calls of each clause of a subscription with operators in the order in which the planner asks them of an event
     that is for no other one, what each is expected to cost and how often to hold, and how many clauses of all
     subscriptions share it."""
 
     def work() -> list[list[Link]]:
-        desk = desks.at(vocabulary)
-        desk.learn_trees({id: tree})
-        return chains(desk.matcher, id) if id in desk.matcher else []
+        late_matcher = late_matchers.at(vocabulary)
+        late_matcher.learn_trees({id: tree})
+        return chains(late_matcher.matcher, id) if id in late_matcher.matcher else []
 
-    found = await desks.run(work)
-    layer = desks.broker.state.matcher.layer
+    found = await late_matchers.run(work)
+    layer = late_matchers.broker.state.matcher.layer
     told, seconds = [], 0.0
     for chain in found:
         total, reached, calls = 0.0, 1.0, []
@@ -103,7 +105,7 @@ async def subscription_plan(
             reached *= link.passing
         told.append({"calls": calls, "expected_seconds": total, "expected_true": reached})
         seconds += total
-    return {"planner": desks.planner, "clauses": told, "expected_seconds": seconds}
+    return {"planner": late_matchers.planner, "clauses": told, "expected_seconds": seconds}
 
 
 def _plan_in_words(decision: Decision, planner: str) -> dict[str, Any]:

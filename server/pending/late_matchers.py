@@ -1,6 +1,6 @@
 """The late matcher: a matcher of the subscriptions with operators, under one version of the vocabulary.
 
-    event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `Asking`
+    event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `EventAnswers`
                                                         └──▶ matched | does not match | undecided, and why
 
 All late matchers share the statistics of the operators. Everything here runs in one thread, which never waits: an
@@ -32,10 +32,10 @@ from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.units.patterns import SearchBudget
 from kindcast.semantic.vocabulary.declarations import Declarations
 from kindcast.server.broker import Broker
-from kindcast.server.operators.answers import AnswersByEvent, Asking, Caller, asking_through
-from kindcast.server.operators.operator_clients import Callers
+from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
+from kindcast.server.operators.operator_clients import OperatorClients
 from kindcast.server.settings import Settings
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 
 __all__ = ["TURNED_AWAY", "Case", "LateMatcher", "LateMatchers", "TextSearches", "Verdicts"]
 
@@ -58,13 +58,13 @@ class Case:
         self,
         matcher: Matcher,
         open: OpenDecision,
-        asking: Asking,
+        event_answers: EventAnswers,
         ids: Sequence[str],
         meaningless: Mapping[str, Failure],
     ) -> None:
         self._matcher = matcher
         self._open = open
-        self._asking = asking
+        self._event_answers = event_answers
         self._ids = ids
         self._meaningless = meaningless
         self._begun = False
@@ -92,9 +92,9 @@ class Case:
 
     def advance(self) -> Verdicts:
         """What can be said now. No call is made that the plan does not want by what was answered so far."""
-        with asking_through(self._asking):
-            if not self._begun and self._asking.has_answers:
-                self._open.take_known(self._asking.knows)
+        with answering_from(self._event_answers):
+            if not self._begun and self._event_answers.has_answers:
+                self._open.take_known(self._event_answers.knows)
             self._begun = True
             decided = self._matcher.decided(self._open.advance())
         verdicts = Verdicts({each.subscription: each for each in decided.matches})
@@ -143,7 +143,7 @@ class LateMatcher:
         self,
         event: CanonicalEvent,
         ids: Sequence[str],
-        asking: Asking,
+        event_answers: EventAnswers,
         *,
         patient: bool = False,
         steps: bool = False,
@@ -154,10 +154,10 @@ class LateMatcher:
         budget = SearchBudget(SEARCH_SECONDS)
         open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns, within=budget)
         meaningless = {id: self._meaningless[id] for id in ids if id in self._meaningless}
-        return Case(self.matcher, open, asking, ids, meaningless)
+        return Case(self.matcher, open, event_answers, ids, meaningless)
 
 
-def desk_maker(
+def late_matcher_factory(
     operators: Callable[[], Mapping[str, Operator]], experience: Experience, *, planner: str, depth: int
 ) -> Callable[[Vocabulary], LateMatcher]:
     """A factory of late matchers, with the present operators and the statistics so far."""
@@ -213,7 +213,7 @@ class Versions:
 
     async def _made_again(self, version: str) -> Vocabulary:
         def parts(connection: Connection) -> Row[Any] | None:
-            return parking.vocabulary_parts(connection, version)
+            return pending_store.vocabulary_parts(connection, version)
 
         row = await self._broker.read(parts)
         if row is None:
@@ -221,10 +221,12 @@ class Versions:
                 "the vocabulary %s is not in the store: its pending candidates use the active vocabulary", version
             )
             return self._broker.vocabulary
-        ontologies = [await self._broker.meaning.stored_ontology(name, number) for name, number in row.ontologies]
+        ontologies = [
+            await self._broker.vocabulary_commands.stored_ontology(name, number) for name, number in row.ontologies
+        ]
         _log.info("rebuilding the vocabulary %s for events that wait for an operator", version)
         declared = Declarations.from_json(row.declarations)
-        return await asyncio.to_thread(self._broker.meaning.build, ontologies, declared)
+        return await asyncio.to_thread(self._broker.vocabulary_commands.build, ontologies, declared)
 
 
 # ── late matchers ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -302,27 +304,27 @@ class LateMatchers:
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker
-        self.callers = Callers(settings)
+        self.clients = OperatorClients(settings)
         self.versions = Versions(broker)
         self.experience = experience
         self.planner = settings.planner
         self.is_patient = bool(settings.operator_delays_seconds)
         """Whether the first try of a candidate is followed by others."""
-        self.answers = AnswersByEvent()
+        self.answers = AnswerCache()
         self.texts = TextSearches()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
-        self._desks: OrderedDict[str, LateMatcher] = OrderedDict()
+        self._matchers: OrderedDict[str, LateMatcher] = OrderedDict()
         self._registry = broker.state.operators
-        self.callers.follow(self._registry)
-        self._made = desk_maker(
+        self.clients.follow(self._registry)
+        self._made = late_matcher_factory(
             lambda: broker.state.operators.known, experience, planner=settings.planner, depth=settings.max_json_depth
         )
 
     @property
-    def ways(self) -> Mapping[str, Caller]:
+    def operator_clients(self) -> Mapping[str, OperatorClient]:
         """The way to each operator that is there now. On the event loop."""
         self._follow()
-        return self.callers.by_name
+        return self.clients.by_name
 
     async def run(self, work: Callable[[], T]) -> T:
         """`work` in the thread of the late matchers."""
@@ -331,24 +333,24 @@ class LateMatchers:
 
     def at(self, vocabulary: Vocabulary) -> LateMatcher:
         """The late matcher of a version; a new one has no subscriptions yet."""
-        desk = self._desks.get(vocabulary.version)
-        if desk is None:
-            desk = self._desks[vocabulary.version] = self._made(vocabulary)
-        self._desks.move_to_end(vocabulary.version)
-        while len(self._desks) > KEPT:
-            self._desks.popitem(last=False)
-        return desk
+        late_matcher = self._matchers.get(vocabulary.version)
+        if late_matcher is None:
+            late_matcher = self._matchers[vocabulary.version] = self._made(vocabulary)
+        self._matchers.move_to_end(vocabulary.version)
+        while len(self._matchers) > KEPT:
+            self._matchers.popitem(last=False)
+        return late_matcher
 
     async def close(self) -> None:
         """Nothing may run any more."""
         self.texts.close()
         self._thread.shutdown(wait=True, cancel_futures=True)
-        await self.callers.close()
+        await self.clients.close()
 
     def _follow(self) -> None:
         """Take up operators that came or went."""
         registry = self.broker.state.operators
         if registry is not self._registry:
             self._registry = registry
-            self.callers.follow(registry)
-            self._thread.submit(self._desks.clear)
+            self.clients.follow(registry)
+            self._thread.submit(self._matchers.clear)

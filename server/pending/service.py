@@ -22,13 +22,13 @@ from kindcast.semantic.planner.learning import Experience
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.operators.startup import first_expectations
-from kindcast.server.pending.decision import Parked, Schedule, SettlingLog, decide_event
+from kindcast.server.pending.decision import Parked, Schedule, decide_event, decision_queue
 from kindcast.server.pending.late_matchers import LateMatchers
 from kindcast.server.settings import Settings
 from kindcast.server.store import operators
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 
-__all__ = ["ParkingService", "running_parking"]
+__all__ = ["LateMatchingService", "running_late_matching"]
 
 log = logging.getLogger("kindcast.parking")
 
@@ -43,13 +43,13 @@ KEEP_SECONDS = 30.0
 """How often what was learned is written down, if something was."""
 
 
-class ParkingService:
+class LateMatchingService:
     """One per process. On one event loop."""
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker
-        self.desks = LateMatchers(broker, settings, experience)
-        self._settling = SettlingLog(broker)
+        self.late_matchers = LateMatchers(broker, settings, experience)
+        self._queue = decision_queue(broker)
         self._schedule = Schedule(settings.operator_delays_seconds)
         self._reader = EventReader(max_events=1)
         self._loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class ParkingService:
     async def run(self) -> None:
         """Decides until `stop`; then what was decided is written, and the rest stays parked."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._settling.run())
+            group.create_task(self._queue.run())
             keeper = group.create_task(self._keep_learned())
             while not self._stopping:
                 self._woken.clear()
@@ -85,21 +85,21 @@ class ParkingService:
             if self._tasks:
                 await asyncio.wait(self._tasks)
             keeper.cancel()
-            self._settling.close()
+            self._queue.close()
         with contextlib.suppress(Exception):  # what is not kept is learned again
             await self.keep_learned()
-        await self.desks.close()
+        await self.late_matchers.close()
 
     async def keep_learned(self) -> None:
         """Write down what was learned, if there is more than before."""
-        evaluations, records = await self.desks.run(self._records)
+        evaluations, records = await self.late_matchers.run(self._records)
         if evaluations != self._kept_evaluations:
             now = time.time()
             await self.broker.execute(lambda connection: operators.keep_learned(connection, records, now))
             self._kept_evaluations = evaluations
 
     def _records(self) -> tuple[int, list[dict[str, Any]]]:
-        known = self.desks.experience
+        known = self.late_matchers.experience
         return sum(each.evaluations + each.failures for each in known.operators.values()), known.as_records()
 
     # ── what is due ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +113,7 @@ class ParkingService:
             limit = ROWS_PER_READ + len(self._busy)
 
             def read(connection: Connection) -> tuple[list[Row[Any]], float | None]:
-                return parking.due(connection, now, limit=limit), parking.next_due(connection, after=now)
+                return pending_store.due(connection, now, limit=limit), pending_store.next_due(connection, after=now)
 
             rows, upcoming = await self.broker.read(read)
             free = [row for row in rows if (row.event, row.subscription) not in self._busy]
@@ -145,7 +145,7 @@ class ParkingService:
 
     async def _decide(self, parked: Parked, taken: set[tuple[int, int]]) -> None:
         try:
-            await decide_event(parked, self.desks, self._settling, self._schedule, self._reader)
+            await decide_event(parked, self.late_matchers, self._queue, self._schedule, self._reader)
         except Exception:
             log.exception(
                 "late matching of event %d failed unexpectedly; next attempt in %g s", parked.event, FAULT_PAUSE_SECONDS
@@ -164,17 +164,17 @@ class ParkingService:
 
 
 @asynccontextmanager
-async def running_parking(broker: Broker, settings: Settings) -> AsyncIterator[ParkingService]:
+async def running_late_matching(broker: Broker, settings: Settings) -> AsyncIterator[LateMatchingService]:
     """Decides for as long as the block runs; the broker must run before and after."""
     records = await broker.read(operators.find_learned)
     experience = Experience.from_records(records)
     experience.begin_with(first_expectations(settings.operator_priors))
-    service = ParkingService(broker, settings, experience)
-    broker.parking_listeners.append(service.announce)
-    running = asyncio.create_task(service.run(), name="parking")
+    service = LateMatchingService(broker, settings, experience)
+    broker.pending_listeners.append(service.announce)
+    running = asyncio.create_task(service.run(), name="late matching")
     try:
         yield service
     finally:
         service.stop()
         await running
-        broker.parking_listeners.remove(service.announce)
+        broker.pending_listeners.remove(service.announce)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, select
 
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import remember_discards
 from kindcast.server.store.tables import attempts, events, late, matches, subscriptions
 
@@ -118,7 +118,7 @@ def discard_before(connection: Connection, number: int) -> Counter[str]:
     gone = Counter(discarded=remember_discards(connection, number))
     connection.execute(delete(matches).where(mine, matches.c.position < number))
     connection.execute(delete(late).where(late.c.position < number))
-    gone["parked_withdrawn"] = parking.withdraw_before(connection, number)
+    gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
     over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
     kept = select(late.c.event).where(late.c.event < number)
     connection.execute(delete(attempts).where(attempts.c.sequence < number, attempts.c.sequence.not_in(kept)))

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, text, update
 
 from kindcast.server.store import leftovers
-from kindcast.server.store import pending as parking
+from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.tables import ledger, matches, operator_uses, subscriptions, unsaved
 
@@ -24,24 +24,24 @@ __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 _NOTE = text("INSERT INTO unsaved (number, id) VALUES (:number, :id) ON CONFLICT (number) DO NOTHING")
 
 
-def token(connection: Connection) -> str | None:
+def snapshot_token(connection: Connection) -> str | None:
     """That of the snapshot that goes with this database, if there is one."""
     found: str | None = connection.execute(select(ledger.c.snapshot)).scalar_one()
     return found
 
 
-def begin(connection: Connection, snapshot: str | None) -> None:
+def begin_snapshot(connection: Connection, snapshot: str | None) -> None:
     """A snapshot of this token was written of what is here now; None: no snapshot may be used from now on."""
     connection.execute(delete(unsaved))
     connection.execute(update(ledger).values(snapshot=snapshot))
 
 
-def note(connection: Connection, noted: Mapping[int, str]) -> None:
+def note_changed(connection: Connection, noted: Mapping[int, str]) -> None:
     """These subscriptions, by number and id, came, went or changed. A row each, once."""
     connection.execute(_NOTE, [{"number": number, "id": id} for number, id in noted.items()])
 
 
-def changed(connection: Connection) -> list[Row[Any]]:
+def changed_since_snapshot(connection: Connection) -> list[Row[Any]]:
     """(number, id, status, expires_at) of all that were noted, status and end None for those that are gone."""
     query = select(unsaved.c.number, unsaved.c.id, subscriptions.c.status, subscriptions.c.expires_at)
     joined = query.join_from(unsaved, subscriptions, subscriptions.c.number == unsaved.c.number, isouter=True)
@@ -101,7 +101,7 @@ def delete_subscription(connection: Connection, number: int, *, at_most: int) ->
     gone = {
         "attempts_delivered": sent - failed,
         "attempts_failed": failed,
-        "parked_withdrawn": parking.withdraw_subscription(connection, number),
+        "parked_withdrawn": pending_store.withdraw_subscription(connection, number),
     }
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
     connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))

@@ -15,11 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from kindcast.server.broker import Broker
-from kindcast.server.broker.late_matches import try_again
+from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import register, unregister
 from kindcast.server.cloudevents import DecodedEvent
 from kindcast.server.operators.registry import Registration
-from kindcast.server.pending import ParkingService, running_parking
+from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
 from kindcast.server.store.tables import events, matches, operators, parked, subscriptions
@@ -42,13 +42,13 @@ class Server:
     def __init__(self, folder: Path, service: OperatorService) -> None:
         self.folder, self.service = folder, service
         self.broker: Broker
-        self.parking: ParkingService
+        self.late_matching: LateMatchingService
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
         self.broker = await self._stack.enter_async_context(running(self.folder, **SETTINGS))
         own = Settings(data=self.folder, **SETTINGS)
-        self.parking = await self._stack.enter_async_context(running_parking(self.broker, own))
+        self.late_matching = await self._stack.enter_async_context(running_late_matching(self.broker, own))
 
     async def stop(self) -> None:
         await self._stack.aclose()
@@ -72,9 +72,9 @@ class Server:
                 await self.broker.submit(lambda group: unregister(group, what))
             case "due":
                 await self.broker.execute(all_due)
-                self.parking.announce()
+                self.late_matching.announce()
             case "again":
-                await self.broker.submit(try_again)
+                await self.broker.submit(retry_given_up)
             case "restart":
                 if what is not None:
                     gone = delete(operators).where(operators.c.name == what)
@@ -90,12 +90,12 @@ class Server:
             assert time.monotonic() < deadline, told
             agreed = 0 if told else agreed + 1
             await asyncio.sleep(0.005)
-            await self.parking.desks.run(lambda: None)  # what was begun before has been looked at
+            await self.late_matching.late_matchers.run(lambda: None)  # what was begun before has been looked at
             await self.broker.execute(lambda connection: None)
 
     def running(self, name: str) -> int:
-        way = self.parking.desks.ways.get(name)
-        return 0 if way is None else int(way.told()["running"])
+        way = self.late_matching.late_matchers.operator_clients.get(name)
+        return 0 if way is None else int(way.status()["running"])
 
 
 def numbered(number: int, data: Data) -> DecodedEvent:

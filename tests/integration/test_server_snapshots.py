@@ -142,8 +142,8 @@ def test_start_takes_in_ends_that_were_moved_since(tmp_path: Path, told: pytest.
         async with started(left, told) as broker:
             assert f"{USED}4)" in told.text
             assert await matches(broker) == {"renewed", "long", "expired"}
-            assert broker.state.roll["cut"].status == "expired"
-            assert broker.state.roll["renewed"].expires_at == soon + 600
+            assert broker.state.live_subscriptions["cut"].status == "expired"
+            assert broker.state.live_subscriptions["renewed"].expires_at == soon + 600
 
     run(body)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
 from kindcast.semantic.errors import SemanticError
-from kindcast.server.broker.late_matches import try_again
+from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.errors import ServerError
 from kindcast.server.pending import decision as settling
 from kindcast.server.store.tables import subscriptions
@@ -168,7 +168,7 @@ async def hurry(
             await server.register(name, "says")
         await server.perform("restart", None, log.model)
         await server.broker.execute(all_due)
-        await server.broker.submit(try_again)
+        await server.broker.submit(retry_given_up)
         server.parking.announce()
         await server.until(lambda store: f"waiting: {store.waits}" if store.waits else "")
         await server.until(partial(complete, log))

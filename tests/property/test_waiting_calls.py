@@ -19,7 +19,7 @@ from kindcast.semantic.model import Event
 from kindcast.semantic.operators.declaration import Operator, signature_of
 from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.semantic.planner.strategies import PLANNERS
-from kindcast.server.operators.answers import Answered, Asking, Deferred
+from kindcast.server.operators.answers import Answered, Deferred, EventAnswers
 from kindcast.server.pending.late_matchers import LateMatcher, Verdicts
 
 EMPTY = Vocabulary.from_ontologies([])
@@ -53,17 +53,13 @@ class Way:
     order: list[str]
     """The calls that began, of all ways."""
     started: list["Future[Answered]"] = field(default_factory=list)
-    at_once = False
-
-    def call(self, event: Any, arguments: tuple[Any, ...]) -> object:
-        raise NotImplementedError
 
     def start(self, event: Any, arguments: tuple[Any, ...]) -> "Future[Answered]":
         self.order.append(self.name)
         self.started.append(Future())
         return self.started[-1]
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         return {}
 
     def close(self) -> None:
@@ -101,7 +97,7 @@ class History:
 
     def begin(self, *, patient: bool) -> None:
         """A try of all that is open."""
-        asking = Asking(self.ways, woken=lambda: None, answers=self.known)
+        asking = EventAnswers(self.ways, woken=lambda: None, answers=self.known)
         self.failed = set()
         assert self.canonical is not None
         self.case = self.desk.begin(self.canonical, sorted(self.open), asking, patient=patient)

@@ -39,7 +39,7 @@ def state() -> State:
 
 def live(state: State, group: Group, name: str, expression: str) -> Live:
     """A new subscription that matches."""
-    one = Live(len(state.roll) + 1, name, "active", time.time() + 60, matching=False)
+    one = Live(len(state.live_subscriptions) + 1, name, "active", time.time() + 60, matching=False)
     return changes.admit(group, changes.introduce(group, one), compile_expression(expression, EMPTY))
 
 
@@ -71,7 +71,7 @@ def test_group_failing_command_leaves_the_others(connection: Connection, state: 
     group.run(lambda _: good(3))
     group.commit()
     assert stored(connection) == {(1, 1), (3, 1)}
-    assert set(state.matcher) == set(state.roll) == {"s1", "s3"}
+    assert set(state.matcher) == set(state.live_subscriptions) == {"s1", "s3"}
     assert [match.subscription for match in state.matcher.match({"a": 1})] == ["s1", "s3"]
     assert group.totals["accepted"] == 2
     assert group.touched == {1, 2}, "numbers of s1 and s3: s2 was undone before s3 came"
@@ -109,15 +109,15 @@ def test_group_undo_takes_back_every_kind_of_change(connection: Connection, stat
     changes.forget(second, two)
     live(state, second, "three", "a = 1")
     changes.swap_matcher(second, Matcher(EMPTY), Declarations(synonyms={"PC": "computer"}))
-    assert (state.roll["one"].status, state.roll["one"].expires_at) == ("paused", end + 5)
-    assert not state.roll["three"].matching
-    assert "two" not in state.roll
+    assert (state.live_subscriptions["one"].status, state.live_subscriptions["one"].expires_at) == ("paused", end + 5)
+    assert not state.live_subscriptions["three"].matching
+    assert "two" not in state.live_subscriptions
     second.undo()
     assert state.matcher is before
     assert state.declarations is declared
-    assert set(state.roll) == set(state.matcher) == {"one", "two"}
-    assert (state.roll["one"], state.roll["two"]) == (one, two)
-    assert not state.roll.aside
+    assert set(state.live_subscriptions) == set(state.matcher) == {"one", "two"}
+    assert (state.live_subscriptions["one"], state.live_subscriptions["two"]) == (one, two)
+    assert not state.live_subscriptions.aside
     assert {match.subscription for match in state.matcher.match({"a": 1})} == {"one", "two"}
 
 

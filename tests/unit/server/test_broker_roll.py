@@ -24,40 +24,40 @@ STEPS = st.lists(
 
 
 def apply(
-    roll: LiveSubscriptions, model: dict[str, Live], step: str, name: str, end: float, number: int
+    live_subscriptions: LiveSubscriptions, model: dict[str, Live], step: str, name: str, end: float, number: int
 ) -> LiveSubscriptions:
     """One step on both; nothing where it is not possible."""
     known = model.get(name)
     if step == "swap":
         other = Matcher(EMPTY)
-        for id in sorted(roll.matcher, reverse=True):  # other slots than before
-            other.restore(id, roll.matcher.tree(id))
-        return roll.under(other)
+        for id in sorted(live_subscriptions.matcher, reverse=True):  # other slots than before
+            other.restore(id, live_subscriptions.matcher.tree(id))
+        return live_subscriptions.under(other)
     if step == "come" and known is None:
-        model[name] = roll.put_aside(Live(number, name, "active", end, matching=False))
+        model[name] = live_subscriptions.put_aside(Live(number, name, "active", end, matching=False))
     elif step == "enter" and known is not None and not known.matching:
-        roll.matcher.add(name, "n >= 1 or n = 0")  # two rows, so that slots have gaps
-        model[name] = roll.enter(known)
+        live_subscriptions.matcher.add(name, "n >= 1 or n = 0")  # two rows, so that slots have gaps
+        model[name] = live_subscriptions.enter(known)
     elif step == "leave" and known is not None and known.matching:
-        model[name] = roll.leave(name)
-        roll.matcher.remove(name)
+        model[name] = live_subscriptions.leave(name)
+        live_subscriptions.matcher.remove(name)
     elif step == "end" and known is not None:
-        roll.set_end(name, end)
+        live_subscriptions.set_end(name, end)
         model[name] = Live(known.number, name, "active", end, known.matching)
     elif step == "go" and known is not None and not known.matching:
-        roll.drop(name)
+        live_subscriptions.drop(name)
         del model[name]
-    return roll
+    return live_subscriptions
 
 
 @given(STEPS, st.floats(0.0, 10.0))
 def test_roll_says_what_a_dict_of_all_would_say(steps: list[tuple[str, str, float]], now: float) -> None:
     """After every step, and after it was written and read again."""
-    roll, model = LiveSubscriptions(Matcher(EMPTY)), dict[str, Live]()
+    live_subscriptions, model = LiveSubscriptions(Matcher(EMPTY)), dict[str, Live]()
     for number, (step, name, end) in enumerate(steps, 1):
-        roll = apply(roll, model, step, name, end, number)
-        again = LiveSubscriptions.opened(roll.matcher, roll.arrays())
-        for each in (roll, again):
+        live_subscriptions = apply(live_subscriptions, model, step, name, end, number)
+        again = LiveSubscriptions.opened(live_subscriptions.matcher, live_subscriptions.arrays())
+        for each in (live_subscriptions, again):
             assert {id: each[id] for id in each} == model
             assert len(each) == len(model)
             assert each.numbers_sum() == sum(live.number for live in model.values())
@@ -72,15 +72,15 @@ def test_roll_says_what_a_dict_of_all_would_say(steps: list[tuple[str, str, floa
 @given(st.lists(st.integers(1, 6), max_size=12), st.integers(1, 5), st.integers(0, 12))
 def test_roll_tells_those_that_end_first_and_up_to_when(ends: list[int], count: int, aside: int) -> None:
     """None that ends by then is missing, however many end at one time; one aside that has expired is not told."""
-    roll = LiveSubscriptions(Matcher(EMPTY))
+    live_subscriptions = LiveSubscriptions(Matcher(EMPTY))
     for number, end in enumerate(ends, 1):
-        roll.matcher.add(f"s{number}", "n = 1")
-        roll.enter(Live(number, f"s{number}", "active", float(end), matching=False))
+        live_subscriptions.matcher.add(f"s{number}", "n = 1")
+        live_subscriptions.enter(Live(number, f"s{number}", "active", float(end), matching=False))
         if number == aside:
-            roll.leave(f"s{number}")
-            roll.matcher.remove(f"s{number}")
-    roll.put_aside(Live(99, "over", "expired", 0.0, matching=False))
-    told, until = roll.soonest(count)
+            live_subscriptions.leave(f"s{number}")
+            live_subscriptions.matcher.remove(f"s{number}")
+    live_subscriptions.put_aside(Live(99, "over", "expired", 0.0, matching=False))
+    told, until = live_subscriptions.soonest(count)
     everyone = {(float(end), f"s{number}") for number, end in enumerate(ends, 1)}
     assert set(told) <= everyone
     assert len(set(told)) == len(told) <= count + 1
@@ -91,13 +91,13 @@ def test_roll_tells_those_that_end_first_and_up_to_when(ends: list[int], count: 
 
 def test_roll_of_another_matcher_is_refused() -> None:
     """Numbers that are missing, too many, or too few are told, not guessed."""
-    roll = LiveSubscriptions(Matcher(EMPTY))
-    roll.matcher.add("one", "n = 1")
-    roll.enter(Live(1, "one", "active", 1.0, matching=False))
-    arrays = roll.arrays()
+    live_subscriptions = LiveSubscriptions(Matcher(EMPTY))
+    live_subscriptions.matcher.add("one", "n = 1")
+    live_subscriptions.enter(Live(1, "one", "active", 1.0, matching=False))
+    arrays = live_subscriptions.arrays()
     short, two = arrays | {"numbers": arrays["numbers"][:0], "ends": arrays["ends"][:0]}, np.array([1, 2])
     for wrong in (short, arrays | {"numbers": np.array([0])}, arrays | {"numbers": two, "ends": np.array([1.0, 1.0])}):
         with pytest.raises(ValueError, match="do not fit"):
-            LiveSubscriptions.opened(roll.matcher, wrong)
+            LiveSubscriptions.opened(live_subscriptions.matcher, wrong)
     with pytest.raises(ValueError, match="do not fit"):
         LiveSubscriptions.opened(Matcher(EMPTY), arrays)

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from kindcast.server.broker import Broker
-from kindcast.server.delivery import outbox as module
-from kindcast.server.delivery.outbox import ProgressLog
+from kindcast.server.broker import Broker, write_queue
+from kindcast.server.delivery import outbox
+from kindcast.server.delivery.outbox import progress_queue
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store.deliveries import Progress
 
@@ -19,8 +19,8 @@ class FullDisk:
     def __init__(self, refusals: int, patch: pytest.MonkeyPatch) -> None:
         self.refusals = refusals
         self.written: list[int] = []
-        patch.setattr(module, "RETRY_SECONDS", 0.0)
-        patch.setattr(module, "record_progress", self._record)
+        patch.setattr(write_queue, "RETRY_SECONDS", 0.0)
+        patch.setattr(outbox, "record_progress", self._record)
 
     async def execute(self, work: Callable[[Any], Any], announce: Callable[[Any], Any]) -> None:
         await asyncio.sleep(0)
@@ -52,7 +52,7 @@ def test_progress_refused_writes_are_tried_again_in_order(monkeypatch: pytest.Mo
     disk = FullDisk(3, monkeypatch)
 
     async def scenario() -> list[bool]:
-        log = ProgressLog(cast("Broker", disk))
+        log = progress_queue(cast("Broker", disk))
         running = asyncio.create_task(log.run())
         first = [log.add(step(n)) for n in (1, 2)]
         for _ in range(3):
@@ -73,7 +73,7 @@ def test_progress_close_writes_what_waits(monkeypatch: pytest.MonkeyPatch) -> No
     disk = FullDisk(0, monkeypatch)
 
     async def scenario() -> None:
-        log = ProgressLog(cast("Broker", disk))
+        log = progress_queue(cast("Broker", disk))
         log.add(step(1))
         log.close()
         await asyncio.wait_for(log.run(), 30)
@@ -87,7 +87,7 @@ def test_progress_close_does_not_wait_for_a_broken_store(monkeypatch: pytest.Mon
     disk = FullDisk(1_000_000, monkeypatch)
 
     async def scenario() -> None:
-        log = ProgressLog(cast("Broker", disk))
+        log = progress_queue(cast("Broker", disk))
         log.add(step(1))
         log.close()
         await asyncio.wait_for(log.run(), 30)

@@ -4,14 +4,14 @@ import gc
 
 import pytest
 
-from kindcast.server.broker import garbage_collection as heap
+from kindcast.server.broker import garbage_collection
 
 
 def test_building_keeps_the_collector_waiting_until_the_last_is_done() -> None:
     """Several things may be built at one time; what fails counts as done."""
     assert gc.isenabled()
-    with heap.building():
-        with pytest.raises(ValueError, match="broken"), heap.building():
+    with garbage_collection.paused():
+        with pytest.raises(ValueError, match="broken"), garbage_collection.paused():
             raise ValueError("broken")
         assert not gc.isenabled()
     assert gc.isenabled()

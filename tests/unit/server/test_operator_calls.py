@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from kindcast.server.operators.operator_clients import Limits, OnLoop
+from kindcast.server.operators.operator_clients import Limits, SharedCalls
 
 
 class Slow:
@@ -23,9 +23,9 @@ class Slow:
         return True
 
 
-def way(slow: Slow) -> OnLoop:
+def way(slow: Slow) -> SharedCalls:
     limits = Limits(seconds=30.0, concurrency=4, attributes=("n",))
-    return OnLoop(slow, limits, asyncio.get_running_loop())
+    return SharedCalls(slow, limits, asyncio.get_running_loop())
 
 
 async def settle() -> None:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
 from kindcast.semantic.errors import SemanticError
+from kindcast.server.broker import write_queue
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.errors import ServerError
-from kindcast.server.pending import decision as settling
 from kindcast.server.store.tables import subscriptions
 from tests.harness.broker import Breaking
 from tests.harness.operator_service import OperatorService, running_service
@@ -169,7 +169,7 @@ async def hurry(
         await server.perform("restart", None, log.model)
         await server.broker.execute(all_due)
         await server.broker.submit(retry_given_up)
-        server.parking.announce()
+        server.late_matching.announce()
         await server.until(lambda store: f"waiting: {store.waits}" if store.waits else "")
         await server.until(partial(complete, log))
     finally:
@@ -198,5 +198,5 @@ def test_parking_in_a_hurry_and_in_trouble_loses_nothing_and_doubles_nothing(
     """Nobody waits for the operators, commits fail before and after they are written (those of parking too), callers
     leave: in the end each event that is there has gone once to each subscription that it is for, and to no other."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settling, "RETRY_SECONDS", 0.01)
+        patch.setattr(write_queue, "RETRY_SECONDS", 0.01)
         asyncio.run(hurry(Path(folder), service, Breaking(patch), commands))

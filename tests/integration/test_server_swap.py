@@ -94,15 +94,15 @@ def test_declaration_that_cannot_be_committed_has_not_happened(tmp_path: Path, b
             version = broker.vocabulary.version
             breaking.times = 1
             with pytest.raises(StoreUnavailable):
-                await broker.declaring.put("attribute", "value", {"unit": "degF"})
+                await broker.declaration_commands.put("attribute", "value", {"unit": "degF"})
             assert (broker.vocabulary.version, bool(broker.state.declarations)) == (version, False)
-            await broker.declaring.put("synonyms", "mine", {"a": "b"})
+            await broker.declaration_commands.put("synonyms", "mine", {"a": "b"})
             assert await matched(broker, value=87) == 0
             breaking.times, breaking.after = 1, True
             with pytest.raises(StoreUnavailable):
-                await broker.declaring.put("attribute", "value", {"unit": "degF"})
+                await broker.declaration_commands.put("attribute", "value", {"unit": "degF"})
             assert await matched(broker, value=87, n=1) == 1
-            told, new_version = await broker.declaring.put("attribute", "value", {"unit": "degF"})
+            told, new_version = await broker.declaration_commands.put("attribute", "value", {"unit": "degF"})
             assert (told["version"], new_version) == (1, False)
 
     run(body)

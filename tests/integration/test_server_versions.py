@@ -186,8 +186,8 @@ def test_changes_at_one_time_are_done_one_after_the_other(tmp_path: Path) -> Non
                     broker.put_ontology(name, document.format(name).encode(), format="turtle", activate=True)
                     for name in "ABCD"
                 ),
-                broker.declaring.put("attribute", "value", {"unit": "degF"}),
-                broker.declaring.put("synonyms", "mine", {"x": "y"}),
+                broker.declaration_commands.put("attribute", "value", {"unit": "degF"}),
+                broker.declaration_commands.put("synonyms", "mine", {"x": "y"}),
             )
             assert [each.name for each in broker.vocabulary.ontologies] == list("ABCD")
             assert broker.vocabulary.synonyms == {"x": "y"}

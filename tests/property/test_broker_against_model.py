@@ -108,7 +108,7 @@ async def perform(broker: Broker, command: str, name: str, expression: str, numb
         case "delete":
             return await broker.delete_subscription(name, "ticket")
         case "activate":
-            return await broker.meaning.activate_ontology("kinds", version_of(number))
+            return await broker.vocabulary_commands.activate_ontology("kinds", version_of(number))
         case _:
             return await broker.publish([numbered(number)])
 

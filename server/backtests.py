@@ -35,6 +35,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
 from kindcast.server.settings import Settings
+from kindcast.server.store.corrections import published_id
 from kindcast.server.store.events import count_between, list_events
 from kindcast.server.strict_json import decode
 
@@ -123,7 +124,12 @@ class Backtests:
 
     def _past(self, row: Any) -> PastEvent:
         event = self._reader.from_object(decode(row.body.encode())).event
-        return PastEvent(row.source, row.id, _day(_micros(event.context.get("time"), row.accepted_at)), event)
+        return PastEvent(
+            row.source,
+            published_id(row.id),
+            _day(_micros(event.context.get("time"), row.accepted_at)),
+            event,
+        )
 
     # ── by Spark ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,7 +156,7 @@ class Backtests:
             after = rows[-1].sequence if rows else last
             for row in rows:
                 time = _micros(decode(row.body.encode()).get("time"), row.accepted_at)
-                found.append({"source": row.source, "id": row.id, "time": time, "body": row.body})
+                found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": row.body})
         return found, after
 
     def _write_inputs(self, folder: Path, ontologies: list[Ontology]) -> None:

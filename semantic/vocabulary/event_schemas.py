@@ -14,6 +14,9 @@ annotations, which other tools pass over:
     x-kindcast-unit        the unit of a bare number
     x-kindcast-unit-from   the sibling attribute that holds the unit
     x-kindcast-derived     the expression that gives the attribute its value where the event does not
+    x-kindcast-subject     of the whole document: the attribute that says what an event is about, its id by default
+    x-kindcast-revision    of the whole document: the attribute that says which revision of that it is
+    x-kindcast-retracts    of the whole document: attributes that name what an event withdraws, or say that it does
     x-kindcast-stated      of the whole document: "quantities", which objects of the events may state
 """
 
@@ -28,7 +31,7 @@ from kindcast.semantic.flatten import problem_at
 from kindcast.semantic.units.patterns import compile_pattern
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
-from kindcast.semantic.vocabulary.event_types import Domain, EventType, Shape, View, view_of
+from kindcast.semantic.vocabulary.event_types import Correctable, Domain, EventType, Shape, View, view_of
 from kindcast.semantic.vocabulary.stated import STATED
 
 __all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
@@ -62,6 +65,9 @@ ANNOTATIONS: Final = frozenset(PREFIX + name for name in ("concept", "order", "u
 
 STATED_BY: Final = PREFIX + "stated"
 """Annotation of a whole document: what the objects of its events may state (rule 22)."""
+CORRECTED_BY: Final = tuple(PREFIX + name for name in ("subject", "revision", "retracts"))
+"""Annotations of a whole document: where events tell of corrections."""
+OF_DOCUMENTS: Final = frozenset((STATED_BY, *CORRECTED_BY))
 
 Path = tuple[Any, ...]
 
@@ -75,11 +81,17 @@ def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None =
     """
     reader = _Reader(name, {**(others or {}), name: document})
     shape = reader.read(document)
-    stated = reader.stated(document)
+    stated, correctable = reader.stated(document), reader.correctable(document)
     if reader.problems:
         raise InvalidDeclaration(reader.problems[:MOST_PROBLEMS])
     title, description = document.get("title"), document.get("description")
-    return EventType(name=name, shape=shape, stated=stated, title=title, description=description)
+    return EventType(
+        name=name, shape=shape, stated=stated, correctable=correctable, title=title, description=description
+    )
+
+
+def _is_attribute_name(name: Any) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and all(name.split("."))
 
 
 class _Reader:
@@ -113,7 +125,7 @@ class _Reader:
                 self.shape(node, ("$defs", key), 1)
         else:
             self.refuse(("$defs",), "$defs names domains: an object")
-        of_data = {key: value for key, value in document.items() if key != STATED_BY}
+        of_data = {key: value for key, value in document.items() if key not in OF_DOCUMENTS}
         shape = self.shape({"type": "object"} | of_data, (), 0)
         self._check_siblings(shape, ("properties",))
         return shape
@@ -126,6 +138,23 @@ class _Reader:
             self.refuse((STATED_BY,), f"{STATED_BY} lists some of {', '.join(STATED)}")
             return frozenset()
         return frozenset(listed)
+
+    def correctable(self, document: Any) -> Correctable | None:
+        """Where events tell of corrections; None where nothing is said of it."""
+        given = {key: document[key] for key in CORRECTED_BY if key in document} if isinstance(document, Mapping) else {}
+        if not given:
+            return None
+        names: list[tuple[str, ...]] = []
+        for key in CORRECTED_BY:
+            value = given.get(key, [])
+            listed = [value] if isinstance(value, str) else value
+            most = 16 if key == CORRECTED_BY[-1] else 1
+            if not isinstance(listed, list) or len(listed) > most or not all(map(_is_attribute_name, listed)):
+                self.refuse((key,), f"{key} is the name of an attribute" + (", or a list of names" if most > 1 else ""))
+                listed = []
+            names.append(tuple(listed))
+        subject, revision, retracts = names
+        return Correctable(subject=(*subject, None)[0], revision=(*revision, None)[0], retracts=retracts)
 
     def shape(self, node: Any, path: Path, depth: int) -> Shape:
         self._nodes += 1
@@ -395,6 +424,9 @@ def document_of(described: EventType | View) -> dict[str, Any]:
         document |= {key: text for key, text in words.items() if text is not None}
     if described.stated:
         document[STATED_BY] = sorted(described.stated)
+    if isinstance(described, EventType) and (told := described.correctable) is not None:
+        values = (told.subject, told.revision, list(told.retracts))
+        document |= {key: value for key, value in zip(CORRECTED_BY, values, strict=True) if value}
     return document | _node(described.shape)
 
 
@@ -450,6 +482,9 @@ def extension_problems(before: EventType | None, after: EventType) -> list[Probl
     problems = list(_changes(before.shape, after.shape, (), after.name))
     if before.stated != after.stated:
         detail = f"what the objects of {after.name} state changes, and so does what its events mean: {RULE_3}"
+        problems.append(_refused((), detail))
+    if before.correctable not in (None, after.correctable):
+        detail = f"where events of {after.name} tell of corrections changes: {RULE_3}"
         problems.append(_refused((), detail))
     return problems
 
@@ -528,6 +563,8 @@ class EventSchemas:
             raise InvalidDeclaration(problems)
         self.states = any(each.stated for each in self.types.values())
         """Whether objects in the events of some type state quantities or codes (rule 22)."""
+        self.corrects = any(each.correctable is not None for each in self.types.values())
+        """Whether the events of some type tell of corrections."""
         self._views: dict[frozenset[str], View] = {}
         self._having: dict[str, set[str]] | None = None
 

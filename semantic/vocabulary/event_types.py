@@ -11,7 +11,7 @@ from typing import Any
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem
 
-__all__ = ["EVENT_TYPES", "Domain", "EventType", "Shape", "View", "view_of"]
+__all__ = ["EVENT_TYPES", "Correctable", "Domain", "EventType", "Shape", "View", "view_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +91,24 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correctable:
+    """Where an event of a type says what it is about (by default its id), which revision of that it is, and what it
+    withdraws: names of attributes, see `kindcast.semantic.events.corrections`."""
+
+    subject: str | None = None
+    revision: str | None = None
+    retracts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """A named event type. Two types are the same when their names and shapes are, and what their objects state
-    (`quantities`, `codes`: rule 22); words for people do not count."""
+    """A named event type. Two types are the same when their names and shapes are, what their objects state
+    (`quantities`, `codes`: rule 22), and where they tell of corrections; words for people do not count."""
 
     name: str
     shape: Shape
     stated: frozenset[str] = frozenset()
+    correctable: Correctable | None = None
     title: str | None = field(default=None, compare=False)
     description: str | None = field(default=None, compare=False)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kindcast.server.broker.group import Group
+from kindcast.server.broker.retractions import retract_late
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.events import MatchRow, insert_matches
 from kindcast.server.store.pending import Retry
@@ -41,6 +42,7 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
     state.last_accepted_at = max(group.now, state.last_accepted_at)
     rows: list[MatchRow] = []
     retries: list[Retry] = []
+    told: dict[int, list[int]] = {}
     for each in decisions:
         retries += each.retries
         there = pending_store.take(connection, each.event, [*each.matched, *each.unmatched])
@@ -52,8 +54,10 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
         first = pending_store.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
         group.totals.update(matches=len(late), matched=int(first))
         group.touched.update(late)
+        told[each.event] = late
         rows += [(number, state.sequence, each.matched[number], each.event) for number in late]
     insert_matches(connection, rows)
+    retract_late(group, told)
     group.totals["parked_given_up"] += pending_store.postpone(connection, retries, group.now)
 
 

@@ -18,14 +18,17 @@ import msgspec
 import numpy as np
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
+from kindcast.semantic.events.corrections import Correction, correction_of
 from kindcast.semantic.events.event_plans import ReadEvent
 from kindcast.semantic.explanations.explanation import as_json
 from kindcast.semantic.matching.results import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators.failures import Failure
 from kindcast.server.broker.group import Group
+from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.store.corrections import correction_key
 from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
@@ -108,14 +111,20 @@ def _published(
     group: Group, events: Sequence[DecodedEvent], verbose: Sequence[bool], observe: Callable[[float, int], None]
 ) -> Results:
     state = group.state
-    known = find_known(group.connection, [(each.source, each.id) for each in events if not each.id_is_ours])
+    said = _corrections(state, events)
+    keys = [
+        each.id if told is None else correction_key(each.id, told.revision)
+        for each, told in zip(events, said, strict=True)
+    ]
+    asked = [(each.source, key) for each, key in zip(events, keys, strict=True) if not each.id_is_ours]
+    known = find_known(group.connection, asked)
     results: list[Outcome | InvalidEvent | None] = [None] * len(events)
     fresh: list[tuple[int, DecodedEvent, ReadEvent]] = []
     repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
     started = time.perf_counter()
     for index, each in enumerate(events):
-        key = (each.source, each.id)
+        key = (each.source, keys[index])
         if key in known:
             results[index] = _duplicate(each, known[key])
         elif key in first:
@@ -132,8 +141,18 @@ def _published(
     rows = _Rows(group, table)
     for number, (index, each, read) in enumerate(fresh):
         notes = (*each.notes, *read.notes(MAX_NOTES)) if verbose[index] else ()
-        results[index] = rows.add(number, each, notes[:MAX_NOTES])
+        results[index] = rows.add(number, each, notes[:MAX_NOTES], key=keys[index])
     rows.store()
+    if any(said):
+        stored = ((index, results[index]) for index, _, _ in fresh)
+        tell_corrections(
+            group,
+            [
+                (outcome.sequence, outcome.source, told)
+                for index, outcome in stored
+                if isinstance(outcome, Outcome) and (told := said[index]) is not None
+            ],
+        )
     for index, original in repeated:
         outcome = results[original]
         assert isinstance(outcome, Outcome)
@@ -210,8 +229,8 @@ class _Rows:
         group.on_undo(undo)
         state.last_accepted_at = max(group.now, state.last_accepted_at)  # a clock set back must not reorder the log
 
-    def add(self, number: int, event: DecodedEvent, notes: Sequence[Note]) -> Outcome:
-        """The rows of one event, which has this number in the table."""
+    def add(self, number: int, event: DecodedEvent, notes: Sequence[Note], *, key: str) -> Outcome:
+        """The rows of one event, which has this number in the table; `key` is what it is known by again."""
         group, state, table = self._group, self._group.state, self._table
         state.sequence += 1
         position, subscriptions = state.sequence, self._subscriptions
@@ -230,7 +249,7 @@ class _Rows:
             EventRow(
                 sequence=state.sequence,
                 source=event.source,
-                id=event.id,
+                id=key,
                 type=event.type,
                 digest=event.digest,
                 body=event.body,
@@ -277,6 +296,14 @@ class _Rows:
                 state.parked_under = before
 
             self._group.on_undo(undo)
+
+
+def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correction | None]:
+    """What each event says of corrections; nothing is looked at where no event type declares any."""
+    schemas = state.vocabulary.schemas
+    if not schemas.corrects:
+        return [None] * len(events)
+    return [correction_of(each.event, schemas.types) for each in events]
 
 
 def _read(matcher: Matcher, event: Event) -> ReadEvent | InvalidEvent:

@@ -79,9 +79,18 @@ def start_of(connection: Connection, subscriber: Subscriber, after: str | None) 
 _NO_BINDINGS = msgspec.Raw(b"[]")
 
 
+class Retracted(msgspec.Struct, frozen=True):
+    """The event that is withdrawn, as it was delivered before."""
+
+    source: str
+    id: str
+    sequence: int
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """`cursor`: what to acknowledge, or to go on after. `bindings`: what operators found, a list of objects. `late`: an
-    operator had to be asked first, so events that were published later may have come before."""
+    operator had to be asked first, so events that were published later may have come before. `retracted`: no event for
+    this subscription, but the news that one it got before is withdrawn, by `event`."""
 
     cursor: str
     event: msgspec.Raw
@@ -89,6 +98,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     subscription: str
     vocabulary_version: str | None
     late: bool = False
+    retracted: Retracted | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -106,17 +116,21 @@ def message_of(subscription: str, match: StoredMatch) -> Message:
         bindings=_NO_BINDINGS if match.bindings is None else msgspec.Raw(match.bindings.encode()),
         subscription=subscription,
         vocabulary_version=match.vocabulary_version,
-        late=match.position != match.sequence,
+        late=match.position != match.sequence and match.retracted is None,
+        retracted=None
+        if match.retracted is None
+        else Retracted(match.retracted[1], match.retracted[2], match.retracted[0]),
     )
 
 
-def message_id(subscription: str, sequence: int) -> str:
-    """The `webhook-id`: one for each event and subscription, the same on every attempt, also after a restart.
+def message_id(subscription: str, match: StoredMatch) -> str:
+    """The `webhook-id`: one for each event and subscription, and one for each retraction; the same on every attempt,
+    also after a restart.
 
-    >>> message_id("s1", 7)
+    >>> message_id("s1", StoredMatch(9, 7, "{}", None, "v"))
     'msg_s1_7'
     """
-    return f"msg_{subscription}_{sequence}"
+    return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
 
 
 def encode(value: Message | Page) -> bytes:

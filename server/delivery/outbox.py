@@ -278,7 +278,7 @@ def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
     return Delivery(
         sink=subscriber.sink or "",
         secret=subscriber.secret or "",
-        message_id=message_id(subscriber.id, match.sequence),
+        message_id=message_id(subscriber.id, match),
         body=encode(message_of(subscriber.id, match)),
         protocolsettings=subscriber.protocolsettings or {},
         sinkcredential=subscriber.sinkcredential or {},

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, select
 
-from kindcast.server.store.tables import attempts, events, ledger, matches, metadata, subscriptions
+from kindcast.server.store.tables import attempts, events, ledger, matches, metadata, retractions, subscriptions
 
 __all__ = [
     "DISABLED",
@@ -77,8 +77,18 @@ _SUBSCRIBER = sa.select(
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
 
 _MATCHES = (
-    sa.select(matches.c.position, events.c.sequence, events.c.body, matches.c.bindings, events.c.vocabulary_version)
+    sa.select(
+        matches.c.position,
+        events.c.sequence,
+        events.c.body,
+        matches.c.bindings,
+        events.c.vocabulary_version,
+        retractions.c.event.label("withdrawn"),
+        retractions.c.source.label("withdrawn_source"),
+        retractions.c.id.label("withdrawn_id"),
+    )
     .join_from(matches, events, events.c.sequence == sa.func.coalesce(matches.c.event, matches.c.position))
+    .join(retractions, retractions.c.position == matches.c.position, isouter=True)
     .order_by(matches.c.position)
 )
 
@@ -116,13 +126,15 @@ _ATTEMPT = attempts.insert().values(
 @dataclass(frozen=True, slots=True)
 class StoredMatch:
     """One match with its event: `body` is the CloudEvent as JSON text, `bindings` JSON text or None. `position` is its
-    place in the queue, `sequence` that of the event: they differ when it was decided late."""
+    place in the queue, `sequence` that of the event: they differ when it was decided late, and in a retraction:
+    `retracted` is then (sequence, source, id) of the event that the one in `body` withdraws."""
 
     position: int
     sequence: int
     body: str
     bindings: str | None
     vocabulary_version: str
+    retracted: tuple[int, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +193,8 @@ def read_matches(connection: Connection, number: int, *, after: int, limit: int,
     found: list[StoredMatch] = []
     with connection.execute(statement) as rows:
         for row in rows:
-            found.append(StoredMatch(row.position, row.sequence, row.body, row.bindings, row.vocabulary_version))
+            gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
+            found.append(StoredMatch(row.position, row.sequence, row.body, row.bindings, row.vocabulary_version, gone))
             byte_budget -= len(row.body)
             if byte_budget <= 0:
                 break

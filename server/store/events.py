@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, select
 
 from kindcast.server.store import pending as pending_store
+from kindcast.server.store.corrections import discard_corrections_before
 from kindcast.server.store.deliveries import remember_discards
-from kindcast.server.store.tables import attempts, events, late, matches, subscriptions
+from kindcast.server.store.tables import attempts, events, late, matches, retractions, subscriptions
 
 __all__ = [
     "EventRow",
@@ -118,6 +119,7 @@ def discard_before(connection: Connection, number: int) -> Counter[str]:
     gone = Counter(discarded=remember_discards(connection, number))
     connection.execute(delete(matches).where(mine, matches.c.position < number))
     connection.execute(delete(late).where(late.c.position < number))
+    discard_corrections_before(connection, number)
     gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
     over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
     kept = select(late.c.event).where(late.c.event < number)
@@ -191,9 +193,10 @@ def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Seque
 
 
 def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
-    """Whether a subscription got an event."""
+    """Whether a subscription got an event, not counting messages that it withdraws another one."""
+    told = exists().where(retractions.c.position == matches.c.position)
     wanted = (matches.c.subscription == subscription) & matches.c.position.in_(_positions(connection, sequence))
-    return connection.execute(select(matches.c.position).where(wanted, _is_of(sequence))).first() is not None
+    return connection.execute(select(matches.c.position).where(wanted, ~told, _is_of(sequence))).first() is not None
 
 
 def _positions(connection: Connection, sequence: int) -> list[int]:

@@ -145,7 +145,7 @@ events = Table(
     metadata,
     Column("sequence", _Number, primary_key=True, autoincrement=False),
     Column("source", Text, nullable=False),
-    Column("id", Text, nullable=False),
+    Column("id", Text, nullable=False),  # with a revision after U+001F, where its type declares one
     Column("type", Text, nullable=False),
     Column("digest", String, nullable=False),  # of all but source and id: tells a repetition from a contradiction
     Column("body", Text, nullable=False),  # the CloudEvent as JSON
@@ -175,6 +175,29 @@ late = Table(
     Column("event", _Number, nullable=False),
     Column("decided_at", Double, nullable=False),  # never less than that of the position before
     Index("late_event", "event"),
+)
+
+corrections = Table(
+    "corrections",
+    metadata,
+    Column("source", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("event", _Number, nullable=False),
+    Column("withdraws", Boolean, nullable=False),  # the subject; else it is about it
+    Column("revision", Text),
+    Column("withdrawn_by", _Number),  # the event that withdrew this one
+    PrimaryKeyConstraint("source", "subject", "event", "withdraws"),
+    Index("corrections_event", "event"),
+    sqlite_with_rowid=False,
+)
+
+retractions = Table(
+    "retractions",
+    metadata,
+    Column("position", _Number, primary_key=True, autoincrement=False),
+    Column("event", _Number, nullable=False),  # the one that is withdrawn; that of the matches there withdraws it
+    Column("source", Text, nullable=False),
+    Column("id", Text, nullable=False),
 )
 
 parked = Table(

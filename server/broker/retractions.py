@@ -1,0 +1,70 @@
+"""Retractions: who was sent an event that is withdrawn is told so, once, in whichever order the two come.
+
+    an event that withdraws ──▶ events about its subject ──┐
+    an event about a subject that was withdrawn before ────┴──▶ for each a message to all who have it
+    a late match of an event that is withdrawn ───────────────▶ the same, to those who have it now
+
+The message stands at a position of its own. Its event is the one that withdraws, and it names the withdrawn one.
+"""
+
+from collections.abc import Collection, Sequence
+
+from kindcast.semantic.events.corrections import Correction, is_newer
+from kindcast.server.broker.group import Group
+from kindcast.server.store import corrections
+from kindcast.server.store import pending as pending_store
+from kindcast.server.store.events import insert_matches
+
+__all__ = ["retract_late", "tell_corrections"]
+
+
+def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) -> None:
+    """For events that were stored in this command, (sequence, source, what it says) in order: note it, and send what
+    it withdraws. A few statements an event."""
+    connection = group.connection
+    for sequence, source, said in told:
+        withdrawn: set[int] = set()
+        for subject in said.withdraws:
+            for about in corrections.find_about(connection, source, subject):
+                if about.event not in withdrawn and not is_newer(about.revision, said.revision):
+                    withdrawn.add(about.event)
+                    _retract(group, about.event, by=sequence)
+            corrections.add_correction(connection, source, subject, sequence, said.revision, withdraws=True)
+        if said.subject in said.withdraws:
+            continue  # it says again what it withdraws: it is no news about its subject
+        before = corrections.find_withdrawing(connection, source, said.subject)
+        corrections.add_correction(connection, source, said.subject, sequence, said.revision, withdraws=False)
+        by = next((each.event for each in before if not is_newer(said.revision, each.revision)), None)
+        if by is not None:
+            _retract(group, sequence, by=by)
+
+
+def retract_late(group: Group, matched: dict[int, list[int]]) -> None:
+    """For events that were matched late in this command, by sequence with the subscriptions: what is withdrawn already
+    is told at once."""
+    for withdrawn, by in corrections.withdrawn_among(group.connection, matched).items():
+        _send(group, withdrawn, by, matched[withdrawn])
+
+
+def _retract(group: Group, withdrawn: int, *, by: int) -> None:
+    corrections.mark_withdrawn(group.connection, withdrawn, by)
+    _send(group, withdrawn, by, corrections.recipients(group.connection, withdrawn, group.now))
+
+
+def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) -> None:
+    """One message to each."""
+    if not recipients:
+        return
+    connection, state = group.connection, group.state
+    before = state.sequence
+
+    def undo() -> None:
+        state.sequence = before
+
+    group.on_undo(undo)
+    state.sequence += 1
+    first = pending_store.note_late(connection, state.sequence, by, state.last_accepted_at, len(recipients))
+    corrections.add_retraction(connection, state.sequence, withdrawn)
+    insert_matches(connection, [(number, state.sequence, None, by) for number in recipients])
+    group.totals.update(matches=len(recipients), matched=int(first))
+    group.touched.update(recipients)

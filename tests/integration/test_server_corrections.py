@@ -1,0 +1,186 @@
+"""Corrections: an event that withdraws another one reaches exactly those who got it, once, in whichever order."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, running_application, subscribe
+
+EPCIS = {
+    "properties": {"eventID": {"type": "string"}},
+    "x-kindcast-subject": "eventID",
+    "x-kindcast-revision": "errorDeclaration.declarationTime",
+    "x-kindcast-retracts": "errorDeclaration",
+}
+STIX = {"x-kindcast-subject": "id", "x-kindcast-revision": "modified", "x-kindcast-retracts": "revoked"}
+ACTIVITY = {"x-kindcast-subject": "id"}
+UNDO = {"x-kindcast-subject": "id", "x-kindcast-retracts": ["object", "object.id"]}
+SOURCE = "urn:warehouse"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path) as client:
+        declare(client)
+        yield client
+
+
+def declare(client: httpx.Client) -> None:
+    for name, schema in (("ObjectEvent", EPCIS), ("indicator", STIX), ("Create", ACTIVITY), ("Undo", UNDO)):
+        assert client.put(f"/v1/schemas/{name}", json=schema).status_code == 201
+
+
+def event(kind: str, id: str, /, **data: Any) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": id, "source": SOURCE, "type": kind, "data": data}
+
+
+def publish(client: httpx.Client, *events: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Content-Type": "application/cloudevents-batch+json"}
+    answer = client.post("/v1/events", json=events, headers=headers)
+    assert answer.status_code == 202, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def got(client: httpx.Client, id: str) -> list[tuple[str, str]]:
+    """What a subscription got, in order: ("event", id) or ("retracted", id of the withdrawn event)."""
+    page = client.get(f"/v1/subscriptions/{id}/events", params={"limit": 1_000}).json()["events"]
+    return [
+        ("retracted", each["retracted"]["id"]) if each.get("retracted") else ("event", each["event"]["id"])
+        for each in page
+    ]
+
+
+def epcis(number: int, *, error: str | None = None, **data: Any) -> dict[str, Any]:
+    """An observation of an object, or its error declaration, which repeats the id of the event."""
+    declared = {} if error is None else {"errorDeclaration": {"declarationTime": error, "reason": "incorrect_data"}}
+    return event("ObjectEvent", f"urn:uuid:{number}", eventID=f"urn:uuid:{number}", **data, **declared)
+
+
+def test_error_declaration_reaches_those_who_got_the_event(client: httpx.Client) -> None:
+    """Who matches the declaration as well gets it as an event too; who matches only it gets no retraction."""
+    both = subscribe(client, 'bizStep = "shipping"')["id"]
+    first = subscribe(client, 'bizStep = "shipping" and errorDeclaration.reason missing')["id"]
+    second = subscribe(client, 'errorDeclaration.reason = "incorrect_data"')["id"]
+    other = subscribe(client, 'bizStep = "receiving"')["id"]
+    publish(client, epcis(1, bizStep="shipping"))
+    declared = epcis(1, error="2026-03-01T00:00:00Z", bizStep="shipping")
+    assert publish(client, declared)["accepted"] == 1
+    one = "urn:uuid:1"
+    assert got(client, both) == [("event", one), ("event", one), ("retracted", one)]
+    assert got(client, first) == [("event", one), ("retracted", one)]
+    assert got(client, second) == [("event", one)]
+    assert got(client, other) == []
+    assert publish(client, declared)["duplicates"] == 1
+    assert publish(client, epcis(1, error="2026-03-02T00:00:00Z", bizStep="shipping"))["accepted"] == 1
+    assert [each for each in got(client, first) if each[0] == "retracted"] == [("retracted", one)]
+
+
+def test_retraction_names_the_withdrawn_event(client: httpx.Client) -> None:
+    """By source, id and sequence, beside the event that withdraws it; the trace of that tells of the message."""
+    id = subscribe(client, 'bizStep = "shipping" and errorDeclaration.reason missing')["id"]
+    sequence = publish(client, epcis(1, bizStep="shipping"))["events"][0]["sequence"]
+    publish(client, epcis(1, error="2026-03-01T00:00:00Z", bizStep="shipping"))
+    message = client.get(f"/v1/subscriptions/{id}/events").json()["events"][-1]
+    assert message["retracted"] == {"source": SOURCE, "id": "urn:uuid:1", "sequence": sequence}
+    assert message["event"]["data"]["errorDeclaration"]["reason"] == "incorrect_data"
+    assert not message.get("late")
+    trace = client.get("/v1/events/2/trace", params={"subscription": id}).json()
+    assert [each["subscription"] for each in trace["deliveries"]] == [id]
+    assert not trace["explanation"]["recorded"]
+
+
+def test_retraction_that_comes_first_follows_the_event(client: httpx.Client) -> None:
+    """Also in one batch, in either order; a source withdraws its own events only."""
+    id = subscribe(client, 'bizStep = "shipping" and errorDeclaration.reason missing')["id"]
+    publish(client, epcis(1, error="2026-03-01T00:00:00Z"))
+    publish(client, epcis(1, bizStep="shipping"))
+    publish(client, epcis(2, error="2026-03-01T00:00:00Z"), epcis(2, bizStep="shipping"))
+    publish(client, epcis(3, bizStep="shipping"), epcis(3, error="2026-03-01T00:00:00Z"))
+    elsewhere = epcis(1, bizStep="shipping") | {"source": "urn:other"}
+    publish(client, elsewhere)
+    expected = [(kind, f"urn:uuid:{number}") for number in (1, 2, 3) for kind in ("event", "retracted")]
+    assert got(client, id) == [*expected, ("event", "urn:uuid:1")]
+
+
+def test_revisions_are_events_of_their_own(client: httpx.Client) -> None:
+    """One id in three revisions; revoking withdraws all that are not newer, and a later revision stands."""
+    id = subscribe(client, "name exists")["id"]
+
+    def revision(month: int, **more: Any) -> dict[str, Any]:
+        modified = f"2026-{month:02}-01T00:00:00Z"
+        return event("indicator", "indicator--1", id="indicator--1", modified=modified, **({"name": "n"} | more))
+
+    assert publish(client, revision(1), revision(2), revision(2))["duplicates"] == 1
+    assert publish(client, revision(3, revoked=True), revision(4, revoked=False, name="m"))["accepted"] == 2
+    assert publish(client, revision(1))["duplicates"] == 1
+    one = "indicator--1"
+    assert got(client, id) == [*[("event", one)] * 4, ("retracted", one), ("retracted", one)]
+    page = client.get(f"/v1/subscriptions/{id}/events").json()["events"]
+    assert [each["retracted"]["sequence"] for each in page if "retracted" in each] == [1, 2]
+    listed = client.get("/v1/events").json()["events"]
+    assert {each["event"]["id"] for each in listed} == {one}
+
+
+def test_undo_withdraws_the_activity_that_it_names(client: httpx.Client) -> None:
+    """By its IRI, or as a node."""
+    id = subscribe(client, 'ce.type = "Create"')["id"]
+    publish(
+        client,
+        event("Create", "1", id="urn:a:1"),
+        event("Create", "2", id="urn:a:2"),
+        event("Create", "3", id="urn:a:3"),
+    )
+    publish(client, event("Undo", "4", id="urn:a:4", object="urn:a:1"))
+    publish(client, event("Undo", "5", id="urn:a:5", object={"type": "Create", "id": "urn:a:2"}))
+    assert got(client, id)[3:] == [("retracted", "1"), ("retracted", "2")]
+
+
+def test_corrections_are_declared_well_or_refused(client: httpx.Client) -> None:
+    """Names of attributes; what is declared may be added to a type, and not changed."""
+    for wrong in ({"x-kindcast-subject": 5}, {"x-kindcast-revision": ["a", "b"]}, {"x-kindcast-retracts": ["a", ""]}):
+        refused = client.put("/v1/schemas/wrong", json=wrong)
+        assert (refused.status_code, problem_code(refused)) == (422, "invalid-declaration")
+    changed = client.put("/v1/schemas/Create", json={"x-kindcast-subject": "ce.id"})
+    assert (changed.status_code, problem_code(changed)) == (422, "invalid-declaration")
+    assert client.get("/v1/schemas/Undo").json()["declaration"] == UNDO
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_retractions_reach_exactly_the_recipients(tmp_path: Path, seed: int) -> None:
+    """Random events and error declarations, in random batches with repetitions and a restart in between: a subscriber
+    gets each event of its kind once, and each that is withdrawn is retracted once, after it."""
+    chance = random.Random(seed)
+    numbers = range(30)
+    steps = {number: chance.choice(["shipping", "receiving", "packing"]) for number in numbers}
+    withdrawn = set(chance.sample(numbers, 15))
+    log = [epcis(number, bizStep=steps[number]) for number in numbers]
+    log += [epcis(number, error="2026-03-01T00:00:00Z") for number in sorted(withdrawn)]
+    log += chance.choices(log, k=20)
+    chance.shuffle(log)
+    ids: dict[str, str] = {}
+    with running_application(tmp_path) as client:
+        declare(client)
+        for step in ("shipping", "receiving"):
+            ids[step] = subscribe(client, f'bizStep = "{step}"')["id"]
+        _publish_in_batches(client, log[:30], chance)
+    with running_application(tmp_path) as client:
+        _publish_in_batches(client, log[30:], chance)
+        for step, id in ids.items():
+            messages = got(client, id)
+            mine = {f"urn:uuid:{number}" for number in numbers if steps[number] == step}
+            assert sorted(name for kind, name in messages if kind == "event") == sorted(mine)
+            retracted = [name for kind, name in messages if kind == "retracted"]
+            assert sorted(retracted) == sorted(mine & {f"urn:uuid:{number}" for number in withdrawn})
+            assert all(messages.index(("event", name)) < messages.index(("retracted", name)) for name in retracted)
+
+
+def _publish_in_batches(client: httpx.Client, log: list[dict[str, Any]], chance: random.Random) -> None:
+    while log:
+        size = chance.randint(1, 8)
+        publish(client, *log[:size])
+        log = log[size:]

@@ -81,7 +81,7 @@ def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[
     """Of these events, those that are withdrawn: which event withdrew each."""
     query = select(corrections.c.event, corrections.c.withdrawn_by)
     mine = corrections.c.event.in_(sorted(sequences)) & ~corrections.c.withdraws
-    return dict(connection.execute(query.where(mine, ~_STANDING)).tuples().all())
+    return {row.event: row.withdrawn_by for row in connection.execute(query.where(mine, ~_STANDING))}
 
 
 def recipients(connection: Connection, sequence: int, now: float) -> list[int]:

@@ -1,6 +1,7 @@
 """Corrections: an event that withdraws another one reaches exactly those who got it, once, in whichever order."""
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from tests.harness.application import problem_code, running_application, subscribe
+from tests.harness.operator_service import OperatorService
 
 EPCIS = {
     "properties": {"eventID": {"type": "string"}},
@@ -148,6 +150,30 @@ def test_corrections_are_declared_well_or_refused(client: httpx.Client) -> None:
     changed = client.put("/v1/schemas/Create", json={"x-kindcast-subject": "ce.id"})
     assert (changed.status_code, problem_code(changed)) == (422, "invalid-declaration")
     assert client.get("/v1/schemas/Undo").json()["declaration"] == UNDO
+
+
+def test_late_match_of_a_withdrawn_event_is_followed_by_its_retraction(tmp_path: Path) -> None:
+    """The operator answers only after the event was withdrawn; a second subscription had it in time."""
+    service = OperatorService()
+    settings: dict[str, Any] = {"allow_private_sinks": True, "plugins": False, "operator_delays_seconds": (0.1,) * 200}
+    with running_application(tmp_path, **settings) as client:
+        declare(client)
+        answer = client.put("/v1/operators/yes", json={"url": f"{service.url}/yes", "timeout_seconds": 5})
+        assert answer.status_code == 201, answer.text
+        late = subscribe(client, 'bizStep = "shipping" and yes()')["id"]
+        early = subscribe(client, 'bizStep = "shipping"')["id"]
+        publish(client, epcis(1, bizStep="shipping"))
+        publish(client, epcis(1, error="2026-03-01T00:00:00Z"))
+        expected = [("event", "urn:uuid:1"), ("retracted", "urn:uuid:1")]
+        assert (got(client, early), got(client, late)) == (expected, [])
+        service.start()
+        try:
+            deadline = time.monotonic() + 60
+            while len(got(client, late)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        finally:
+            service.kill()
+        assert (got(client, early), got(client, late)) == (expected, expected)
 
 
 @pytest.mark.parametrize("seed", range(3))

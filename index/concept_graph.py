@@ -80,6 +80,27 @@ class ConceptGraph:
         graph._entries = self._entries
         return graph
 
+    def with_instances(self, concepts: int) -> "ConceptGraph":
+        """Another graph: these nodes, and after them one for each of the first `concepts`, directly beneath it: a thing
+        that is said to be of that class. What is above it is above the class, and the class's own classes are not:
+        the one step to a class was taken (the caller numbers them). Linear; 20 bytes each.
+
+        >>> graph = ConceptGraph(2, [(1, 0)]).with_instances(2)
+        >>> graph.ancestors(ConceptId(3))
+        (0, 1, 3)
+        """
+        graph = ConceptGraph(0)
+        size = self._size + concepts
+        graph._size = size
+        steps = np.arange(1, concepts + 1, dtype=np.int64)
+        graph._parent_offsets = np.concatenate([self._parent_offsets, self._parent_offsets[-1] + steps])
+        graph._parents = np.concatenate([self._parents, np.arange(concepts, dtype=np.int32)])
+        graph._entry_offsets = np.concatenate([self._entry_offsets, np.full(concepts, self._entry_offsets[-1])])
+        graph._entries = self._entries
+        for array in (graph._parent_offsets, graph._parents, graph._entry_offsets):
+            array.setflags(write=False)
+        return graph
+
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """`concept` and all that is above it, ascending and without duplicates."""
         found = self._ancestors.get(concept)

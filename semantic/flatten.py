@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from kindcast.semantic.errors import InvalidEvent, Problem
-from kindcast.semantic.model import Position
+from kindcast.semantic.model import Node, Position, Resource, TypedText
 
 __all__ = [
     "Comparator",
@@ -78,7 +78,7 @@ class StatedCode:
     published: Mapping[str, Any]
 
 
-Scalar = str | int | float | bool | QuantityObject | StatedCode
+Scalar = str | int | float | bool | QuantityObject | StatedCode | Resource | TypedText
 
 
 class Stated(NamedTuple):
@@ -145,7 +145,12 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
                 detail = f"more than {limits.values} values in one event: split it"
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
-            quantity = as_quantity(node) if path else None
+            if path and isinstance(node, Node):  # a value too, and one element wherever it stands (rule 21)
+                if node.value is not None:
+                    flat.scalars.setdefault(name, []).append(Found(node.value))
+                if not isinstance(path[-1], int):
+                    flat.elements.setdefault(name, []).append(node)
+            quantity = as_quantity(node) if path and not isinstance(node, Node) else None
             found = Stated(quantity, "value") if quantity is not None else None
             if found is None and stated is not None and path:
                 found = stated(name, node)
@@ -197,7 +202,7 @@ def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
 
 
 def _scalar_problem(node: Any) -> tuple[str, str] | None:
-    if isinstance(node, str | bool):
+    if isinstance(node, str | bool | Resource | TypedText):
         return None
     if isinstance(node, float):
         return None if math.isfinite(node) else ("not-finite", f"{node} is no finite number")

@@ -346,9 +346,9 @@ class Node(dict[str, Any]):
     """A node of a graph with what is stated of it (rule 21), as a dict that is read as JSON is.
 
     Its names are `<IRI>` of a property, `^<IRI>` of one that is stated from the other end, `@id`, `@type`, `@graph`,
-    and `<IRI>.@language`. Each member is a list of scalars of JSON, `Resource`, `TypedText`, further nodes, and what a
-    literal of JSON holds. `value` is what the node is worth under the name that leads to it; None for a blank node
-    without type.
+    and `<IRI>.@language`. A member is one value or a list of several: scalars of JSON, `Resource`, `TypedText`, further
+    nodes, and what a literal of JSON holds. `value` is what the node is worth under the name that leads to it; None for
+    a blank node without type.
     """
 
     __slots__ = ("value",)
@@ -365,8 +365,10 @@ class Value:
     `text` is a published string in NFC and `root_word` its root word by the user's table of synonyms, itself where the
     table has none; `instant` is microseconds since 1970 UTC; `dates` are the first and the last microsecond of a
     date (rule 26); `amount` is the number of a quantity in the base unit of its `dimension` (rounded once);
-    `concepts` are all candidates of an ambiguous term. A quantity with a comparator has no
-    `amount` but `amounts`, the closed interval in which it lies, one end of it infinite (rule 22).
+    `concepts` are all candidates of an ambiguous term. A quantity with a comparator has no `amount` but `amounts`,
+    the closed interval in which it lies, one end of it infinite (rule 22). `types` are the classes that a graph
+    states of it, as `Vocabulary.instance_of` numbers them: `isa`, `below` and relations read them, no other test
+    does (rule 21).
     """
 
     published: str | int | float | bool | Mapping[str, Any]
@@ -380,6 +382,7 @@ class Value:
     dimension: str | None = None
     concepts: tuple[ConceptId, ...] = ()
     amounts: tuple[float, float] | None = None
+    types: tuple[ConceptId, ...] = ()
 
     @property
     def is_numeric(self) -> bool:

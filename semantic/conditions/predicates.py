@@ -160,6 +160,8 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
         yield (f"{UNDER}{value.dimension}", high) if low == -math.inf else (f"{ABOVE}{value.dimension}", low)
     for concept in value.concepts:
         yield "concept", concept
+    for concept in value.types:
+        yield "concept", concept
 
 
 def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.errors import InvalidEvent, SemanticError
+from kindcast.semantic.events.linked_data.reader import GraphReader
 from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
 from kindcast.semantic.flatten import (
     Comparator,
@@ -26,7 +27,7 @@ from kindcast.semantic.flatten import (
     flatten,
     problem_at,
 )
-from kindcast.semantic.model import CanonicalEvent, Event, Note, Value
+from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_duration, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
@@ -63,6 +64,11 @@ class Canonicaliser:
         self._declarations: dict[str, AttributeDeclaration | None] = {}
         self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
         self._typed = TypedEvents(vocabulary, self.names)
+        self._graphs = GraphReader(vocabulary.contexts, self._limits, is_event_class=self._is_event_class)
+
+    def _is_event_class(self, iri: str) -> bool:
+        """Whether a declared type of events is the class of this IRI (rule 21)."""
+        return bool(self._typed) and bool(self._typed.types_of([iri]))
 
     @property
     def limits(self) -> EventLimits:
@@ -87,8 +93,8 @@ class Canonicaliser:
         Raises `InvalidEvent` with a JSON pointer for each problem: what is no mapping, a top-level key `ce`, what
         `flatten` refuses, and what does not fit the declared types of the event.
         """
-        event = event if isinstance(event, Event) else Event(_mapping(event))
-        notes: list[Note] = []
+        event, said_of_graph = self.graph_event(event if isinstance(event, Event) else Event(_mapping(event)))
+        notes = list(said_of_graph)
         data, stated = event.data, None
         scalars = {f"ce.{name}": [Found(as_json(value))] for name, value in event.context.items()}
         elements: dict[str, list[Mapping[str, Any]]] = {}
@@ -96,7 +102,7 @@ class Canonicaliser:
             _refuse_context_names(event.data)
             stated = self._stated(event)
             flat = flatten(event.data, self._limits, stated("") if stated is not None else None)
-            types = [found for found in flat.scalars.get("@type", []) if isinstance(found.scalar, str)]
+            types = [found for found in flat.scalars.get("@type", []) if isinstance(found.scalar, str | Resource)]
             if types:
                 scalars["ce.type"] = [*scalars.get("ce.type", []), *types]
             scalars |= flat.scalars
@@ -106,13 +112,20 @@ class Canonicaliser:
         declared: frozenset[str] = frozenset()
         if self._typed:
             said = (found.scalar for found in scalars.get("ce.type", ()))
-            declared = self._typed.types_of(each for each in said if isinstance(each, str))
-            self._typed.check(declared, data, notes)
+            texts = (each.iri if isinstance(each, Resource) else each for each in said)
+            declared = self._typed.types_of(each for each in texts if isinstance(each, str))
+            if not isinstance(data, Node):  # a schema describes a JSON document
+                self._typed.check(declared, data, notes)
         attributes = self._read(scalars, notes)
         if self._typed:
             attributes = self._typed.complete(attributes, declared, notes)
         found = self._elements(elements, "", {}, stated)
         return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)))
+
+    def graph_event(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
+        """`event` with the tree of its graph as data, where its data is one (rule 20), and what is to be noted of that;
+        else itself. Raises `InvalidEvent`."""
+        return self._graphs.read(event)
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,6 +275,10 @@ class Canonicaliser:
             return found[0]
         if isinstance(scalar, bool):
             return Value(scalar, boolean=scalar)
+        if isinstance(scalar, TypedText):
+            return self._read_string(name, scalar.text, notes)
+        if isinstance(scalar, Resource):
+            return self._read_resource(scalar)
         if isinstance(scalar, QuantityObject):
             dimension, amount = self._measure(name, scalar.value, scalar.unit, notes)
             if scalar.comparator is None or amount is None:
@@ -270,6 +287,17 @@ class Canonicaliser:
         if isinstance(scalar, StatedCode):
             return self._read_code(name, scalar, notes)
         return self._read_number(name, scalar, scalar, unit, notes)
+
+    def _read_resource(self, node: Resource) -> Value:
+        """A node of a graph: the concept that its IRI is, if it is one, and the classes that the graph states of it."""
+        vocabulary = self._vocabulary
+        resolved = (vocabulary.resolve(each, is_iri=True).candidates for each in node.types)
+        types = tuple(dict.fromkeys(vocabulary.instance_of(each) for found in resolved for each in found))
+        if node.iri is None:
+            return Value({"@type": list(node.types)}, types=types)
+        text = unicodedata.normalize("NFC", node.iri)
+        concepts = vocabulary.resolve(node.iri, is_iri=True).candidates
+        return Value(node.iri, text, vocabulary.root_word(node.iri), concepts=concepts, types=types)
 
     def _read_number(
         self, name: str, published: Any, number: int | float, unit: str | None, notes: list[Note]

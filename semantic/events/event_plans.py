@@ -23,8 +23,9 @@ from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
+from kindcast.semantic.events.linked_data.reader import may_be_graph
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
-from kindcast.semantic.model import CanonicalEvent, Event, Note
+from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText
 
 __all__ = ["EventPlans", "ReadEvent"]
 
@@ -33,6 +34,8 @@ REMEMBERED = 1 << 16
 whatever publishers send."""
 LONGEST = 200
 """Characters of a name or text that is remembered."""
+LONGEST_OF_IRIS = 600
+"""Characters of a name that is made of the IRIs of properties."""
 MOST_NAMES = 200
 """Names of an object that is read here."""
 CONTEXT, TYPE = "ce", "@type"
@@ -193,9 +196,9 @@ class ReadEvent:
         """The same of a copy, for whoever puts the next event into the same objects."""
         if self._canonical is None:
             published = self._published
-            if isinstance(published, Event):
+            if isinstance(published, Event) and type(published.data) is not Node:
                 self._published = Event(_copy(published.data), dict(published.context))
-            else:
+            elif not isinstance(published, Event):
                 self._published = _copy(published)
         return self
 
@@ -226,23 +229,29 @@ class EventPlans:
         some 10 times as much. Raises `InvalidEvent`."""
         if isinstance(event, CanonicalEvent):
             return ReadEvent(self._lowering.event(event), self, event, event)
-        read = self.planned(event)
+        noted: tuple[Note, ...] = ()
+        if may_be_graph(event):
+            event, noted = self.canonicaliser.graph_event(event if isinstance(event, Event) else Event(event))
+        read = self.planned(event, noted)
         if read is None:
             canonical = self.canonicaliser.canonicalise(event)
             read = ReadEvent(self._lowering.event(canonical), self, event, canonical)
         return read
 
-    def planned(self, event: Any) -> ReadEvent | None:
-        """`event` read by a plan, None where it cannot be: what `Lowering.event` makes of its canonical form."""
+    def planned(self, event: Any, noted: tuple[Note, ...] = ()) -> ReadEvent | None:
+        """`event` read by a plan, None where it cannot be: what `Lowering.event` makes of its canonical form. The tree
+        of a graph is read, its document is not; `noted` was said of the document."""
         if self._asked != self._lowering.asked:  # somebody asks about more than when values were read
             self._forget()
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
-        if type(data) is not dict or (context is not None and self.canonicaliser.states(context)):
+        if type(data) is not dict and type(data) is not Node:
+            return None
+        if context is not None and self.canonicaliser.states(context):
             return None
         try:
             lowered = self._lowered(self._groups(data, context))
-            notes = self._checked(data, context or {}) if self._is_typed else ()
-            return ReadEvent(lowered, self, event, None, notes)
+            noted = (*noted, *self._checked(data, context or {})) if self._is_typed else noted
+            return ReadEvent(lowered, self, event, None, noted)
         except (_Refused, InvalidEvent):
             return None
 
@@ -314,11 +323,15 @@ class EventPlans:
                 elif kind is str:
                     known = member.texts.get(value)
                     cell = self._text(member, value) if known is None else known
-                elif kind is bool:
+                elif kind is bool or kind is Resource or kind is TypedText:
                     cell = self._cell(member, value, None)
                 else:
                     gaps.append(member)
-                    if kind is dict:
+                    if kind is Node:
+                        groups.append((self._shape(member, value), value, depth + 1, None, ()))
+                        self._node(member, value, several, presents)
+                        presents.append(member.elements)
+                    elif kind is dict:
                         inner = member.shapes.get(tuple(value)) or self._shape(member, value)
                         quantity = None if inner.unit is None else self._quantity(inner, value)
                         if quantity is None:
@@ -376,6 +389,14 @@ class EventPlans:
                     raise _Refused
                 cell = self._number(member, float(value), shape, data)
                 scalars = True
+            elif kind is Resource or kind is TypedText:
+                cell = self._cell(member, value, None)
+                scalars = True
+            elif kind is Node:
+                objects = True
+                groups.append((self._shape(member, value), value, depth + 1, None, ()))
+                self._node(member, value, several, presents)
+                continue
             elif kind is dict:
                 objects = True
                 inner = self._shape(member, value)
@@ -403,6 +424,16 @@ class EventPlans:
         if objects:
             presents.append(member.elements)
 
+    def _node(
+        self, member: _Member, node: Node, several: dict[ColumnId, dict[Key, None]], presents: list[Present]
+    ) -> None:
+        """What a node of a graph is worth under its own name."""
+        if node.value is not None:
+            presents.append(member.present)
+            cell = self._cell(member, node.value, None)
+            if cell:
+                _merge(several, cell)
+
     def _enter(self, container: Any, depth: int) -> None:
         """Raises `_Refused` for more nesting or values than an event may have."""
         self._left -= len(container)
@@ -414,6 +445,7 @@ class EventPlans:
         them, `_Refused` where a derived attribute is asked about."""
         said, own = [context.get("type")], data.get(TYPE)
         said += own if isinstance(own, list | tuple) else [own]
+        said = [each.iri if type(each) is Resource else each for each in said]
         texts = frozenset(each for each in said if type(each) is str)
         typed = self.canonicaliser.typed
         known = self._types.get(texts)
@@ -429,7 +461,8 @@ class EventPlans:
         if derives or any(isinstance(each, list | tuple) for each in said):
             raise _Refused
         notes: list[Note] = []
-        typed.check(types, data, notes)
+        if type(data) is not Node:  # a schema describes a JSON document
+            typed.check(types, data, notes)
         return notes
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -452,7 +485,7 @@ class EventPlans:
         if type(name) is not str or (is_top and (name == CONTEXT or name.startswith(f"{CONTEXT}."))):
             raise _Refused
         raw = name if is_top else f"{owner.raw}.{name}"
-        if len(raw) > LONGEST:
+        if len(raw) > (LONGEST if "<" not in raw else LONGEST_OF_IRIS):
             raise _Refused
         member = self._names.get(raw)
         if member is None:
@@ -542,7 +575,7 @@ class EventPlans:
         return cell
 
     def _cell(self, member: _Member, value: Any, unit: str | None) -> Cell:
-        if member.raw == TYPE:
+        if member.raw == TYPE and type(value) is not Resource:
             raise _Refused
         if not member.attributes:
             return NOTHING
@@ -616,6 +649,10 @@ class EventPlans:
                 kind = type(value)
                 if kind is str:
                     yield member, value, None
+                elif kind is TypedText:
+                    yield member, value.text, None
+                elif kind is Node:
+                    groups.append((self._shape(member, value), value, depth + 1, None, ()))
                 elif kind is int or kind is float:
                     unit = shape.unit_beside(member, data, names)
                     if unit or member.is_measured:

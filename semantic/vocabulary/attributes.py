@@ -39,7 +39,7 @@ from kindcast.semantic.vocabulary.stated import (
 )
 from kindcast.semantic.vocabulary.terms import folded
 
-__all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration"]
+__all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration", "segments_of"]
 
 
 MOST_MEMBERS = 1_000
@@ -119,6 +119,10 @@ def _reached(member: str, next_above: Mapping[str, set[str]]) -> frozenset[str]:
             found.add(each)
             waiting.extend(next_above[each])
     return frozenset(found)
+
+
+_OF_PROPERTY: Final = ("<", "^<")
+"""How a segment begins that holds the pairs of one property, or of one that is stated from the other end."""
 
 
 # One attribute's declaration: what properties, event types and users say of it, put together.
@@ -399,28 +403,64 @@ class AttributeScheme:
             return self.synonyms[raw]
         if "." not in raw:
             return self._segment(raw)
-        return ".".join(map(self._segment, raw.split(".")))
+        return ".".join(map(self._segment, segments_of(raw)))
 
     def _segment(self, name: str) -> str:
-        if name in self.declarations:
+        if name in self.declarations or name.startswith(_OF_PROPERTY):
             return name
         root = self.synonyms.get(name)
         return root if root is not None else self.by_label.get(folded(name), name)
 
     def broader(self, name: str) -> tuple[str, ...]:
         """`name` itself, then every name above it, on any segment: at most `ABOVE` in all."""
-        segments = name.split(".")
-        choices = [(segment, *self.above.get(segment, ())) for segment in segments]
+        choices = [self._upwards(segment) for segment in segments_of(name)]
         if all(len(each) == 1 for each in choices) and name not in self.above:
             return (name,)
+        if "<" in name:  # the local names come first, for they are those that are declared
+            names = dict.fromkeys(".".join(each) for each in islice(product(*choices), ABOVE - 1))
+            return tuple(dict.fromkeys((*names, name)))
         names = dict.fromkeys((name, *self.above.get(name, ())))
         names.update(dict.fromkeys(".".join(each) for each in islice(product(*choices), ABOVE)))
         return tuple(names)[:ABOVE]
 
+    def _upwards(self, segment: str) -> tuple[str, ...]:
+        """A segment and those above it; of `<IRI>`, which holds the pairs of one property, the local name and those
+        above that, and then itself (rule 21)."""
+        if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
+            return (segment, *self.above.get(segment, ()))
+        start = segment.index("<")
+        mark, local = segment[:start], local_name(segment[start + 1 : -1])
+        if not local or "." in local:
+            return (segment,)
+        return (mark + local, *(() if mark else self.above.get(local, ())), segment)
+
     def declaration(self, name: str) -> AttributeDeclaration | None:
         """What is declared of the dotted `name`, else of its last segment."""
         found = self.declarations.get(name)
-        return found if found is not None else self.declarations.get(name.rpartition(".")[2])
+        if found is not None:
+            return found
+        if "<" not in name:
+            return self.declarations.get(name.rpartition(".")[2])
+        last = segments_of(name)[-1]
+        return self.declarations.get(local_name(last[1:-1]) if last.startswith("<") else last)
+
+
+def segments_of(name: str) -> list[str]:
+    """The segments of a dotted name; the dots of an IRI in `<…>` do not separate.
+
+    >>> segments_of("seller.<http://example.org/e.mail>.@language")
+    ['seller', '<http://example.org/e.mail>', '@language']
+    """
+    if "<" not in name:
+        return name.split(".")
+    found: list[str] = []
+    start = 0
+    while start >= 0:
+        closed = name.find(">", start) if name.startswith(_OF_PROPERTY, start) else start
+        dot = name.find(".", max(closed, start))
+        found.append(name[start:] if dot < 0 else name[start:dot])
+        start = dot + 1 if dot >= 0 else -1
+    return found
 
     def takes_comparators(self, name: str) -> bool:
         """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that

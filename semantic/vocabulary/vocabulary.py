@@ -195,6 +195,7 @@ class Vocabulary:
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
         self._contexts = {**shipped_contexts(), **(contexts or {})}
+        self._graph = self._relations.graph.with_instances(len(self._hierarchy))
         self._terms = TermIndex(
             names.records.values(),
             self._hierarchy.concept_of,
@@ -275,8 +276,14 @@ class Vocabulary:
 
     @property
     def graph(self) -> ConceptGraph:
-        """What engines walk: the concepts and, after them, the shadows of `relations`."""
-        return self._relations.graph
+        """What engines walk: the concepts; after them the shadows of `relations`; after these one instance of each
+        concept."""
+        return self._graph
+
+    def instance_of(self, concept: ConceptId) -> ConceptId:
+        """The node of `graph` that stands for what an event says to be of this class (rule 21): all that is above the
+        class is above it, and the class is not itself."""
+        return ConceptId(len(self._relations.graph) + concept)
 
     @property
     def relations(self) -> Relations:

@@ -231,22 +231,22 @@ class _Unfolding:
         types = tuple(description.types)
         members: dict[str, Any] = {}
         if iri is not None:
-            members[ID] = [Resource(iri)]
+            members[ID] = Resource(iri)
         if types:
-            members[TYPE] = [Resource(each) for each in types]
+            members[TYPE] = _one_or_list([Resource(each) for each in types])
         self._count(len(members) + len(types))
         for property, values in description.values.items():
             name = f"^<{property[1:]}>" if property.startswith("^") else f"<{property}>"
             found = [each for value in values.values() for each in self.values(graph, value, path)]
             self._count(len(found) + 1)
             if found:
-                members[name] = found
+                members[name] = _one_or_list(found)
         for property, tags in description.languages.items():
-            members[f"<{property}>.{LANGUAGE}"] = list(tags)
+            members[f"<{property}>.{LANGUAGE}"] = _one_or_list(list(tags))
             self._count(len(tags))
         if description.graph is not None:
             inner = description.graph
-            members[GRAPH] = [self.node(inner, each, path) for each in inner.roots]
+            members[GRAPH] = _one_or_list([self.node(inner, each, path) for each in inner.roots])
         return Node(members, Resource(iri, types) if iri is not None or types else None)
 
     def values(self, graph: Graph, value: Any, path: tuple[str, ...]) -> Iterable[Any]:
@@ -271,6 +271,10 @@ class _Unfolding:
             raise InvalidEvent(
                 [Problem("too-many-values", f"more than {self._limits.values} values in one event: split it")]
             )
+
+
+def _one_or_list(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
 def reached(graph: Graph, roots: Iterable[str]) -> set[str]:

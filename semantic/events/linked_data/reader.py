@@ -15,7 +15,7 @@ from kindcast.semantic.events.linked_data.reference import expanded
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
-__all__ = ["JSON_LD", "GraphReader", "UnknownContexts", "is_linked_data", "media_type_of"]
+__all__ = ["JSON_LD", "GraphReader", "UnknownContexts", "is_linked_data", "may_be_graph", "media_type_of"]
 
 JSON_LD = "application/ld+json"
 UnknownContexts = Literal["refuse", "plain"]
@@ -38,6 +38,16 @@ def is_linked_data(data: Any, media_type: str) -> bool:
     if media_type == JSON_LD or media_type in RDF_TYPES:
         return True
     return isinstance(data, dict) and "@context" in data
+
+
+def may_be_graph(event: Mapping[str, Any] | Event) -> bool:
+    """Whether a `GraphReader` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
+    if not isinstance(event, Event):
+        return "@context" in event
+    data = event.data
+    return type(data) is not Node and (
+        "datacontenttype" in event.context or (type(data) is dict and "@context" in data)
+    )
 
 
 class GraphReader:

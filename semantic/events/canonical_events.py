@@ -418,6 +418,7 @@ def _types_said(event: Event) -> Iterable[str]:
     waiting = [event.context.get("type"), own]
     while waiting:
         each = waiting.pop()
+        each = each.iri if isinstance(each, Resource) else each
         if isinstance(each, str):
             yield each
         elif isinstance(each, list | tuple):

@@ -390,8 +390,11 @@ class AttributeScheme:
     def declared_as(self, name: str, array: str) -> str:
         """The name by which the declaration of `name` inside elements of `array` is found: the whole dotted one, if it
         is declared."""
+        if not array:
+            return name
         whole = f"{array}.{name}"
-        return whole if array and whole in self.declarations else name
+        whole = _localised(whole) if "<" in whole else whole
+        return whole if whole in self.declarations else name
 
     def resolve(self, raw: str) -> str:
         """The attribute that `raw` means, segment by segment: its exact name, else the user's synonym table, else the
@@ -439,10 +442,10 @@ class AttributeScheme:
         found = self.declarations.get(name)
         if found is not None:
             return found
-        if "<" not in name:
-            return self.declarations.get(name.rpartition(".")[2])
-        last = segments_of(name)[-1]
-        return self.declarations.get(local_name(last[1:-1]) if last.startswith("<") else last)
+        if "<" in name:
+            name = _localised(name)
+            found = self.declarations.get(name)
+        return found if found is not None else self.declarations.get(name.rpartition(".")[2])
 
 
 def segments_of(name: str) -> list[str]:
@@ -474,6 +477,14 @@ def segments_of(name: str) -> list[str]:
     def states(self) -> bool:
         """Whether some attribute is declared to hold objects that state quantities or codes."""
         return any(each.quantity is not None or each.code is not None for each in self.declarations.values())
+
+
+def _localised(name: str) -> str:
+    """A dotted name with local names instead of the IRIs of properties: by it a property's own pairs are declared."""
+    segments = segments_of(name)
+    return ".".join(
+        local_name(each[1:-1]) if each.startswith("<") and each.endswith(">") else each for each in segments
+    )
 
 
 def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:

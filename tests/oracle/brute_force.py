@@ -34,6 +34,7 @@ from kindcast.semantic.model import (
     TextTest,
 )
 from tests.oracle.derived import with_derived
+from tests.oracle.linked_data import event_of
 from tests.oracle.reading import Dimension, Reading, attributes_of, dates, elements_of, instant, measure, of_epoch
 from tests.oracle.world import World
 
@@ -43,14 +44,22 @@ __all__ = ["holds", "matching"]
 def matching(subscriptions: Mapping[str, Expression], event: Mapping[str, Any] | Event, world: World) -> set[str]:
     """The ids of the subscriptions that `event` matches; a bare mapping is the event's data."""
     event = event if isinstance(event, Event) else Event(event)
-    whole = _Evaluation(world, event.data, event.context, whole=True)
+    whole = _Evaluation(world, _told_by(event), event.context, whole=True)
     return {name for name, expression in subscriptions.items() if whole.holds(expression, negated=False)}
 
 
 def holds(expression: Expression, event: Mapping[str, Any] | Event, world: World) -> bool:
     """Whether `event` satisfies `expression`."""
     event = event if isinstance(event, Event) else Event(event)
-    return _Evaluation(world, event.data, event.context, whole=True).holds(expression, negated=False)
+    return _Evaluation(world, _told_by(event), event.context, whole=True).holds(expression, negated=False)
+
+
+def _told_by(event: Event) -> Any:
+    """The data of an event, or the node that it tells of where its data is JSON-LD (rule 20)."""
+    is_graph = event.context.get("datacontenttype") == "application/ld+json"
+    return (
+        event_of(event.data) if is_graph or (isinstance(event.data, dict) and "@context" in event.data) else event.data
+    )
 
 
 class _Evaluation:
@@ -128,10 +137,15 @@ class _Evaluation:
         match node:
             case KindTest(test=test, terms=terms):
                 pairs = [(concept, self.meant(term)) for concept in value.concepts for term in terms]
-                return any(self.is_kind(concept, test, iri) for concept, iri in pairs)
+                stated = [(each, self.meant(term)) for each in value.types for term in terms if test != "is"]
+                return any(self.is_kind(concept, test, iri) for concept, iri in pairs) or any(
+                    iri in self.world.above(each) for each, iri in stated if iri in self.world.concepts()
+                )
             case RelationTest(relation=relation, terms=terms):
                 known = [iri for term in terms if (iri := self.meant(term)) in self.world.concepts()]
-                return any(self.world.related(each, relation, iri) for each in value.concepts for iri in known)
+                kinds = [self.world.kinds(each) for each in value.concepts]
+                kinds += [self.world.above(each) for each in value.types]  # the one step to a class was taken
+                return any(self.world.related(each, relation, iri) for each in kinds for iri in known)
             case Comparison(attribute, "=", Constant(constant)):
                 return self.equals(attribute, value, constant)
             case Comparison(attribute, order, Constant(constant)):

@@ -14,6 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from tests.oracle.linked_data import Thing, items_of, names_of, things_of
 from tests.oracle.world import Declaration, World
 
 __all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch"]
@@ -57,6 +58,8 @@ class Reading:
     amounts: tuple[Dimension, float, float] | None = None
     dates: tuple[datetime, datetime] | None = None
     is_duration: bool = False
+    types: frozenset[str] = frozenset()
+    """Classes that a graph states of a node (rule 21)."""
 
     @property
     def is_numeric(self) -> bool:
@@ -69,19 +72,27 @@ def attributes_of(
 ) -> dict[str, list[Reading]]:
     """Every attribute of an event with its values, upwards along the attribute hierarchies too. `everywhere`: every
     object is asked what it states (rule 22)."""
+    attributes: dict[str, list[Reading]] = {}
+    if isinstance(data, Thing):
+        for item in items_of(data):
+            names = names_of(item.path, world.broader)
+            names += [(each, each) for each in world.broader("ce.type") if item.path == ("@type",)]
+            for name, declared in names:
+                attributes.setdefault(name, []).append(_read(declared, item.value, None, world))
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
     if isinstance(data, Mapping):
         flat = list(_flat("", data, None, world, everywhere=everywhere))
         pairs += flat + [("ce.type", value, None) for name, value, _ in flat if name == "@type" and type(value) is str]
-    attributes: dict[str, list[Reading]] = {}
     for raw, value, unit in pairs:
         for name in world.broader(world.attribute(raw)):
             attributes.setdefault(name, []).append(_read(name, value, unit, world))
     return attributes
 
 
-def elements_of(data: Any, attribute: str, world: World) -> list[Mapping[str, Any]]:
-    """The objects in arrays at `attribute` (rule 3)."""
+def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
+    """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21)."""
+    if isinstance(data, Thing):
+        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader))]
     found = _objects("", data, inside_array=False)
     return [element for raw, element in found if attribute in world.broader(world.attribute(raw))]
 
@@ -260,6 +271,12 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         if value.comparator is None or amount is None:
             return Reading(amount=amount)
         return Reading(amounts=_interval(value.comparator, amount)) if _is_compared(name, declared) else Reading()
+    if isinstance(value, Thing):
+        types = frozenset(each for name in value.types for each in world.named(name))
+        if value.iri is None:
+            return Reading(types=types)
+        text, concepts = unicodedata.normalize("NFC", value.iri), frozenset(world.named(value.iri))
+        return Reading(text, world.root_word(value.iri), concepts=concepts, types=types)
     if isinstance(value, int | float):
         unit = unit or declared.unit
         moment = of_epoch(value) if declared.kind == "instant" else None

@@ -100,11 +100,10 @@ class World:
         classes = {cls for individual, cls in self.individuals if self.same(individual, value)}
         return {upper for start in {value, *classes} for upper in self.above(start)}
 
-    def related(self, value: str, relation: str, concept: str) -> bool:
-        """Rule 11: what `value` is leads by the relation to something, which may be `concept`, and leads on."""
+    def related(self, here: set[str], relation: str, concept: str) -> bool:
+        """Rule 11: what a value is (`kinds`) leads by the relation to something, which may be `concept`, and on."""
         pairs = self.relations[relation]
         arrived: set[str] = set()
-        here = self.kinds(value)
         while True:
             ends = {right for left, right in pairs if left in here} - arrived
             if not ends:
@@ -126,6 +125,10 @@ class World:
             if len(classes) == 1:
                 return classes
         return found
+
+    def named(self, iri: str) -> set[str]:
+        """The concepts that an IRI means, and nothing else does: none where it is no concept's name."""
+        return self._distinct(self._current({iri})) if iri in self.concepts() else set()
 
     def _is_only_individual(self, iri: str) -> bool:
         return all(name in self.only for name in self.names if self.same(name, iri))

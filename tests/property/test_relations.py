@@ -36,7 +36,7 @@ def test_relation_holds_exactly_where_a_walk_over_the_edges_leads(world: World) 
     relations = vocabulary.relations
     for relation, low, high in product(world.relations, world.names, world.names):
         one, other = known(vocabulary, low), known(vocabulary, high)
-        expected = world.related(low, relation, high)
+        expected = world.related(world.kinds(low), relation, high)
         assert relations.holds(one, relation, other) is expected, (relation, low, high)
         path = relations.path(one, relation, other)
         assert (path is not None) is expected, (relation, low, high)
@@ -84,4 +84,4 @@ def test_relations_of_several_documents_are_one(world: World) -> None:
     united = Vocabulary(parts)
     for low, high in product(world.names, world.names):
         one, other = known(united, low), known(united, high)
-        assert united.relations.holds(one, RELATIONS[0], other) is world.related(low, RELATIONS[0], high)
+        assert united.relations.holds(one, RELATIONS[0], other) is world.related(world.kinds(low), RELATIONS[0], high)

@@ -447,6 +447,19 @@ class AttributeScheme:
             found = self.declarations.get(name)
         return found if found is not None else self.declarations.get(name.rpartition(".")[2])
 
+    def takes_comparators(self, name: str) -> bool:
+        """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that
+        state quantities, or has one of FHIR's names for them."""
+        if may_be_compared(name):
+            return True
+        found = self.declaration(name)
+        return found is not None and found.quantity is not None
+
+    @cached_property
+    def states(self) -> bool:
+        """Whether some attribute is declared to hold objects that state quantities or codes."""
+        return any(each.quantity is not None or each.code is not None for each in self.declarations.values())
+
 
 def segments_of(name: str) -> list[str]:
     """The segments of a dotted name; the dots of an IRI in `<…>` do not separate.
@@ -464,19 +477,6 @@ def segments_of(name: str) -> list[str]:
         found.append(name[start:] if dot < 0 else name[start:dot])
         start = dot + 1 if dot >= 0 else -1
     return found
-
-    def takes_comparators(self, name: str) -> bool:
-        """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that
-        state quantities, or has one of FHIR's names for them."""
-        if may_be_compared(name):
-            return True
-        found = self.declaration(name)
-        return found is not None and found.quantity is not None
-
-    @cached_property
-    def states(self) -> bool:
-        """Whether some attribute is declared to hold objects that state quantities or codes."""
-        return any(each.quantity is not None or each.code is not None for each in self.declarations.values())
 
 
 def _localised(name: str) -> str:

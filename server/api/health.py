@@ -5,7 +5,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import Connection
 
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker
+from kindcast.server.api.requests import AppBroker, AppSettings, moment
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store.ledger import Totals, read_totals
 from kindcast.server.store.subscriptions import count_by_status, count_flagged
@@ -22,9 +23,10 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", summary="Does it take requests?")
-async def readyz(broker: AppBroker) -> dict[str, str]:
-    """`ready`, or 503: the broker does not run, too much is queued, or the store did not take the last change (and does
-    not take one now)."""
+async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
+    """`ready`, or 503: the broker does not run, too much is queued, the store did not take the last change (and does
+    not take one now), or a command has waited for longer than `max_command_seconds`. A `warning` tells that the clock
+    jumped ahead."""
     if broker.trouble is not None:
         try:
             await broker.execute(_touch)
@@ -32,7 +34,20 @@ async def readyz(broker: AppBroker) -> dict[str, str]:
             raise Problem(503, "not-ready", "the store does not accept changes") from None
     if broker.trouble is not None:
         raise Problem(503, "not-ready", broker.trouble)
-    return {"status": "ready"}
+    if (waited := broker.oldest_wait) > settings.max_command_seconds:
+        raise Problem(503, "not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
+    clock = CLOCK.trouble
+    return {"status": "ready"} if clock is None else {"status": "ready", "warning": clock}
+
+
+@router.post("/v1/clock/confirm", summary="The time of this machine is right")
+async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
+    """After the clock jumped ahead, nothing expires and nothing is deleted by it until somebody says that the new time
+    is right. From now on it counts; what has ended by it ends. `was` says what was wrong."""
+    was = CLOCK.trouble
+    CLOCK.restart()
+    await broker.execute(_touch)
+    return {"time": moment(CLOCK.now()), "was": was}
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)

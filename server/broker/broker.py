@@ -5,6 +5,7 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -67,6 +68,7 @@ class Broker:
         self._thread: BrokerThread | None = None
         self._state: State | None = None
         self._waiting = 0
+        self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self.documents = DocumentReader(settings)
         """What reads uploaded documents."""
@@ -123,6 +125,12 @@ class Broker:
     def waiting(self) -> int:
         """Events and other commands that wait for the thread, or are with it."""
         return self._waiting
+
+    @property
+    def oldest_wait(self) -> float:
+        """For how many seconds the oldest command has waited for its answer. The event loop only."""
+        oldest = next(iter(self._since.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest
 
     @property
     def trouble(self) -> str | None:
@@ -303,12 +311,14 @@ class Broker:
             raise StoreUnavailable("the broker is not running")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight
+        self._since[answer] = time.monotonic()
         try:
             command = Command(work=work, answer=answer, weight=weight, reads_only=reads_only, publication=publication)
             self._thread.submit(command)
             return await answer
         finally:
             self._waiting -= weight
+            del self._since[answer]
 
     def _open(self) -> tuple[Connection, State]:
         """In a worker thread: the store and everything in it."""

@@ -10,11 +10,11 @@ discarded in the ledger), so a forgotten subscription cannot fill the disk.
 import heapq
 import logging
 import math
-import time
 from functools import partial
 
 from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
 from kindcast.server.broker.state import Live, LiveSubscriptions
+from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, leftovers, subscriptions
 
@@ -75,7 +75,7 @@ class Sweeper:
 
     def postpone(self) -> None:
         """Not now: the store cannot be reached."""
-        self._not_before = time.time() + PATIENCE_SECONDS
+        self._not_before = CLOCK.now() + PATIENCE_SECONDS
 
     def sweep(self, group: Group) -> None:
         """Run one bounded sweep. A sweep that fails is tried again; commands are served meanwhile."""

@@ -6,7 +6,6 @@ command 3 ─┘ savepoint        what the commit loses is undone by all steps, 
 """
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from kindcast.semantic import Compiled, Matcher
 from kindcast.semantic.vocabulary.declarations import Declarations
 from kindcast.server.broker.state import Live, State
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store import ledger, subscriptions
 
@@ -53,7 +53,7 @@ class Group:
         self._transaction: RootTransaction | None = None
         self._undo: list[Callable[[], None]] = []
         self.state = state
-        self.now = time.time()
+        self.now = CLOCK.now()
         self.touched: set[int] = set()
         """Numbers of the subscriptions that got a match or changed."""
         self.parked = False

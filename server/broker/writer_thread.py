@@ -28,6 +28,7 @@ from kindcast.server.broker.group import Group, GroupBroken
 from kindcast.server.broker.publishing import Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError, StoreUnavailable
 from kindcast.server.store import ledger, subscriptions
 from kindcast.server.store.database import Database
@@ -136,7 +137,7 @@ class BrokerThread:
         """What waits, up to the size of a group; waits for the first command or the next sweep."""
         commands: list[Command] = []
         weight = 0
-        patience = max(0.0, self._sweeper.due_at() - time.time())
+        patience = max(0.0, self._sweeper.due_at() - CLOCK.now())
         try:
             command = self._queue.get(timeout=patience)
             while command is not None:
@@ -151,7 +152,11 @@ class BrokerThread:
 
     def _keep(self, stopping: bool) -> None:
         """The queue is empty: time to write a snapshot of what is on disk."""
-        if self._snapshots is None or self._doubtful is not None:
+        if self._doubtful is not None:
+            return
+        if self._database.witness is not None:
+            self._database.witness.saw(self._state.commits, now=stopping)
+        if self._snapshots is None:
             return
         if stopping:
             self._refuse_rest()  # nothing may change any more
@@ -217,6 +222,8 @@ class BrokerThread:
                 group.commit()
                 self._observe_commit(time.perf_counter() - started, group.totals["accepted"])
                 self.trouble = None
+                if self._database.witness is not None:
+                    self._database.witness.saw(self._state.commits)
         except (SQLAlchemyError, GroupBroken) as error:
             cause = getattr(error, "orig", None) or error.__cause__ or error
             _log.error("a transaction was not committed; its %d commands are refused: %s", commands, cause)

@@ -24,6 +24,7 @@ from kindcast.server.cli import (
     operators,
     problems,
     publish,
+    repair,
     serve,
     spark,
     subscriptions,
@@ -92,6 +93,8 @@ application.command("backtest", epilog="Example: kindcast backtest 'target isa C
     backtest.backtest
 )
 application.add_typer(spark.commands)
+application.add_typer(repair.clock)
+application.command("repair", epilog="Example: kindcast repair --data ./shop")(repair.repair)
 application.command("demo", epilog="Example: kindcast demo --pace 0")(demo.demo)
 
 

@@ -296,6 +296,11 @@ class OperatorCalls:
         return Call(method="DELETE", path=path_of("operators", name), read=dict)
 
     @described
+    def confirm_clock(self) -> Call[Json]:
+        """Say that the time of the server's machine is right, after it jumped ahead."""
+        return post(path_of("clock", "confirm"), {})
+
+    @described
     def retry_operators(self) -> Call[Json]:
         """Tries again all that operators could not decide in all their tries."""
         return post(path_of("operators", "retry"), {})

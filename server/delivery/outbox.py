@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
 from kindcast.server.broker.write_queue import WriteQueue
+from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, message_id, message_of
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -77,11 +78,16 @@ class RetrySchedule:
 # their own lane:
 #
 #     proven     one half      the endpoint has answered lately, whatever it said
-#     new        a quarter     it has not answered yet, as after a restart
+#     new        a quarter     it has not answered yet
 #     failing    a quarter     the subscription's last attempt failed
 
 ENDPOINT_SHARE = 8
 """One endpoint gets at most one slot in so many, whatever the settings say: half of the smallest lanes."""
+
+HANGING_SECONDS = 1.0
+"""An attempt that has no answer for so long leaves its lane to others, and goes on among those who hang."""
+MAX_HANGING = 1_024
+"""Such attempts at one time: each holds a connection and one message."""
 
 MAX_PROVEN = 100_000
 """Endpoints remembered as proven; when there are more, the list is cleared."""
@@ -103,6 +109,7 @@ class Endpoints:
         self._new_lane = asyncio.Semaphore(quarter)
         self._failing_lane = asyncio.Semaphore(quarter)
         self._per_endpoint = max(1, min(at_once_per_endpoint, at_once // ENDPOINT_SHARE))
+        self._hanging = 0
         self._proven: set[str] = set()
         self._known: dict[str, _Endpoint] = {}
 
@@ -113,12 +120,38 @@ class Endpoints:
         known = self._endpoint(endpoint)
         known.users += 1
         try:
-            async with known.slots, self._lane(endpoint, failing=failing):
+            async with known.slots, self._place(self._lane(endpoint, failing=failing)):
                 yield
         finally:
             known.users -= 1
             if not known.users and known.rests_until <= time.time():
                 del self._known[endpoint]
+
+    @asynccontextmanager
+    async def _place(self, lane: asyncio.Semaphore) -> AsyncIterator[None]:
+        """A place of the lane; after a moment one among those who hang, if there is one."""
+        await lane.acquire()
+        loop, hangs = asyncio.get_running_loop(), False
+        timer: asyncio.TimerHandle
+
+        def move() -> None:
+            nonlocal hangs, timer
+            if self._hanging < MAX_HANGING:
+                self._hanging += 1
+                hangs = True
+                lane.release()
+            else:
+                timer = loop.call_later(HANGING_SECONDS, move)
+
+        timer = loop.call_later(HANGING_SECONDS, move)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if hangs:
+                self._hanging -= 1
+            else:
+                lane.release()
 
     def note(self, endpoint: str, *, answered: bool) -> None:
         """Whether an attempt got an answer, good or bad: an endpoint that says nothing has to prove itself again."""
@@ -201,6 +234,8 @@ class Courier:
             if (due := self._due(subscriber, errors)) > time.time():
                 return due
             written: asyncio.Future[None] | None = None
+            if subscriber.last_success is not None and not errors:  # learned before a restart, perhaps
+                self.endpoints.note(_endpoint(subscriber), answered=True)
             for match in page:
                 async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
                     # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
@@ -234,7 +269,7 @@ class Courier:
             return None
         async with self._reading:
             subscriber = await self.broker.read(lambda connection: find_subscriber(connection, number))
-        if subscriber is None or subscriber.sink is None or subscriber.expires_at <= time.time():
+        if subscriber is None or subscriber.sink is None or subscriber.expires_at <= CLOCK.now():
             return None
         return subscriber if subscriber.status in PUSHED_STATUSES else None
 

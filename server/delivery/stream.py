@@ -10,7 +10,6 @@ the connection takes them, and at most one page is held.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
+from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, message_of, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
@@ -80,7 +80,7 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
                 yield _end("expired")
                 return
             try:
-                async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - time.time()))):
+                async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - CLOCK.now()))):
                     await woken.wait()
             except TimeoutError:
                 yield KEEPALIVE_COMMENT
@@ -88,7 +88,7 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
 
 
 def _has_expired(subscriber: Subscriber) -> bool:
-    return subscriber.status == "expired" or subscriber.expires_at <= time.time()
+    return subscriber.status == "expired" or subscriber.expires_at <= CLOCK.now()
 
 
 def _end(reason: str) -> bytes:

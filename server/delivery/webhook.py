@@ -10,6 +10,7 @@ only the status counts: its body is read up to a small bound, to use the connect
 
 import asyncio
 import base64
+import logging
 import re
 import ssl
 import time
@@ -27,8 +28,16 @@ from kindcast.server.security.egress import Connections, Resolver, SinkRefused, 
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 
+log = logging.getLogger(__name__)
+
 MAX_ANSWER_BYTES = 65_536
 """Of an answer's body: enough to finish any sensible one and keep the connection, too little to fill our memory."""
+
+DRAIN_SECONDS = 1.0
+"""For which the body of an answer is read, after its status has told the outcome."""
+
+MAX_DRAINED = 1_024
+"""Attempts and answers at one time above which no answer is drained: its connection is closed."""
 
 MAX_HEADERS = 32
 """Extra headers of one subscription."""
@@ -91,27 +100,47 @@ class WebhookSender:
         self._allow_private = allow_private
         self._timeout = timeout
         self._connections = Connections(allow_private=allow_private, resolver=resolver)
+        self._attempts: set[asyncio.Task[None]] = set()
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
-        outcome: Outcome | None = None
+        told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        attempt = asyncio.create_task(self._attempt(delivery, told))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
         try:
-            async with asyncio.timeout(self._timeout), self._posted(delivery) as answer:
-                outcome = _judge(answer)
-                await _drain(answer)
+            return await told
+        except asyncio.CancelledError:
+            attempt.cancel()
+            raise
+
+    async def _attempt(self, delivery: Delivery, told: "asyncio.Future[Outcome]") -> None:
+        """Tells the outcome as soon as the status is here, and then drains the answer for a moment."""
+        try:
+            async with asyncio.timeout(self._timeout) as deadline, self._posted(delivery) as answer:
+                _tell(told, _judge(answer))
+                deadline.reschedule(asyncio.get_running_loop().time() + DRAIN_SECONDS)
+                if len(self._attempts) < MAX_DRAINED:
+                    await _drain(answer)
         except TimeoutError:
-            # After the status line the outcome stands, however long the rest of the answer takes.
-            return outcome or _failure(f"no answer within {self._timeout:g} s")
+            _tell(told, _failure(f"no answer within {self._timeout:g} s"))
         except SinkRefused as error:
-            return _failure(f"not sent: {error}")
+            _tell(told, _failure(f"not sent: {error}"))
         except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-            return outcome or _failure(_network_words(error))
+            _tell(told, _failure(_network_words(error)))
         except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
-            return outcome or _failure("the sink did not answer in HTTP")
-        return outcome
+            _tell(told, _failure("the sink did not answer in HTTP"))
+        except Exception:
+            if not told.done():
+                log.exception("an attempt at a webhook failed unexpectedly")
+            _tell(told, _failure("the attempt failed for a reason of the server's own: its log has it"))
 
     async def close(self) -> None:
-        """Closes all connections; nothing may be under way."""
+        """Closes all connections; no `send` may be under way."""
+        for attempt in list(self._attempts):
+            attempt.cancel()
+        if self._attempts:
+            await asyncio.wait(self._attempts)
         await self._connections.close()
 
     @asynccontextmanager
@@ -205,7 +234,7 @@ def _retry_after(answer: httpcore.Response, now: float) -> float | None:
                 return float(text[:9])
             try:
                 return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-            except ValueError:
+            except (ValueError, TypeError, OverflowError, IndexError, OSError):  # whatever a sink may write
                 return None
     return None
 
@@ -221,6 +250,12 @@ async def _drain(answer: httpcore.Response) -> None:
                 return
     except (httpcore.NetworkError, httpcore.ProtocolError):
         return
+
+
+def _tell(told: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+    """After the status the outcome stands, however the rest of the answer comes."""
+    if not told.done():
+        told.set_result(outcome)
 
 
 def _failure(detail: str) -> Outcome:

@@ -15,6 +15,7 @@ import asyncio
 import ipaddress
 import re
 import socket
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -45,6 +46,11 @@ MAX_SINK_LENGTH = 2_048
 
 PUBLIC_PORTS = {"http": 80, "https": 443}
 """The only port of each scheme that a public sink may use: any other turns us into a port scanner."""
+
+MAX_ANSWER_BYTES = 1 << 18
+"""All that a server may send as the answer to one request: headers, interim answers, and the body that is read."""
+MIN_READ_BYTES = 64
+"""What a piece counts at least, however short it is."""
 
 RESOLVER_THREADS = 8
 """Threads that wait for name servers. A pool of their own: a silent name server must not hold the store's readers."""
@@ -180,7 +186,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         failure: Exception = httpcore.ConnectError("the host name has no address")
         for address in addresses:
             try:
-                return await self._network.connect_tcp(address, port, seconds, local_address, socket_options)
+                stream = await self._network.connect_tcp(address, port, seconds, local_address, socket_options)
+                return _BoundedStream(stream)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -201,6 +208,37 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         if not self._allow_private and not all(map(is_public, addresses)):
             raise SinkRefused("the host of the sink is not a public address")
         return addresses
+
+
+class _BoundedStream(httpcore.AsyncNetworkStream):
+    """A connection on which one request has an answer of bounded size, whatever it consists of: also of interim answers
+    (1xx), of which HTTP allows any number."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._read = 0
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._read > MAX_ANSWER_BYTES:
+            raise httpcore.ReadError("the answer is too long")
+        found = await self._stream.read(max_bytes, timeout)
+        self._read += max(len(found), MIN_READ_BYTES)
+        return found
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._read = 0
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _BoundedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def _refuse_local_name(host: str) -> None:

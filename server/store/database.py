@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.settings import Settings
-from kindcast.server.store.tables import metadata
+from kindcast.server.store.tables import ledger, metadata
+from kindcast.server.store.witness import Witness, follow_clock, path_of
 
 __all__ = ["Database"]
 
@@ -42,6 +43,8 @@ class Database:
         self._data = settings.data
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
+        self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
+        """What knows the number of the last commit, apart from the database."""
         self._writer: Engine = self._engine(poolclass=NullPool)
         self._readers: Engine = self._engine(
             pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
@@ -66,10 +69,24 @@ class Database:
         try:
             connection = self.connect()
             with connection.begin():
+                if self.witness is not None:
+                    self._compare(connection, self.witness)
                 metadata.create_all(connection)
             return connection
         except DBAPIError as error:
             raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
+
+    def _compare(self, connection: Connection, witness: Witness) -> None:
+        """Refuse a database that lost what it had."""
+        seen = witness.read()
+        follow_clock(seen)
+        there = inspect(connection).has_table(ledger.name)
+        commits = connection.execute(select(ledger.c.commits)).scalar_one_or_none() if there else None
+        if seen is not None and (commits or 0) < seen.commits:
+            raise StoreUnreadable(
+                f"the database {self.url} has {commits or 0:,} commits, but {seen.commits:,} were made: the newest are"
+                f" gone. Put the missing files back, or see what is left: kindcast repair --data {self._data}"
+            )
 
     def connect(self) -> Connection:
         """Another connection that writes, after the one before broke. Raises `StoreInUse`, `DBAPIError`."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
 from email.utils import formatdate
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from kindcast.server.delivery import outbox
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
 from kindcast.server.security.egress import SinkRefused
 from tests.harness.receiver import Answer, Receiver, running_receiver
@@ -191,3 +193,80 @@ def test_check_protocol_bad_settings_refuses(settings: dict[str, Any], credentia
 def test_check_protocol_plain_credential_accepts() -> None:
     """Name and password are fine as a credential."""
     check_protocol({}, {"credentialtype": "PLAIN", "identifier": "me", "secret": "pass:word"})
+
+
+# ── sinks that would hold the server ────────────────────────────────────────────────────────────────────────────────
+
+
+def answer_endlessly(head: bytes, piece: bytes) -> Outcome:
+    """Sends to a server that answers `head`, and then `piece` again and again for as long as it is listened to."""
+
+    async def scenario() -> Outcome:
+        handled = asyncio.Event()
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head)
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.1 if len(piece) == 1 else 0.0)
+            writer.close()
+            handled.set()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        sender = WebhookSender(allow_private=True, timeout=10_000.0)
+        sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with asyncio.timeout(30.0):
+            outcome = await sender.send(Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY))
+            await sender.close()
+            server.close()
+            await handled.wait()
+        return outcome
+
+    return asyncio.run(scenario())
+
+
+def test_send_slow_body_does_not_hold_the_slot() -> None:
+    """The outcome is there with the status, however slowly the rest drips."""
+    outcome = answer_endlessly(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x")
+    assert (outcome.kind, outcome.status_code) == ("delivered", 200)
+
+
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"X-More: and more\r\n"], ids=["1xx", "header"])
+def test_send_answer_that_never_comes_to_its_status_ends(piece: bytes) -> None:
+    """Interim answers and headers are bounded in bytes, not only in time."""
+    head = b"" if piece.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\n"
+    assert answer_endlessly(head, piece * 500).kind == "failed"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Mon, 01 Jan 2024 00:00:00 +999999999999999",
+        "Mon, 01 Jan 99999 00:00:00 GMT",
+        "-5",
+        "1e400",
+        "x" * 5_000,
+        "Mon, 00 Jan 0000 99:99:99",
+    ],
+    ids=["zone", "year", "negative", "infinite", "long", "zeros"],
+)
+def test_send_unreadable_retry_after_is_a_failure_like_any_other(receiver: Receiver, value: str) -> None:
+    """It is told and counted; what cannot be read counts as absent."""
+    outcome = send(receiver.script("/hook", Answer(503, (("Retry-After", value),))))
+    assert (outcome.kind, outcome.status_code, outcome.retry_after) == ("failed", 503, None)
+
+
+def test_endpoints_that_hang_leave_their_lane_to_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many hang: the next new one comes in after a moment."""
+    monkeypatch.setattr(outbox, "HANGING_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        endpoints = outbox.Endpoints(8, 8)
+        async with asyncio.timeout(20.0), AsyncExitStack() as hanging:
+            for number in range(50):
+                await hanging.enter_async_context(endpoints.slot(f"http://hole-{number}", failing=False))
+
+    asyncio.run(scenario())

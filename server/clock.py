@@ -1,0 +1,89 @@
+"""The time by which things end: the wall clock, as long as it does not outrun the machine's own.
+
+Subscriptions expire, and old events are deleted, by the wall clock; a clock that is set days ahead by mistake would end
+all of them. So the wall clock is compared with CLOCK_BOOTTIME, which counts the seconds since the machine started,
+those for which it slept included, and which nobody can set. While the wall clock is ahead of that, time goes on here at
+the machine's own pace: nothing ends early. Somebody who knows the new time to be right confirms it.
+
+    wall clock ──ahead of CLOCK_BOOTTIME by more than before?──no──▶ now()
+                         └─yes, said in the log and by /readyz──▶ now() by CLOCK_BOOTTIME, until confirmed or back
+
+A clock that is set back is believed at once: then everything ends later.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["CLOCK", "Clock"]
+
+TOLERANCE_SECONDS = 60.0
+DRIFT = 0.01
+"""Of the time since the start: so far clocks may drift apart in small steps."""
+
+_log = logging.getLogger("kindcast.clock")
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock:
+    """Any thread. `wall` and `machine` are clocks in seconds."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, machine: Callable[[], float] = _since_boot) -> None:
+        self._wall = wall
+        self._machine = machine
+        self._lock = threading.Lock()
+        self._ahead = False
+        self.restart()
+
+    def restart(self, offset: float | None = None) -> None:
+        """Believe the wall clock as it is now; or, with what `offset` said earlier since the machine started, as it was
+        then."""
+        with self._lock:
+            self._since = self._machine()
+            self._offset = self._wall() - self._since
+            if offset is not None:
+                self._offset = min(self._offset, offset)
+            self._ahead = False
+
+    @property
+    def offset(self) -> float:
+        """Wall clock less machine's clock, as far as it is believed."""
+        return self._offset
+
+    def now(self) -> float:
+        """Seconds since 1970, never far ahead of what has passed on the machine."""
+        wall, machine = self._wall(), self._machine()
+        expected = machine + self._offset
+        ahead = wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since)
+        if ahead != self._ahead:
+            self._tell(ahead, wall - expected)
+        return expected if ahead else wall
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the wall clock, in words; None if it is believed."""
+        now, wall = self.now(), self._wall()
+        if not self._ahead:
+            return None
+        return (
+            f"the clock jumped ahead by {wall - now:,.0f} s: until it is back, or `kindcast clock confirm` says that it"
+            " is right, nothing expires and nothing is deleted by it"
+        )
+
+    def _tell(self, ahead: bool, seconds: float) -> None:
+        with self._lock:
+            if ahead == self._ahead:
+                return
+            self._ahead = ahead
+        if ahead:
+            _log.error("%s", self.trouble or f"the clock jumped ahead by {seconds:,.0f} s")
+        else:
+            _log.warning("the clock agrees with the machine's own again")
+
+
+CLOCK = Clock()
+"""The one of this process."""

@@ -1,0 +1,116 @@
+"""The witness: a small file beside a SQLite database that knows the number of its last commit.
+
+A database cannot tell that its newest part is gone: without its write-ahead log, or with a damaged one, it opens with
+fewer commits, as it was some time ago. The witness is written apart from it, once a second, after a commit. A start
+that finds fewer commits than the witness refuses, so that nothing that was acknowledged vanishes silently; a person
+then decides (`kindcast repair`). At most the commits of the last second are beyond what it can tell.
+
+It also keeps the offset between wall clock and machine's clock, so that a clock that jumped while the server did not
+run is noticed at its start.
+"""
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kindcast.server.clock import CLOCK
+
+__all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "path_of"]
+
+WRITE_SECONDS = 1.0
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+MAX_DAMAGE = 20
+"""Lines of SQLite's own check that are shown."""
+
+_log = logging.getLogger("kindcast.store")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What was seen last: `boot` names the machine's run that `offset` belongs to."""
+
+    commits: int
+    boot: str
+    offset: float
+
+
+@dataclass(slots=True)
+class Witness:
+    """Of one database. The broker's thread. A witness that cannot be written is logged; nothing waits for it."""
+
+    path: Path
+    _written: int = -1
+    _not_before: float = 0.0
+
+    def read(self) -> Seen | None:
+        """What it says; None without one, or where it was cut off itself."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Seen)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            _log.warning("the witness of the last commit cannot be read and is written again: %s", error)
+            return None
+
+    def saw(self, commits: int, *, now: bool = False) -> None:
+        """So many commits are on disk. Written once a second, or `now`."""
+        if commits == self._written or (time.monotonic() < self._not_before and not now):
+            return
+        self._not_before = time.monotonic() + WRITE_SECONDS
+        beside = self.path.with_name(self.path.name + ".new")
+        try:
+            with beside.open("wb") as file:
+                os.chmod(beside, 0o600)
+                file.write(msgspec.json.encode(Seen(commits, _boot(), CLOCK.offset)))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+            self._written = commits
+        except OSError as error:
+            _log.error("the witness of the last commit cannot be written: %s", error)
+
+
+def path_of(database: str | Path) -> Path:
+    """Where the witness of a database is."""
+    return Path(f"{database}.witness")
+
+
+def follow_clock(seen: Seen | None) -> None:
+    """Compare the clock with what was seen before, if the machine has run since."""
+    CLOCK.restart(seen.offset if seen is not None and seen.boot and seen.boot == _boot() else None)
+    CLOCK.now()
+
+
+def examine(database: Path) -> dict[str, Any]:
+    """What SQLite finds wrong with the file, and how many commits the witness knows that are not there."""
+    damage: list[str] = []
+    commits = 0
+    if not database.is_file() or not database.stat().st_size:
+        damage.append(f"{database} is empty, or not there")
+    else:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            try:
+                damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
+                commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]
+            except (sqlite3.DatabaseError, TypeError) as error:
+                damage.append(f"{database} cannot be read: {error}")
+    seen = Witness(path_of(database)).read()
+    return {"damage": damage, "missing_commits": max(0, seen.commits - commits) if seen else 0, "commits": commits}
+
+
+def accept(database: Path) -> None:
+    """Forget what was seen: the next start serves what is there."""
+    path_of(database).unlink(missing_ok=True)
+
+
+def _boot() -> str:
+    try:
+        return BOOT.read_text().strip()
+    except OSError:
+        return ""

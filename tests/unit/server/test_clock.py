@@ -1,0 +1,59 @@
+"""The clock by which things end: a jump ahead is no time that has passed."""
+
+from kindcast.server.clock import Clock
+
+DAYS = 86_400.0
+
+
+class Machine:
+    """A wall clock that anybody sets, and the seconds since the machine started."""
+
+    def __init__(self) -> None:
+        self.wall, self.running = 1_000_000_000.0, 500.0
+        self.clock = Clock(lambda: self.wall, lambda: self.running)
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall += seconds
+        self.running += seconds
+
+
+def test_jump_ahead_is_not_believed_until_confirmed() -> None:
+    """Time goes on at the machine's pace; set back, or confirmed, the clock counts again."""
+    machine = Machine()
+    machine.pass_by(100.0)
+    before = machine.clock.now()
+    machine.wall += 10 * DAYS
+    assert machine.clock.now() == before
+    machine.pass_by(5.0)
+    assert machine.clock.now() == before + 5.0
+    assert "864,000 s" in (machine.clock.trouble or "")
+    machine.wall -= 10 * DAYS
+    assert machine.clock.now() == machine.wall
+    assert machine.clock.trouble is None
+    machine.wall += 10 * DAYS
+    machine.clock.restart()
+    assert machine.clock.now() == machine.wall
+    assert machine.clock.trouble is None
+
+
+def test_sleep_and_small_steps_are_no_jump() -> None:
+    """CLOCK_BOOTTIME counts a machine's sleep; corrections of seconds are everyday."""
+    machine = Machine()
+    machine.pass_by(30 * DAYS)
+    for _ in range(5):
+        machine.wall += 10.0
+        assert machine.clock.now() == machine.wall
+    machine.wall -= 3_600.0
+    assert machine.clock.now() == machine.wall
+    assert machine.clock.trouble is None
+
+
+def test_jump_while_the_server_did_not_run_is_noticed_at_its_start() -> None:
+    """By what was seen before, as long as the machine has run since."""
+    machine = Machine()
+    seen = machine.clock.offset
+    machine.wall += 10 * DAYS
+    machine.clock.restart(seen)
+    assert machine.clock.trouble is not None
+    machine.clock.restart(None)
+    assert machine.clock.trouble is None

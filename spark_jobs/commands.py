@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--ontology", type=Path, action="append", default=[], metavar="FILE")
         command.add_argument("--relations", default="", metavar="NAMES", help="kept as hierarchies, with commas")
         command.add_argument(
-            "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts"
+            "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts, …"
         )
         command.add_argument("--subscriptions", type=Path, metavar="FILE", help="NDJSON: id and expression a line")
         command.add_argument("--inputs", type=Path, metavar="DIR", help="records as fetched from a server")

@@ -25,7 +25,7 @@ import json
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -40,6 +40,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.contexts import context_terms
+from kindcast.semantic.vocabulary.stated import CodeMembers, QuantityMembers
 from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
@@ -527,6 +528,7 @@ class Impact:
                 change.details["replaced"] = {"from": was.iri, "to": now.iri}
             if (was.concept is None) != (now.concept is None) and part.test != "instance":
                 change.details["gone" if now.concept is None else "back"] = True
+        self._judge_codes(terms, old, new)
         for value in sorted(values):
             reached, reaches = old.reached(value), new.reached(value)
             if reached != reaches:
@@ -536,6 +538,17 @@ class Impact:
                     terms[part].note("gains" if named else "gains_words", value, self.listed)
                 for part in reached - reaches if named else _news(old, new, value, reached - reaches):
                     terms[part].note("loses" if named else "loses_words", value, self.listed)
+
+    def _judge_codes(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
+        """Codes of systems that are declared otherwise mean concepts that they did not mean, or mean them no more."""
+        systems = self.before.code_systems.declared, self.after.code_systems.declared
+        changed = {name for name in {*systems[0], *systems[1]} if systems[0].get(name) != systems[1].get(name)}
+        ways: tuple[tuple[_Anchors, Vocabulary, What], ...]
+        ways = (old, self.before, "loses_words"), (new, self.after, "gains_words")
+        for anchors, vocabulary, how in ways:
+            for name, iri in vocabulary.coded_names(changed) if changed else ():
+                for part in anchors.reached(iri):
+                    terms[part].note(how, f"{name}: {iri}", self.listed)
 
     @cached_property
     def _values(self) -> frozenset[str]:
@@ -725,6 +738,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enumeration):
         order = {member: sorted(above) for member, above in sorted(value.above.items()) if above}
         return {"members": list(value.members), **({"above": order} if value.is_ordered else {})}
+    if isinstance(value, QuantityMembers | CodeMembers):
+        return {name: member for name, member in asdict(value).items() if member is not None} or True
     return list(value) if isinstance(value, tuple) else value
 
 

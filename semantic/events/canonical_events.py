@@ -206,7 +206,7 @@ class Canonicaliser:
         if not declared and not said:
             return None
         quantities = QuantityMembers() if "quantities" in said else None
-        codes: CodeMembers | None = CodeMembers() if "codes" in said else None
+        codes = CodeMembers() if "codes" in said else None
 
         def within(array: str) -> StatedIn:
             def stated(raw: str, node: Mapping[str, Any]) -> Stated | None:
@@ -313,8 +313,23 @@ class Canonicaliser:
         return Value(published, number=float(number), instant=instant, amount=amount, dimension=dimension)
 
     def _read_code(self, name: str, scalar: StatedCode, notes: list[Note]) -> Value:
-        """An object as the concepts of its codes (rule 22)."""
-        return Value(scalar.published)
+        """An object as the concepts of its codes (rule 22): all of them are readings of one value."""
+        concepts: dict[ConceptId, None] = {}
+        for system, code in scalar.codes:
+            concepts.update(dict.fromkeys(self._coded(name, system, code, notes)))
+        return Value(scalar.published, concepts=tuple(concepts))
+
+    def _coded(self, name: str, system: str, code: str, notes: list[Note]) -> tuple[ConceptId, ...]:
+        """The concepts that a code means."""
+        found = self._vocabulary.coded(system, code)
+        if found.candidates:
+            notes.extend(notes_on_event_term(name, code, found, self._vocabulary, holds_concepts=False))
+        elif self._vocabulary.code_systems.knows(system):
+            notes.append(Note("unknown-code", name, f"{code!r} is no code of {system} that we know"))
+        else:
+            detail = f"{system} is no code system that is declared, and no scheme with notations"
+            notes.append(Note("unknown-code-system", name, detail))
+        return found.candidates
 
     def _read_interval(
         self, name: str, scalar: QuantityObject, comparator: Comparator, dimension: str | None, notes: list[Note]
@@ -349,6 +364,10 @@ class Canonicaliser:
         found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)
         holds_concepts = declaration is not None and declaration.kind == "concept"
         notes.extend(notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts))
+        concepts = found.candidates
+        if declaration is not None and declaration.code is not None and declaration.code.within is not None:
+            coded = self._coded(name, declaration.code.within, text, [] if concepts else notes)
+            concepts = tuple(dict.fromkeys((*concepts, *coded)))
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)
@@ -367,7 +386,7 @@ class Canonicaliser:
             dates=dates,
             amount=amount,
             dimension=dimension,
-            concepts=found.candidates,
+            concepts=concepts,
         )
 
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:

@@ -23,9 +23,10 @@ from kindcast.semantic.ontology.records import ConceptKind, ConceptRecord, Label
 
 __all__ = ["decode", "encode", "is_readable"]
 
-HEADER: Final = b"kindcast ontology records 3\n"
-OLDER: Final = b"kindcast ontology records 2\n"
-"""As long as `HEADER`."""
+HEADER: Final = b"kindcast ontology records 4\n"
+OLDER: Final = b"kindcast ontology records 3\n"
+OLDEST: Final = b"kindcast ontology records 2\n"
+"""As long as `HEADER`. The third layout has no notations, the second neither these nor schemes."""
 PIECE: Final = 1 << 14
 """Records decoded at once: what they take on the way is a small part of all."""
 LARGEST: Final = 4 << 30
@@ -52,6 +53,7 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
     consider: tuple[str, ...]
     definition: str | None
     schemes: tuple[int, ...] = ()
+    notations: list[tuple[int, str]] = []
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
@@ -105,11 +107,11 @@ def is_readable(data: bytes) -> bool:
 
 
 def decode(data: bytes, *, older: bool = False) -> Ontology:
-    """The records again. With `older` those of the layout before too, which had no schemes, and exact matches among the
-    other equivalences: for who has no document to read again. Raises OntologyError for bytes of another layout, or none
-    of ours."""
-    before = older and data.startswith(OLDER)
-    if not is_readable(data) and not before:
+    """The records again. With `older` those of the two layouts before too: both had no notations, the first no schemes,
+    and exact matches among the other equivalences. For who has no document to read again. Raises OntologyError for
+    bytes of another layout, or none of ours."""
+    before = older and data.startswith(OLDEST)
+    if not is_readable(data) and not before and not (older and data.startswith(OLDER)):
         raise OntologyError("the stored records are of another version of kindcast: read the document again")
     try:
         stored = _decoder.decode(_inflated(data[len(HEADER) :]))
@@ -154,6 +156,7 @@ def _packed(record: ConceptRecord, places: _Places) -> _Packed:
         record.consider,
         record.definition,
         tuple(places[scheme] for scheme in record.schemes),
+        [(places[holder], code) for holder, code in record.notations],
     )
 
 
@@ -163,7 +166,8 @@ def _packed_labels(labels: Iterable[Label], places: _Places) -> PackedLabels:
 
 def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None], schemes: Schemes) -> ConceptRecord:
     """`schemes` has those of the records before: most are in the same ones, and share the tuple."""
-    if packed.iri < 0 or packed.kind < 0 or min(packed.schemes, default=0) < 0:
+    holders = [holder for holder, _ in packed.notations]
+    if packed.iri < 0 or packed.kind < 0 or min((*packed.schemes, *holders), default=0) < 0:
         raise IndexError("a place below 0")
     if packed.schemes not in schemes:
         schemes[packed.schemes] = tuple(names[place] for place in packed.schemes)
@@ -179,6 +183,7 @@ def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None], s
         consider=packed.consider,
         definition=packed.definition,
         schemes=schemes[packed.schemes],
+        notations=tuple([(names[holder], code) for holder, code in packed.notations]),
     )
 
 

@@ -150,7 +150,7 @@ def _kinds(
 def _remarked(statements: Statements, kinds: Mapping[str, object], properties: set[str]) -> set[str]:
     """Names of which the document only tells labels, definition, schemes or deprecation, and not what they are."""
     labelled = (statements.preferred, statements.alternative, statements.hidden, statements.definitions)
-    told = statements.deprecated.union(*labelled, statements.schemes)
+    told = statements.deprecated.union(*labelled, statements.schemes, statements.notations)
     return {
         node
         for node in told
@@ -187,6 +187,7 @@ class _Labels:
             consider=tuple(sorted(statements.consider.get(iri, ()))),
             definition=statements.definitions[iri][2][:DEFINITION_LENGTH] if iri in statements.definitions else None,
             schemes=self._in_schemes(iri),
+            notations=tuple(sorted(statements.notations.get(iri, ()))),
         )
 
     def _in_schemes(self, iri: str) -> tuple[str, ...]:

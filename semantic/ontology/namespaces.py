@@ -56,6 +56,15 @@ SKOS_CONCEPT: Final = str(SKOS.Concept)
 SKOS_NAMESPACE: Final = str(SKOS)
 SCHEME: Final = str(SKOS.ConceptScheme)
 IN_SCHEME: Final = str(SKOS.inScheme)
+NOTATION: Final = str(SKOS.notation)
+NOTATIONS: Final = (  # properties that hold the code of a concept in a system of codes
+    NOTATION,
+    "http://www.geneontology.org/formats/oboInOwl#id",
+    str(DC.identifier),
+    str(DCTERMS.identifier),
+    "http://schema.org/identifier",
+    "https://schema.org/identifier",
+)
 
 # What is beneath what
 SUB_CLASS: Final = str(RDFS.subClassOf)

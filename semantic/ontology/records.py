@@ -24,7 +24,7 @@ class ConceptRecord:
     `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
     suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on,
     `consider` (OBO: perhaps this one instead) only told. `schemes` are those that it is stated to be in
-    (`skos:inScheme`).
+    (`skos:inScheme`). `notations` are its codes, each with the property that holds it (`namespaces.NOTATIONS`).
     """
 
     iri: str
@@ -38,6 +38,7 @@ class ConceptRecord:
     consider: tuple[str, ...] = ()
     definition: str | None = None
     schemes: tuple[str, ...] = ()
+    notations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,9 @@ Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 Handler = Callable[[str, Term, str], None]
 
 NO_TYPES: Final = frozenset[str]()
+MOST_NOTATIONS: Final = 16
+"""Codes of one concept that are kept."""
+LONGEST_NOTATION: Final = 200
 SHARED_TYPES: Final = 8
 """A node with more types, or in more schemes, has a set of its own."""
 
@@ -100,6 +103,7 @@ class Statements:
         self.consider: defaultdict[str, set[str]] = defaultdict(set)
         self.properties: set[str] = set()
         self.schemes: dict[str, AbstractSet[str]] = {}  # concept -> those that it is in
+        self.notations: dict[str, tuple[tuple[str, str], ...]] = {}  # concept -> (property, code)
         self.sub_properties: set[tuple[str, str]] = set()
         self.ranges: defaultdict[str, set[str]] = defaultdict(set)
         self.domains: defaultdict[str, set[str]] = defaultdict(set)
@@ -156,6 +160,7 @@ class Statements:
             ns.DOMAIN: self._domain,
             ns.IMPORTS: self._import,
             ns.IN_SCHEME: self._in_scheme,
+            **dict.fromkeys(ns.NOTATIONS, self._notation),
             ns.TOP_CONCEPT_OF: self._top,
             ns.TOP_CONCEPT_TO: self._top,
         }
@@ -211,6 +216,14 @@ class Statements:
     def _in_scheme(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
             self.schemes[subject] = self._and_one(self.schemes.get(subject, NO_TYPES), obj.value)
+
+    def _notation(self, subject: str, obj: Term, predicate: str) -> None:
+        """Codes of a concept; the datatype of one says no more than the scheme."""
+        known = self.notations.get(subject, ())
+        if isinstance(obj, ox.Literal) and len(known) < MOST_NOTATIONS:
+            code = obj.value.strip()
+            if 0 < len(code) <= LONGEST_NOTATION and (predicate, code) not in known:
+                self.notations[subject] = (*known, (predicate, code))
 
     def _same(self, subject: str, obj: Term, predicate: str) -> None:
         if not isinstance(obj, ox.Literal):

@@ -107,10 +107,23 @@ class Pattern:
             # Half a surrogate pair is no character: JSON can carry one, UTF-8 cannot.
             return self._compiled.search(SURROGATES.sub("\ufffd", text)) is not None
 
+    @property
+    def groups(self) -> int:
+        """How many groups it has, if it was compiled to keep them."""
+        return int(self._compiled.groups)
+
+    def parts(self, text: str) -> tuple[str, ...] | None:
+        """All of `text` and what its groups are, if all of it matches; None where it does not. Linear in the text."""
+        try:
+            found = self._compiled.fullmatch(text)
+        except UnicodeEncodeError:
+            return None
+        return None if found is None else (text, *(each or "" for each in found.groups()))
+
 
 @lru_cache(maxsize=CACHED)
-def compile_pattern(text: str, nocase: bool = False) -> Pattern:
-    """The pattern `text`, in the syntax of RE2; `nocase` lets letters match in either case.
+def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -> Pattern:
+    """The pattern `text`, in the syntax of RE2; `nocase` lets letters match in either case, `capture` keeps groups.
 
     Raises `InvalidPattern` with the position, for what RE2 does not know, and for patterns that are too long or large.
 
@@ -122,7 +135,7 @@ def compile_pattern(text: str, nocase: bool = False) -> Pattern:
     options = re2.Options()
     options.max_mem = MEMORY
     options.case_sensitive = not nocase
-    options.never_capture = True
+    options.never_capture = not capture
     options.log_errors = False
     try:
         return Pattern(text, nocase, re2.compile(unicodedata.normalize("NFC", text), options))

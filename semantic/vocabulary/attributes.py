@@ -151,7 +151,7 @@ _KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
 }
 _NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")
 _KEYS: Final = frozenset(
-    {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity"}
+    {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity", "code"}
 )
 
 

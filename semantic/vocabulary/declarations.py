@@ -6,6 +6,7 @@ frozen version.
     rates       {"EUR": {"USD": "1.08"}}                   one table, whose name is of no importance
     schema      a JSON Schema                              by event type
     context     {"@context": {…}}                          by the URL of a JSON-LD context
+    code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
 
 A declaration is checked before it counts: by itself, and against all others.
 """
@@ -18,6 +19,7 @@ from typing import Any, Literal, get_args
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
@@ -25,7 +27,7 @@ from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 
-DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context"]
+DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system"]
 
 MOST_ATTRIBUTES = 10_000
 """Declared attributes of one vocabulary."""
@@ -38,6 +40,7 @@ _FIELDS: Mapping[str, str] = {
     "rates": "rates",
     "schema": "schemas",
     "context": "contexts",
+    "code-system": "code_systems",
 }
 """The member of `Declarations` that a kind stands in."""
 
@@ -51,6 +54,7 @@ class Declarations:
     rates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    code_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in _FIELDS.values())
@@ -64,6 +68,7 @@ class Declarations:
             "rates": self.rates,
             "schemas": self.schemas,
             "contexts": self.contexts,
+            "code_systems": self.code_systems,
         }
 
     def checked(self) -> "Declarations":
@@ -90,6 +95,7 @@ class Declarations:
         units = attempt(lambda: Units(self.rates)) or Units()
         roots = attempt(lambda: root_words(joined_tables(self.synonyms))) or {}
         schemas = attempt(lambda: EventSchemas(self.schemas)) or EventSchemas()
+        attempt(lambda: CodeSystems(self.code_systems, list))
         for name, fields in self.attributes.items():
             attempt(lambda name=name, fields=fields: AttributeScheme.build((), {name: fields}, roots))  # type: ignore[misc]
         if not problems:

@@ -17,7 +17,7 @@ annotations, which other tools pass over:
     x-kindcast-subject     of the whole document: the attribute that says what an event is about, its id by default
     x-kindcast-revision    of the whole document: the attribute that says which revision of that it is
     x-kindcast-retracts    of the whole document: attributes that name what an event withdraws, or say that it does
-    x-kindcast-stated      of the whole document: "quantities", which objects of the events may state
+    x-kindcast-stated      of the whole document: "quantities", "codes" or both, which objects of the events may state
 """
 
 import math

@@ -119,6 +119,7 @@ def _merged(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
         consider=tuple(sorted({*one.consider, *other.consider})),
         definition=one.definition or other.definition,
         schemes=one.schemes if one.schemes == other.schemes else tuple(sorted({*one.schemes, *other.schemes})),
+        notations=tuple(sorted({*one.notations, *other.notations})) if other.notations else one.notations,
     )
 
 

@@ -29,7 +29,7 @@ __all__ = [
 
 FHIR: Final = "application/fhir+json"
 """The content type whose objects state quantities and codes without any declaration."""
-STATED: Final = ("quantities",)
+STATED: Final = ("quantities", "codes")
 """What the objects of an event type may be declared to state."""
 
 NUMBERS: Final = ("value", "numericValue", "numericalValue", "hasNumericalValue")

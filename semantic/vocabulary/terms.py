@@ -134,6 +134,10 @@ class TermIndex:
         spelt_out = (namespace + rest for namespace in table.get(prefix, ()))
         return tuple(iri for iri in spelt_out if iri in self._concept_of)
 
+    def known(self, iris: Iterable[str]) -> Resolution:
+        """What these IRIs mean, those that are known; deprecated ones are replaced."""
+        return self._resolution(tuple(iri for iri in iris if iri in self._concept_of), "iri")
+
     def shared(self) -> set[str]:
         """The labels of more than one name: exact ones, and folded ones."""
         return {text for table in (self._labels, self._folded, self._synonyms) for text in table.shared()}

@@ -30,6 +30,7 @@ from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, Property
 from kindcast.semantic.ontology.loader import read_several
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
@@ -172,11 +173,12 @@ class Vocabulary:
         rates: Mapping[str, Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
         contexts: Mapping[str, Any] | None = None,
+        code_systems: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
         Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
-        `kindcast.semantic.vocabulary.contexts`.
+        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes by name.
 
         Raises InvalidDeclaration.
         """
@@ -194,6 +196,7 @@ class Vocabulary:
             preference=names.preference,
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
+        self._code_systems = CodeSystems(code_systems, names.records.values)
         self._contexts = {**shipped_contexts(), **(contexts or {})}
         self._graph = self._relations.graph.with_instances(len(self._hierarchy))
         self._terms = TermIndex(
@@ -207,7 +210,9 @@ class Vocabulary:
         domains = self._schemas.owned_domains()
         self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
-        self._version = _version(self._ontologies, [attributes, synonyms, rates, schemas], contexts=contexts)
+        self._version = _version(
+            self._ontologies, [attributes, synonyms, rates, schemas], contexts=contexts, code_systems=code_systems
+        )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
         self._readings: dict[str, Resolution] = {}
 
@@ -400,6 +405,21 @@ class Vocabulary:
                 self._readings.clear()
             self._readings[text] = found
         return found
+
+    def coded(self, system: str, code: str) -> Resolution:
+        """The concepts that a code of a system means (rule 22); deprecated ones are replaced."""
+        return self._terms.known(self._code_systems.iris(system, code))
+
+    def coded_names(self, systems: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """(system, IRI) for each concept that some code of these systems may mean, of those that are declared."""
+        for name in sorted(set(systems) & self._code_systems.declared.keys()):
+            for iri in self._code_systems.names_in(name, self._names.records):
+                yield name, iri
+
+    @property
+    def code_systems(self) -> CodeSystems:
+        """The systems of codes, declared ones and schemes."""
+        return self._code_systems
 
     def curie(self, concept: ConceptId) -> str | None:
         """A CURIE that resolves to `concept` alone, by the prefixes of the documents; None where there is none."""

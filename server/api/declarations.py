@@ -47,10 +47,24 @@ ATTRIBUTE = {
             "properties": {"number": {"type": "string"}, "unit": {"type": "string"}},
             "description": "its objects state quantities: by known members, or by these",
         },
+        "code": {
+            "type": ["boolean", "object"],
+            "properties": {"code": {"type": "string"}, "system": {"type": "string"}, "in": {"type": "string"}},
+            "description": "its objects state codes: by known members, or by these; in: the system of plain texts",
+        },
     },
 }
 WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}
 CONTEXT = {"type": "object", "required": ["@context"], "examples": [{"@context": {"ex": "https://example.com/ns#"}}]}
+CODE_SYSTEM = {
+    "type": "object",
+    "required": ["identifiers"],
+    "properties": {
+        "identifiers": {"type": ["string", "array"], "items": {"type": "string"}, "description": "URIs, OIDs"},
+        "iri": {"description": 'the IRI of a code: a text with {code}, or {"match": pattern, "as": text with {1}}'},
+        "notation": {"type": "string", "description": "the property that holds codes, by default skos:notation"},
+    },
+}
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 
@@ -245,6 +259,37 @@ async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -
     return await _deleted(broker, "context", url, dry_run)
 
 
+# ── systems of codes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/code-systems/{name}", summary="Declare a system of codes", openapi_extra=body_schema(CODE_SYSTEM))
+async def put_code_system(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Says which concepts the codes of a system mean, and by which URIs or OIDs events name the system. 201 for another
+    version, 200 for what is said already."""
+    return await _put(broker, "code-system", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/code-systems", summary="List systems of codes")
+async def list_code_systems(broker: AppBroker) -> Response:
+    """Every declared system, by name. Schemes of ontologies, which are systems under their own IRIs, are not among
+    them."""
+    return await _listed(broker, "code-system")
+
+
+@router.get("/code-systems/{name}", summary="One system of codes")
+async def get_code_system(name: Name, broker: AppBroker) -> Response:
+    """The active declaration, and when each version was made."""
+    return await _shown(broker, "code-system", name)
+
+
+@router.delete("/code-systems/{name}", summary="Delete a system of codes")
+async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version: its codes mean nothing any more."""
+    return await _deleted(broker, "code-system", name, dry_run)
+
+
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -284,4 +329,4 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 def _plural(kind: DeclarationKind) -> str:
     """The member under which a list of this kind stands."""
-    return {"attribute": "attributes", "schema": "schemas"}.get(kind, kind)
+    return {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems"}.get(kind, kind)

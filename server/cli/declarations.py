@@ -28,6 +28,7 @@ class Kind(Enum):
     SYNONYMS = "synonyms"
     RATES = "rates"
     SCHEMAS = "schemas"
+    CODE_SYSTEMS = "code-systems"
 
 
 class ValueKind(Enum):
@@ -40,7 +41,9 @@ class ValueKind(Enum):
     BOOLEAN = "boolean"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates or schemas.")]
+KindArgument = Annotated[
+    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas or code-systems.")
+]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
 
 
@@ -109,6 +112,20 @@ def schema(
     with connected(server) as client:
         told = client.declare_schema(type, json_file(file), dry_run=dry_run, replace=replace)
     _show(f"schema {type}", told, json)
+
+
+@commands.command("code-system", epilog="Example: kindcast declare code-system hpo hpo.json")
+def code_system(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the system.")],
+    file: FileArgument,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Say which concepts the codes of a system mean, and how events name it."""
+    with connected(server) as client:
+        told = client.declare_code_system(name, json_file(file), dry_run=dry_run)
+    _show(f"code system {name}", told, json)
 
 
 @commands.command("list", epilog="Example: kindcast declare list attributes")

@@ -230,8 +230,13 @@ class VocabularyCalls:
         return _changing("DELETE", path_of("contexts"), dry_run, url=url)
 
     @described
+    def declare_code_system(self, name: str, system: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Declares a system of codes: `identifiers`, `iri`, `notation`."""
+        return _changing("PUT", path_of("code-systems", name), dry_run, system)
+
+    @described
     def declarations(self, kind: str) -> Call[Json]:
-        """All declarations of a kind: `attributes`, `synonyms` or `schemas`."""
+        """All declarations of a kind: `attributes`, `synonyms`, `schemas` or `code-systems`."""
         return get(path_of(kind))
 
     @described

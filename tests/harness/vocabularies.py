@@ -5,6 +5,7 @@ from typing import Any
 
 from kindcast import Vocabulary
 from kindcast.semantic.ontology import ConceptRecord, Ontology, PropertyRecord, RelationRecord
+from kindcast.semantic.ontology.namespaces import NOTATION
 from tests.oracle import World
 
 __all__ = ["declared_in", "vocabulary_of"]
@@ -24,6 +25,7 @@ def vocabulary_of(world: World) -> Vocabulary:
             iri=iri,
             kind="individual" if iri in world.only else "class",
             schemes=tuple(scheme for name, scheme in world.schemes if name == iri),
+            notations=tuple((NOTATION, code) for name, code in world.notations if name == iri),
             preferred=labels(iri, "preferred"),
             synonyms=labels(iri, "synonym"),
             hidden=labels(iri, "hidden"),
@@ -58,4 +60,5 @@ def declared_in(world: World) -> dict[str, Any]:
     declared = {
         name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
     }
-    return {"attributes": declared, "synonyms": dict(world.synonyms)}
+    systems = {"code_systems": dict(world.code_systems)} if world.code_systems else {}
+    return {"attributes": declared, "synonyms": dict(world.synonyms), **systems}

@@ -129,6 +129,40 @@ class Stated:
     comparator: str | None = None
 
 
+@dataclass(frozen=True)
+class Coded:
+    """The codes that an object states, each with its system."""
+
+    codes: frozenset[tuple[str, str]]
+
+
+def _codes(node: Mapping[str, Any], declared: Mapping[str, str]) -> set[tuple[str, str]]:
+    """What an object states by itself, or in its codings."""
+    if "coding" in node and "code" not in declared:
+        listed = node["coding"] if isinstance(node["coding"], list) else [node["coding"]]
+        if all(isinstance(each, Mapping) for each in listed):
+            return {pair for each in listed for pair in _code(each, declared)}
+    return _code(node, declared)
+
+
+def _code(node: Mapping[str, Any], declared: Mapping[str, str]) -> set[tuple[str, str]]:
+    code = next(
+        (node[each] for each in [declared.get("code", "code"), "notation"] if isinstance(node.get(each), str)), None
+    )
+    if "code" in declared:
+        code = node.get(declared["code"])
+    system = node.get(declared.get("system", "system"), declared.get("in"))
+    return {(system, code)} if isinstance(system, str) and isinstance(code, str) and system and code else set()
+
+
+def _stated_code(name: str, node: Mapping[str, Any], world: World, *, everywhere: bool) -> Coded | None:
+    declared = world.declaration(world.attribute(name)).code if name else None
+    if not name or not (declared or everywhere):
+        return None
+    found = _codes(node, declared if isinstance(declared, Mapping) else {})
+    return Coded(frozenset(found)) if found else None
+
+
 def _stated(name: str, node: Mapping[str, Any], world: World, *, everywhere: bool) -> Stated | None:
     """What an object states: by known members, or by those that are declared."""
     if not name:
@@ -163,8 +197,9 @@ def _flat(
     """(dotted name, scalar or what an object states, the unit beside it) for everything in `node` (rule 1)."""
     if isinstance(node, Mapping):
         stated = _stated(name, node, world, everywhere=everywhere)
-        if stated:
-            yield name, stated, None
+        coded = None if stated else _stated_code(name, node, world, everywhere=everywhere)
+        if stated or coded:
+            yield name, stated or coded, None
         for key, value in node.items():
             inner = f"{name}.{key}" if name else key
             beside = _declared_unit(inner, node, world)
@@ -266,6 +301,8 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     declared = world.declaration(name)
     if isinstance(value, bool):
         return Reading(boolean=value)
+    if isinstance(value, Coded):
+        return Reading(concepts=frozenset(iri for each in value.codes for iri in world.coded(*each)))
     if isinstance(value, Stated):
         amount = measure(value.number, value.unit)
         if value.comparator is None or amount is None:
@@ -285,6 +322,11 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value):
         amount = measure(float(value), declared.unit) if declared.unit else None
         return Reading(text, root, number=float(value), amount=amount)
+    coded = (
+        world.coded(declared.code["in"], text)
+        if isinstance(declared.code, Mapping) and "in" in declared.code
+        else set()
+    )
     quantity = re.fullmatch(rf"\s*({NUMBER})\s+(\S+)\s*", value)
     concepts = world.readings(text, declared.range) or world.readings(root, declared.range)
     return Reading(
@@ -292,7 +334,7 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         root,
         instant=instant(value),
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
-        concepts=frozenset(concepts),
+        concepts=frozenset(concepts | coded),
         dates=dates(value, year=declared.kind == "instant"),
         is_duration=duration(value) is not None,
     )

@@ -28,6 +28,7 @@ class Declaration:
     order: tuple[tuple[str, ...], ...] = ()
     derived: str | None = None
     quantity: Mapping[str, str] | bool | None = None
+    code: Mapping[str, str] | bool | None = None
     of_types: tuple[str, ...] = ()  # the event types for which it is derived; none: all events
 
 
@@ -55,6 +56,9 @@ class World:
     subproperties: Pairs = ()
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    notations: Pairs = ()
+    """(concept, its skos:notation)."""
+    code_systems: Mapping[str, Mapping[str, tuple[str, ...] | str]] = field(default_factory=dict)
     array: str = ""
 
     # ── concepts ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,6 +133,19 @@ class World:
     def named(self, iri: str) -> set[str]:
         """The concepts that an IRI means, and nothing else does: none where it is no concept's name."""
         return self._distinct(self._current({iri})) if iri in self.concepts() else set()
+
+    def coded(self, system: str, code: str) -> set[str]:
+        """Rule 22: the concepts that a code means, by the IRI that a template makes of it and by notation."""
+        declared = self.code_systems.get(system) or next(
+            (each for each in self.code_systems.values() if system in each["identifiers"]), {"identifiers": (system,)}
+        )
+        template = declared.get("iri", "")
+        made = {template.replace("{code}", code)} if isinstance(template, str) else set()
+        schemes = {(name, scheme) for name, scheme in self.schemes if scheme in declared["identifiers"]}
+        spaces = {(name, namespace(name)) for name in self.names if namespace(name) in declared["identifiers"]}
+        within = {name for name, _ in schemes | (spaces if declared in self.code_systems.values() else set())}
+        noted = {name for name, its in self.notations if its == code and name in within}
+        return self._distinct(self._current((made | noted) & self.concepts()))
 
     def _is_only_individual(self, iri: str) -> bool:
         return all(name in self.only for name in self.names if self.same(name, iri))

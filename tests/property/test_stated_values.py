@@ -19,20 +19,36 @@ from kindcast.semantic.model import (
     Constant,
     Event,
     Expression,
+    KindTest,
     Not,
     Presence,
     Quantity,
     SomeOf,
+    Term,
 )
 from tests.oracle import Declaration, World, matching
 from tests.strategies import vocabulary_of
 
+EX = "http://example.org/"
 NAMES = ("load", "draught", "valueQuantity", "plain", "load.value", "draught.reading", "in.valueQuantity")
 WORLD = World(
     declarations={
         "load": Declaration(quantity=True),
         "draught": Declaration(quantity={"number": "reading", "unit": "scale"}),
-    }
+        "finding": Declaration(code=True),
+        "tariff": Declaration(code={"in": f"{EX}tariff"}),
+        "article": Declaration(code={"code": "number", "in": "articles"}),
+    },
+    names=(f"{EX}Heart", f"{EX}Valve", f"{EX}Old", f"{EX}A1", f"{EX}A2"),
+    narrower=((f"{EX}Valve", f"{EX}Heart"), (f"{EX}A2", f"{EX}A1")),
+    labels=((f"{EX}Heart", "heart", None, "preferred"),),
+    replaced=((f"{EX}Old", f"{EX}Valve"),),
+    schemes=tuple((f"{EX}{each}", f"{EX}tariff") for each in ("A1", "A2", "Old")),
+    notations=((f"{EX}A1", "1"), (f"{EX}A2", "2"), (f"{EX}A2", "heart"), (f"{EX}Old", "3"), (f"{EX}Heart", "9")),
+    code_systems={
+        "parts": {"identifiers": ("urn:parts", "urn:oid:1.2"), "iri": EX + "{code}"},
+        "articles": {"identifiers": (f"{EX}tariff", EX)},
+    },
 )
 UCUM = "http://unitsofmeasure.org"
 
@@ -48,8 +64,17 @@ stating = st.one_of(
     st.fixed_dictionaries({"reading": numbers, "scale": units}, optional={"comparator": comparators}),
     st.fixed_dictionaries({"value": numbers, "note": st.just("kg")}),
 )
-members = st.one_of(stating, st.sampled_from([9, "9 kg", "5000 g", None]))
-owners = st.sampled_from(["load", "draught", "valueQuantity", "plain"])
+systems = st.sampled_from(["urn:parts", "urn:oid:1.2", "parts", f"{EX}tariff", "urn:unknown"])
+codes = st.sampled_from(["1", "2", "3", "9", "heart", "Heart", "Valve", "Old"])
+coding = st.fixed_dictionaries({"system": systems, "code": codes}, optional={"display": codes})
+coded = st.one_of(
+    coding,
+    st.fixed_dictionaries({"coding": st.lists(coding, max_size=3)}, optional={"text": codes}),
+    st.fixed_dictionaries({"number": codes}, optional={"system": systems, "code": codes}),
+    codes,
+)
+members = st.one_of(stating, coded, st.sampled_from([9, "9 kg", "5000 g", None]))
+owners = st.sampled_from(["load", "draught", "valueQuantity", "plain", "finding", "tariff", "article", "finding"])
 flat = st.dictionaries(owners, st.one_of(members, st.lists(members, min_size=1, max_size=2)), min_size=1, max_size=4)
 published = st.one_of(
     flat,
@@ -61,12 +86,16 @@ names = st.sampled_from(NAMES)
 orders = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 amounts = st.sampled_from([Quantity(9, "kg"), Quantity(9500, "g"), Quantity(5, "kg"), Quantity(9, "m")]).map(Constant)
 masses = st.sampled_from([Quantity(9, "kg"), Quantity(9500, "g"), Quantity(5, "kg")]).map(Constant)
+kinds = st.sampled_from(["finding", "tariff", "article", "plain", "finding.coding", "finding.code"])
+iris = [f"{EX}{each}" for each in ("Heart", "Valve", "A1", "A2")]
+terms = st.sampled_from([Term(iri, is_iri=True, iri=iri) for iri in iris])
 predicates: st.SearchStrategy[Expression] = st.one_of(
     st.builds(Comparison, names, orders, amounts),
     st.builds(Comparison, names, orders, st.sampled_from([9, 9.5]).map(Constant)),
     st.builds(Between, names, masses, masses, st.sampled_from(["[]", "()"])),
     st.builds(Comparison, names, orders, names.map(AttributeRef)),
-    st.builds(Presence, names, st.booleans()),
+    st.builds(Presence, st.sampled_from([*NAMES, "finding", "article", "finding.coding"]), st.booleans()),
+    *[st.builds(KindTest, kinds, st.sampled_from(["isa", "below", "is"]), st.tuples(terms))] * 2,
 )
 
 

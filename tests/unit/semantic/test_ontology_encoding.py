@@ -7,7 +7,7 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import read
-from kindcast.semantic.ontology.encoding import HEADER, OLDER, decode, encode, is_readable
+from kindcast.semantic.ontology.encoding import HEADER, OLDER, OLDEST, decode, encode, is_readable
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 
 TURTLE = b"""
@@ -41,20 +41,24 @@ def test_records_of_every_kind_come_back_as_they_went() -> None:
     assert decode(encode(ontology)) == ontology
 
 
-def test_records_of_the_layout_before_are_read_where_they_are_asked_for() -> None:
-    """Exact matches stood among the other equivalences then, and nobody noted schemes."""
+def test_records_of_the_layouts_before_are_read_where_they_are_asked_for() -> None:
+    """First exact matches stood among the other equivalences, and nobody noted schemes; then nobody noted codes."""
     data = encode(read(TURTLE, format="turtle"))
     stored = msgspec.msgpack.decode(zlib.decompress(data[len(HEADER) :]))
     names, concepts, pairs, rest = stored
-    concepts = [msgspec.msgpack.encode([each[:-1] for each in msgspec.msgpack.decode(piece)]) for piece in concepts]
+    concepts = [msgspec.msgpack.encode([each[:-2] for each in msgspec.msgpack.decode(piece)]) for piece in concepts]
     older = [names, concepts, [*pairs[:3], pairs[3] + pairs[4], pairs[5]], rest]
-    written = OLDER + zlib.compress(msgspec.msgpack.encode(older))
+    written = OLDEST + zlib.compress(msgspec.msgpack.encode(older))
     found, now = decode(written, older=True), decode(data)
     assert set(found.equivalences) == {*now.equivalences, *now.matches}
     assert (found.matches, found.edges, found.types) == ((), now.edges, now.types)
     assert [each.iri for each in found.concepts] == [each.iri for each in now.concepts]
-    with pytest.raises(OntologyError, match="read the document again"):
-        decode(written)
+    third = [msgspec.msgpack.encode([each[:-1] for each in msgspec.msgpack.decode(piece)]) for piece in stored[1]]
+    later = OLDER + zlib.compress(msgspec.msgpack.encode([names, third, pairs, rest]))
+    assert decode(later, older=True) == now
+    for each in (written, later):
+        with pytest.raises(OntologyError, match="read the document again"):
+            decode(each)
 
 
 def test_bytes_that_are_no_records_are_refused() -> None:

@@ -13,8 +13,9 @@ What is named here is imported when it is first asked for: a command that only n
 and its compiler.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
@@ -48,25 +49,25 @@ __all__ = [
     "operator",
 ]
 
-_HOMES = {
-    "subscriptions.compilation": ("Compiled",),
-    "errors": ("InvalidEvent", "InvalidSubscription", "OntologyError", "Problem", "SemanticError"),
-    "explanations.explanation": ("explain",),
-    "matching.matcher": ("MatchTable", "Matcher"),
-    "model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
-    "operators": ("Operator", "operator"),
-    "matching.results": ("Decided", "Undecided"),
-    "vocabulary.vocabulary": ("Vocabulary",),
-}
-"""The module of each name."""
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.subscriptions.compilation": ("Compiled",),
+        "kindcast.semantic.errors": (
+            "InvalidEvent",
+            "InvalidSubscription",
+            "OntologyError",
+            "Problem",
+            "SemanticError",
+        ),
+        "kindcast.semantic.explanations.explanation": ("explain",),
+        "kindcast.semantic.matching.matcher": ("MatchTable", "Matcher"),
+        "kindcast.semantic.model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
+        "kindcast.semantic.operators": ("Operator", "operator"),
+        "kindcast.semantic.matching.results": ("Decided", "Undecided"),
+        "kindcast.semantic.vocabulary.vocabulary": ("Vocabulary",),
+    },
+)
 
 
 def __dir__() -> list[str]:

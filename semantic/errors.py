@@ -17,17 +17,22 @@ SemanticError
 ├── DuplicateSubscription   this id is taken
 ├── UnknownSubscription     no subscription has this id
 └── UnusableMatcher         a saved matcher that cannot be opened; says why
+
+The errors of the index that reach its callers are listed here as well: IndexFull, IndexingError, UnusableIndex.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kindcast.index.errors import IndexFull, IndexingError, UnusableIndex
 from kindcast.semantic.model import Position
 
 __all__ = [
     "DuplicateSubscription",
     "InconsistentOntology",
+    "IndexFull",
+    "IndexingError",
     "InvalidDeclaration",
     "InvalidEvent",
     "InvalidPattern",
@@ -43,6 +48,7 @@ __all__ = [
     "UnknownSubscription",
     "UnknownUnit",
     "UnsupportedFormat",
+    "UnusableIndex",
     "UnusableMatcher",
 ]
 

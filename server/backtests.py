@@ -25,12 +25,10 @@ from sqlalchemy import Connection
 
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
-from kindcast.semantic.ontology import Ontology
-from kindcast.semantic.ontology.encoding import encode
-from kindcast.semantic.ontology.progress import Progress
-from kindcast.semantic.operators.declaration import Operator, operators_by_name
-from kindcast.semantic.subscriptions.compilation import compile_expression
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.ontology import Ontology, Progress, encode
+from kindcast.semantic.operators import Operator, operators_by_name
+from kindcast.semantic.subscriptions import compile_expression
+from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing

@@ -24,8 +24,8 @@ from urllib.parse import unquote
 import msgspec
 
 from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem
-from kindcast.semantic.units.instants import parse_instant
-from kindcast.semantic.vocabulary.stated import FHIR
+from kindcast.semantic.units import parse_instant
+from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
 
 __all__ = [

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kindcast.semantic import InvalidEvent, Problem
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units import parse_instant
 from kindcast.server.cloudevents import SPECVERSION, at_member
 
 __all__ = ["CORE_CONTEXT", "ngsi_ld_events", "one_record_events"]

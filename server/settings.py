@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy import make_url
 
-from kindcast.semantic.planner.strategies import PLANNERS, UnknownPlanner
+from kindcast.semantic.planner import PLANNERS, UnknownPlanner
 
 __all__ = ["Settings", "is_loopback"]
 

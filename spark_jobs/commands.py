@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kindcast.index.errors import IndexingError
-from kindcast.semantic.errors import SemanticError
+from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.spark_jobs.report import JobFailed, as_lines, tell_problem, tell_result
 from kindcast.spark_jobs.snapshot import Inputs
 

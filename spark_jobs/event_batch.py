@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kindcast.semantic import Event
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units import parse_instant
 from kindcast.spark_jobs.schemas import NO_DAY
 
 __all__ = [

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from kindcast.semantic import Event, Matcher, Vocabulary
-from kindcast.semantic.conditions.operator_clauses import is_expensive
+from kindcast.semantic.conditions import is_expensive
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import CanonicalEvent, Not, Value
 from kindcast.spark_jobs.archive import Split, splits_of

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
-from kindcast.semantic.matching.results import MatchTable
+from kindcast.semantic.matching import MatchTable
 from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, file_system, splits_of
 from kindcast.spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected, Unreadable, event_of, from_events, json_of
 from kindcast.spark_jobs.output import (

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from kindcast.semantic import Event, InvalidEvent, Vocabulary
-from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits, flatten
 from kindcast.semantic.model import CanonicalEvent, Value
-from kindcast.semantic.units.instants import format_instant
+from kindcast.semantic.units import format_instant
 from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.match import decoded

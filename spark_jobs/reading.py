@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from kindcast.semantic import Event
 from kindcast.semantic.flatten import UNIT_KEYS
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units import parse_instant
 from kindcast.spark_jobs.archive import Split, file_system
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,

@@ -20,15 +20,12 @@ from typing import Any
 
 from kindcast.semantic import InvalidSubscription, Matcher, Operator, Vocabulary
 from kindcast.semantic.errors import SemanticError, UnusableMatcher
-from kindcast.semantic.events.canonical_events import Canonicaliser
-from kindcast.semantic.matching.saved_matcher import saved_trees
-from kindcast.semantic.ontology import Ontology
-from kindcast.semantic.ontology.encoding import decode, encode
-from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.events import Canonicaliser
+from kindcast.semantic.matching import saved_trees
+from kindcast.semantic.ontology import Ontology, decode, encode, read_several
+from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators
-from kindcast.semantic.operators.plugins import load_operators
-from kindcast.semantic.vocabulary.declarations import Declarations
-from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.semantic.vocabulary import MEANING, Declarations
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
 
 __all__ = [

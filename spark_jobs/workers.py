@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kindcast.semantic import InvalidEvent, Matcher, Vocabulary
-from kindcast.semantic.matching.results import MatchTable
+from kindcast.semantic.matching import MatchTable
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.snapshot import Snapshot
 

@@ -18,7 +18,7 @@ from kindcast.semantic.ontology.records import Label
 from kindcast.semantic.vocabulary.labels import best_label
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["Difference", "difference"]
+__all__ = ["Difference", "difference_between"]
 
 LISTED = 100
 """Entries of each list, where nobody asks for another number."""
@@ -90,13 +90,13 @@ class Difference:
         }
 
 
-def difference(before: Vocabulary, after: Vocabulary) -> Difference:
+def difference_between(before: Vocabulary, after: Vocabulary) -> Difference:
     """How `after` differs from `before`, each of one document or of several. Linear, but for sorting.
 
     >>> subclass = "<http://www.w3.org/2000/01/rdf-schema#subClassOf>"
     >>> old = Vocabulary.from_bytes(f"<http://e/A> {subclass} <http://e/B> .".encode(), format="nt")
     >>> new = Vocabulary.from_bytes(f"<http://e/A> {subclass} <http://e/C> .".encode(), format="nt")
-    >>> found = difference(old, new)
+    >>> found = difference_between(old, new)
     >>> found.added, found.removed, found.moved
     (('http://e/C',), ('http://e/B',), {'http://e/A': (('http://e/B',), ('http://e/C',))})
     """

@@ -1,1 +1,17 @@
 """What one predicate means: normal form, reading of values, evaluation, lowering to the index."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.conditions.operator_clauses import is_expensive
+
+__all__ = ["is_expensive"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.conditions.operator_clauses": ("is_expensive",),
+    },
+)

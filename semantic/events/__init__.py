@@ -1,1 +1,28 @@
 """Reading of events: published events → canonical events, and → columns of the index."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
+    from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
+    from kindcast.semantic.events.event_plans import ReadEvent
+
+__all__ = ["Canonicaliser", "Correction", "EventLimits", "ReadEvent", "correction_of", "is_newer"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.events.canonical_events": (
+            "Canonicaliser",
+            "EventLimits",
+        ),
+        "kindcast.semantic.events.corrections": (
+            "Correction",
+            "correction_of",
+            "is_newer",
+        ),
+        "kindcast.semantic.events.event_plans": ("ReadEvent",),
+    },
+)

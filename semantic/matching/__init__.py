@@ -1,1 +1,61 @@
-"""The matcher: index, verification, operators, results."""
+"""The matcher: index, verification, operators, results, saved files."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.index.array_file import read_arrays, write_arrays
+    from kindcast.index.registry import warm_up
+    from kindcast.semantic.matching.decision import Decision, Step
+    from kindcast.semantic.matching.operator_layer import Link, OperatorLayer
+    from kindcast.semantic.matching.results import Failures, MatchTable
+    from kindcast.semantic.matching.saved_matcher import saved_trees
+    from kindcast.semantic.matching.verification import NOT_SEARCHED, SEARCH_SECONDS, CostlyTest, OpenDecision
+
+__all__ = [
+    "NOT_SEARCHED",
+    "SEARCH_SECONDS",
+    "CostlyTest",
+    "Decision",
+    "Failures",
+    "Link",
+    "MatchTable",
+    "OpenDecision",
+    "OperatorLayer",
+    "Step",
+    "read_arrays",
+    "saved_trees",
+    "warm_up",
+    "write_arrays",
+]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.index.array_file": (
+            "read_arrays",
+            "write_arrays",
+        ),
+        "kindcast.index.registry": ("warm_up",),
+        "kindcast.semantic.matching.decision": (
+            "Decision",
+            "Step",
+        ),
+        "kindcast.semantic.matching.operator_layer": (
+            "Link",
+            "OperatorLayer",
+        ),
+        "kindcast.semantic.matching.results": (
+            "Failures",
+            "MatchTable",
+        ),
+        "kindcast.semantic.matching.saved_matcher": ("saved_trees",),
+        "kindcast.semantic.matching.verification": (
+            "CostlyTest",
+            "NOT_SEARCHED",
+            "OpenDecision",
+            "SEARCH_SECONDS",
+        ),
+    },
+)

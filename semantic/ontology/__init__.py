@@ -1,20 +1,80 @@
-"""Ontology documents in, plain records out. The only package that knows RDF."""
+"""Ontology documents in, plain records out. The only room that knows RDF."""
 
-from kindcast.semantic.ontology.isolated_reading import read_isolated
-from kindcast.semantic.ontology.isolation import Isolation
-from kindcast.semantic.ontology.loader import read
-from kindcast.semantic.ontology.reasoning.owl import Reasoner
-from kindcast.semantic.ontology.records import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, RelationRecord
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.ontology.encoding import decode, encode, is_readable
+    from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
+    from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
+    from kindcast.semantic.ontology.loader import read, read_several
+    from kindcast.semantic.ontology.progress import Progress, silent
+    from kindcast.semantic.ontology.reasoning.owl import Reasoner
+    from kindcast.semantic.ontology.records import (
+        ConceptRecord,
+        Limits,
+        Ontology,
+        PropertyRecord,
+        Reason,
+        RelationRecord,
+    )
 
 __all__ = [
+    "Cancelled",
     "ConceptRecord",
+    "Cost",
     "Isolation",
     "Limits",
     "Ontology",
+    "Progress",
     "PropertyRecord",
     "Reason",
     "Reasoner",
     "RelationRecord",
+    "decode",
+    "encode",
+    "is_readable",
     "read",
+    "read_encoded",
     "read_isolated",
+    "read_several",
+    "silent",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.ontology.encoding": (
+            "decode",
+            "encode",
+            "is_readable",
+        ),
+        "kindcast.semantic.ontology.isolated_reading": (
+            "read_encoded",
+            "read_isolated",
+        ),
+        "kindcast.semantic.ontology.isolation": (
+            "Cancelled",
+            "Cost",
+            "Isolation",
+        ),
+        "kindcast.semantic.ontology.loader": (
+            "read",
+            "read_several",
+        ),
+        "kindcast.semantic.ontology.progress": (
+            "Progress",
+            "silent",
+        ),
+        "kindcast.semantic.ontology.reasoning.owl": ("Reasoner",),
+        "kindcast.semantic.ontology.records": (
+            "ConceptRecord",
+            "Limits",
+            "Ontology",
+            "PropertyRecord",
+            "Reason",
+            "RelationRecord",
+        ),
+    },
+)

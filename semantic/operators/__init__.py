@@ -1,5 +1,57 @@
 """Expensive predicates: what operators are, how their calls are shared, how their bindings join."""
 
-from kindcast.semantic.operators.declaration import Operator, operator
+from typing import TYPE_CHECKING
 
-__all__ = ["Operator", "operator"]
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.operators.calls import OperatorFailed, Remembered, run, stop
+    from kindcast.semantic.operators.declaration import NAME, Operator, operator, operators_by_name
+    from kindcast.semantic.operators.failures import Failure, FailureKind, NotAnswered
+    from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
+    from kindcast.semantic.operators.plugins import load_operators
+
+__all__ = [
+    "NAME",
+    "START_SECONDS",
+    "Cancellation",
+    "Failure",
+    "FailureKind",
+    "NotAnswered",
+    "Operator",
+    "OperatorFailed",
+    "Remembered",
+    "load_operators",
+    "operator",
+    "operators_by_name",
+    "run",
+    "stop",
+]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.operators.calls": (
+            "OperatorFailed",
+            "Remembered",
+            "run",
+            "stop",
+        ),
+        "kindcast.semantic.operators.declaration": (
+            "NAME",
+            "Operator",
+            "operator",
+            "operators_by_name",
+        ),
+        "kindcast.semantic.operators.failures": (
+            "Failure",
+            "FailureKind",
+            "NotAnswered",
+        ),
+        "kindcast.semantic.operators.isolation": (
+            "Cancellation",
+            "START_SECONDS",
+        ),
+        "kindcast.semantic.operators.plugins": ("load_operators",),
+    },
+)

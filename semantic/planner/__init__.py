@@ -1,1 +1,26 @@
-"""In which order to ask expensive predicates of an event, so that as few as possible are asked."""
+"""In which order operators are called, and the statistics behind that order."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.planner.learning import Experience, Record, read_priors
+    from kindcast.semantic.planner.strategies import PLANNERS, UnknownPlanner
+
+__all__ = ["PLANNERS", "Experience", "Record", "UnknownPlanner", "read_priors"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.planner.learning": (
+            "Experience",
+            "Record",
+            "read_priors",
+        ),
+        "kindcast.semantic.planner.strategies": (
+            "PLANNERS",
+            "UnknownPlanner",
+        ),
+    },
+)

@@ -1,1 +1,25 @@
-"""Compilation of subscriptions to clauses: resolution, single and bulk compilation, the subscription table."""
+"""Expressions compiled to clauses; the table of a matcher's subscriptions."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.semantic.subscriptions.bulk_compilation import Described, compile_many
+    from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
+
+__all__ = ["Described", "compile_expression", "compile_many", "restore_expression"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.subscriptions.bulk_compilation": (
+            "Described",
+            "compile_many",
+        ),
+        "kindcast.semantic.subscriptions.compilation": (
+            "compile_expression",
+            "restore_expression",
+        ),
+    },
+)

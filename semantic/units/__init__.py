@@ -1,8 +1,29 @@
-"""Quantities: a number and the name of its unit → the number in the base unit of its dimension, and back.
+"""Quantities, instants, exchange rates and patterns: what constants and values of these kinds mean (rule 15)."""
 
-docs/matching-semantics.md, rule 15. The whole package has two public names; README.md maps its files.
-"""
+from typing import TYPE_CHECKING
 
-from kindcast.semantic.units.measure import Measure, Units
+from kindcast.semantic.on_demand import on_demand
 
-__all__ = ["Measure", "Units"]
+if TYPE_CHECKING:
+    from kindcast.semantic.units.instants import format_instant, parse_instant
+    from kindcast.semantic.units.measure import Measure, Units
+    from kindcast.semantic.units.patterns import SearchBudget
+    from kindcast.semantic.units.rates import read_rate_table
+
+__all__ = ["Measure", "SearchBudget", "Units", "format_instant", "parse_instant", "read_rate_table"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.semantic.units.instants": (
+            "format_instant",
+            "parse_instant",
+        ),
+        "kindcast.semantic.units.measure": (
+            "Measure",
+            "Units",
+        ),
+        "kindcast.semantic.units.patterns": ("SearchBudget",),
+        "kindcast.semantic.units.rates": ("read_rate_table",),
+    },
+)

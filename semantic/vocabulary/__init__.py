@@ -1,1 +1,48 @@
-"""The vocabulary: hierarchies, labels, terms, attributes, declarations, event types. See README.md."""
+"""What words mean: concepts, names, attributes, and what users declare in addition to ontologies."""
+
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.index.clause import ConceptId
+    from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
+    from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
+    from kindcast.semantic.vocabulary.event_schemas import document_of
+    from kindcast.semantic.vocabulary.event_types import view_of
+    from kindcast.semantic.vocabulary.stated import FHIR
+    from kindcast.semantic.vocabulary.synonyms import read_table
+    from kindcast.semantic.vocabulary.vocabulary import MEANING
+
+__all__ = [
+    "FHIR",
+    "LONGEST_URL",
+    "MEANING",
+    "ConceptId",
+    "DeclarationKind",
+    "Declarations",
+    "document_of",
+    "read_table",
+    "shipped_contexts",
+    "view_of",
+]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.index.clause": ("ConceptId",),
+        "kindcast.semantic.vocabulary.contexts": (
+            "LONGEST_URL",
+            "shipped_contexts",
+        ),
+        "kindcast.semantic.vocabulary.declarations": (
+            "DeclarationKind",
+            "Declarations",
+        ),
+        "kindcast.semantic.vocabulary.event_schemas": ("document_of",),
+        "kindcast.semantic.vocabulary.event_types": ("view_of",),
+        "kindcast.semantic.vocabulary.stated": ("FHIR",),
+        "kindcast.semantic.vocabulary.synonyms": ("read_table",),
+        "kindcast.semantic.vocabulary.vocabulary": ("MEANING",),
+    },
+)

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from kindcast.semantic.ontology.progress import Progress
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.ontology import Progress
+from kindcast.semantic.units import parse_instant
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs
 from kindcast.server.api.requests import AppSettings, Language, answer, body_schema, json_object

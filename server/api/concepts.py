@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from kindcast.index.clause import ConceptId
 from kindcast.semantic import Vocabulary
+from kindcast.semantic.vocabulary import ConceptId
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
 

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from kindcast.semantic.units.rates import read_rate_table
-from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
-from kindcast.semantic.vocabulary.declarations import DeclarationKind
-from kindcast.semantic.vocabulary.event_schemas import document_of
-from kindcast.semantic.vocabulary.event_types import view_of
-from kindcast.semantic.vocabulary.synonyms import read_table
+from kindcast.semantic.units import read_rate_table
+from kindcast.semantic.vocabulary import (
+    LONGEST_URL,
+    DeclarationKind,
+    document_of,
+    read_table,
+    shipped_contexts,
+    view_of,
+)
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
 from kindcast.server.errors import UnknownDeclaration
 from kindcast.server.store import declarations, meanings

@@ -17,11 +17,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from kindcast.index.errors import IndexFull
 from kindcast.semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.errors import (
     InconsistentOntology,
+    IndexFull,
     InvalidDeclaration,
     ReasonerUnavailable,
     TooCostly,

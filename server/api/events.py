@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kindcast.semantic import InvalidEvent
-from kindcast.semantic.explanations.explanation import explain
-from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.semantic.explanations import explain
+from kindcast.semantic.subscriptions import restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from kindcast.semantic.ontology.progress import Progress
+from kindcast.semantic.ontology import Progress
 from kindcast.server.api.error_responses import as_document, problem_of
 from kindcast.server.api.requests import answer
 from kindcast.server.errors import UnknownJob

@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from kindcast.semantic import InvalidEvent, Note
-from kindcast.semantic.explanations.explanation import as_json, explain
-from kindcast.semantic.subscriptions.compilation import restore_expression
+from kindcast.semantic.explanations import as_json, explain
+from kindcast.semantic.subscriptions import restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (

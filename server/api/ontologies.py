@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from kindcast.semantic.ontology.encoding import encode
-from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.semantic.ontology import Progress, encode, silent
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
 from kindcast.server.api.requests import AppBroker, answer, moment

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.calls import OperatorFailed
+from kindcast.semantic.operators import OperatorFailed
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, answer
 from kindcast.server.broker import Broker

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.declaration import NAME
-from kindcast.semantic.planner.learning import Record
+from kindcast.semantic.operators import NAME
+from kindcast.semantic.planner import Record
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import register, unregister

@@ -13,10 +13,9 @@ import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
 
-from kindcast.index.errors import IndexFull
 from kindcast.semantic import Event, InvalidEvent, Vocabulary
-from kindcast.semantic.ontology import Reason
-from kindcast.semantic.ontology.progress import Progress, silent
+from kindcast.semantic.errors import IndexFull
+from kindcast.semantic.ontology import Progress, Reason, silent
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing

@@ -15,12 +15,21 @@ import anyio.to_thread
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import OntologyError
-from kindcast.semantic.ontology import Limits, Ontology, Reason
-from kindcast.semantic.ontology.encoding import decode, encode
-from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
-from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
-from kindcast.semantic.ontology.progress import Progress, silent
-from kindcast.semantic.ontology.reasoning.owl import Reasoner
+from kindcast.semantic.ontology import (
+    Cancelled,
+    Cost,
+    Isolation,
+    Limits,
+    Ontology,
+    Progress,
+    Reason,
+    Reasoner,
+    decode,
+    encode,
+    read_encoded,
+    read_isolated,
+    silent,
+)
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import ontologies

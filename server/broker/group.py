@@ -16,7 +16,7 @@ from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from kindcast.semantic import Compiled, Matcher
-from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker.state import Live, State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable

@@ -18,12 +18,11 @@ import msgspec
 import numpy as np
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
-from kindcast.semantic.events.corrections import Correction, correction_of
-from kindcast.semantic.events.event_plans import ReadEvent
-from kindcast.semantic.explanations.explanation import as_json
-from kindcast.semantic.matching.results import Failures, MatchTable
+from kindcast.semantic.events import Correction, ReadEvent, correction_of
+from kindcast.semantic.explanations import as_json
+from kindcast.semantic.matching import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
-from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.operators import Failure
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State

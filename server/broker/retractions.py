@@ -9,7 +9,7 @@ The message stands at a position of its own. Its event is the one that withdraws
 
 from collections.abc import Collection, Sequence
 
-from kindcast.semantic.events.corrections import Correction, is_newer
+from kindcast.semantic.events import Correction, is_newer
 from kindcast.server.broker.group import Group
 from kindcast.server.store import corrections
 from kindcast.server.store import pending as pending_store

@@ -20,12 +20,11 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from kindcast.index.array_file import read_arrays, write_arrays
-from kindcast.index.errors import UnusableIndex
 from kindcast.semantic import Matcher, Vocabulary
-from kindcast.semantic.errors import UnusableMatcher
-from kindcast.semantic.events.canonical_events import EventLimits
-from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.errors import UnusableIndex, UnusableMatcher
+from kindcast.semantic.events import EventLimits
+from kindcast.semantic.matching import read_arrays, write_arrays
+from kindcast.semantic.operators import Operator
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.settings import Settings
 

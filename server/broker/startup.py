@@ -14,10 +14,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from kindcast.index.registry import warm_up
 from kindcast.semantic import Matcher, Vocabulary
-from kindcast.semantic.changes.impact import impact_of_rules, impact_report
-from kindcast.semantic.events.canonical_events import EventLimits
+from kindcast.semantic.changes import impact_of_rules, impact_report
+from kindcast.semantic.events import EventLimits
+from kindcast.semantic.matching import warm_up
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic import Matcher, Vocabulary
-from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.operators.registry import EMPTY, Registry
 
 __all__ = ["Live", "LiveSubscriptions", "State"]

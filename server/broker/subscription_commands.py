@@ -16,9 +16,8 @@ from sqlalchemy import Row
 
 from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
 from kindcast.semantic.model import Note
-from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.subscriptions.bulk_compilation import Described, compile_many
-from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
+from kindcast.semantic.operators import Operator
+from kindcast.semantic.subscriptions import Described, compile_expression, compile_many, restore_expression
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
 from kindcast.server.broker.state import Live

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kindcast.index.errors import IndexingError
-from kindcast.semantic.errors import SemanticError
+from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     backtest,
     concepts,

@@ -24,8 +24,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it
 # load    file ──PUT, respond-async──▶ job ──asked again and again──▶ load report
 
 if TYPE_CHECKING:
-    from kindcast.semantic.ontology import Ontology, Reason
-    from kindcast.semantic.ontology.progress import Progress
+    from kindcast.semantic.ontology import Ontology, Progress, Reason
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}

@@ -50,7 +50,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     """Write what is active in a data folder into `folder`. Raises CommandFailed."""
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
-    from kindcast.semantic.ontology.encoding import is_readable
+    from kindcast.semantic.ontology import is_readable
     from kindcast.server.broker.vocabulary_commands import active_declarations
     from kindcast.server.store import ontologies, subscriptions
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from kindcast.semantic.operators.calls import Remembered
-from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
+from kindcast.semantic.operators import NotAnswered, OperatorFailed, Remembered
 
 __all__ = [
     "AnswerCache",

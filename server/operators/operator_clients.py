@@ -18,10 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.calls import run, stop
-from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
-from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
+from kindcast.semantic.operators import START_SECONDS, Cancellation, FailureKind, Operator, OperatorFailed, run, stop
 from kindcast.server.operators.answers import Answered, DirectClient, Event, OperatorClient
 from kindcast.server.operators.registry import Entry, Registry
 from kindcast.server.operators.remote import RemoteOperator

@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 import msgspec
 
 from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.operators import Operator
 from kindcast.semantic.operators.builtin import Regions, Table, builtin_operators
-from kindcast.semantic.operators.declaration import Operator
 from kindcast.server.operators.answers import Deferred, missing
 from kindcast.server.security.egress import check_sink
 

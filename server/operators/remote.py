@@ -14,7 +14,7 @@ import httpcore
 import msgspec
 
 from kindcast.semantic.model import Instant, Quantity
-from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
+from kindcast.semantic.operators import FailureKind, OperatorFailed
 from kindcast.server.operators.answers import Event
 from kindcast.server.operators.registry import Registration
 from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink

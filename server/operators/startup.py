@@ -13,9 +13,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.failures import OperatorFailed
-from kindcast.semantic.operators.plugins import load_operators
-from kindcast.semantic.planner.learning import Experience, read_priors
+from kindcast.semantic.operators import OperatorFailed, load_operators
+from kindcast.semantic.planner import Experience, read_priors
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.operators.registry import MOST_TABLES, Key, OwnData, Piece, Registration, Registry, read_piece
 from kindcast.server.settings import Settings

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Event, Vocabulary
-from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.operators import Failure
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json

@@ -12,10 +12,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kindcast.semantic import CanonicalEvent, Vocabulary
-from kindcast.semantic.explanations.operator_plans import chains
-from kindcast.semantic.matching.decision import Decision, Step
-from kindcast.semantic.matching.operator_layer import Link
-from kindcast.semantic.operators.failures import Failure
+from kindcast.semantic.explanations import chains
+from kindcast.semantic.matching import Decision, Link, Step
+from kindcast.semantic.operators import Failure
 from kindcast.server.operators.answers import EventAnswers
 from kindcast.server.pending.decision import wake
 from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts

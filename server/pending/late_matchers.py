@@ -22,15 +22,12 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Match, Matcher, Vocabulary
-from kindcast.semantic.events.canonical_events import EventLimits
-from kindcast.semantic.matching.decision import Decision
-from kindcast.semantic.matching.operator_layer import OperatorLayer
-from kindcast.semantic.matching.verification import NOT_SEARCHED, SEARCH_SECONDS, CostlyTest, OpenDecision
-from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import Failure
-from kindcast.semantic.planner.learning import Experience
-from kindcast.semantic.units.patterns import SearchBudget
-from kindcast.semantic.vocabulary.declarations import Declarations
+from kindcast.semantic.events import EventLimits
+from kindcast.semantic.matching import NOT_SEARCHED, SEARCH_SECONDS, CostlyTest, Decision, OpenDecision, OperatorLayer
+from kindcast.semantic.operators import Failure, Operator
+from kindcast.semantic.planner import Experience
+from kindcast.semantic.units import SearchBudget
+from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker import Broker
 from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
 from kindcast.server.operators.operator_clients import OperatorClients

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from kindcast.semantic.planner.learning import Experience
+from kindcast.semantic.planner import Experience
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.operators.startup import first_expectations

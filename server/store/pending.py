@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
-from kindcast.semantic.operators.failures import FailureKind
+from kindcast.semantic.operators import FailureKind
 from kindcast.server.store.tables import events, late, parked, subscriptions, vocabularies
 
 __all__ = [

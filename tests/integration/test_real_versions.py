@@ -5,7 +5,7 @@ import importlib.resources
 import pytest
 
 from kindcast import Matcher, Vocabulary
-from kindcast.semantic.changes.difference import difference
+from kindcast.semantic.changes.difference import difference_between
 from kindcast.semantic.changes.impact import Impact
 
 BRICK = "https://brickschema.org/schema/Brick#"
@@ -21,7 +21,7 @@ def versions() -> tuple[Vocabulary, Vocabulary]:
 
 def test_difference_of_real_versions_counts(versions: tuple[Vocabulary, Vocabulary]) -> None:
     """Concepts by the dozen come, move and get other labels; nine are deprecated, in favour of QUDT's names."""
-    found = difference(*versions).as_json()
+    found = difference_between(*versions).as_json()
     assert {name: part["count"] for name, part in found.items()} == {
         "added": 67,
         "removed": 10,

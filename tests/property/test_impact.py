@@ -10,7 +10,7 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
-from kindcast.semantic.changes.difference import difference
+from kindcast.semantic.changes.difference import difference_between
 from kindcast.semantic.changes.impact import Impact, TermPart, footprint
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
@@ -188,7 +188,7 @@ def test_difference_is_what_the_records_say(both: tuple[Vocabulary, Vocabulary])
     """Names, parents, labels and deprecation by their definitions; the way back is the mirror image; nothing differs
     from itself."""
     before, after = both
-    found, back = difference(before, after), difference(after, before)
+    found, back = difference_between(before, after), difference_between(after, before)
 
     def stated(vocabulary: Vocabulary) -> dict[str, Any]:
         said: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def test_difference_is_what_the_records_say(both: tuple[Vocabulary, Vocabulary])
     for group in found.merged:
         assert len({after.concept(iri) for iri in group}) == 1
         assert len({before.concept(iri) for iri in group if iri in old}) > 1
-    assert not difference(before, before)
+    assert not difference_between(before, before)
     assert found.as_json(limit=1)["added"]["count"] == len(found.added)
 
 

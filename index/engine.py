@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ClauseColumns, ClauseRow, ColumnBatch, LoweredEvent, in_order
+from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ColumnBatch, in_order
 from kindcast.index.concept_graph import ConceptGraph
 
 __all__ = ["Engine", "EngineFactory", "RowTable", "row_table"]

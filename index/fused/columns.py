@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from kindcast.index.clause import AttributeId, ColumnBatch, ColumnId, Key, KeyTable, LoweredEvent
+from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch, KeyTable
 from kindcast.index.fused.arrays import Codes, Floats, Ints
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED
 

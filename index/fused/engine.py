@@ -20,16 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import (
-    AttributeId,
-    Clause,
+from kindcast.index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import (
     ClauseColumns,
-    ClauseRow,
     ColumnBatch,
     ConceptOperands,
     IntervalOperands,
     KeyOperands,
-    LoweredEvent,
     OperandColumn,
     in_order,
 )

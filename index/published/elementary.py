@@ -30,7 +30,6 @@ import numpy.typing as npt
 from kindcast.index.clause import (
     AttributeId,
     Clause,
-    ColumnBatch,
     ColumnId,
     ConceptId,
     ConceptTest,
@@ -41,6 +40,7 @@ from kindcast.index.clause import (
     Predicate,
     Test,
 )
+from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
 
 __all__ = [

@@ -33,7 +33,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, ColumnId, LoweredEvent
+from kindcast.index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
+from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import UnknownRow

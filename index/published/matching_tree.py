@@ -41,7 +41,8 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ClauseRow, ColumnBatch, LoweredEvent
+from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
+from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine, RowTable, row_table
 from kindcast.index.errors import UnknownRow

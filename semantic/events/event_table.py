@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import AttributeId, ColumnBatch, ColumnId, ColumnValues, Key, KeyTable, LoweredEvent
+from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.events.canonical_events import Canonicaliser

@@ -17,7 +17,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import AttributeId, Clause, ClauseColumns
+from kindcast.index.clause import AttributeId, Clause
+from kindcast.index.columns import ClauseColumns
 from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription

@@ -15,22 +15,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import (
-    AttributeId,
-    Clause,
-    ClauseColumns,
-    ConceptId,
-    ConceptOperands,
-    ConceptTest,
-    IntervalOperands,
-    IntervalTest,
-    Key,
-    KeyOperands,
-    KeyTest,
-    OperandColumn,
-    Predicate,
-)
+from kindcast.index.clause import AttributeId, Clause, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate
 from kindcast.index.clause import Test as ClauseTest
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.predicates import checks_of

@@ -6,19 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast.index.clause import (
-    AttributeId,
+from kindcast.index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
+from kindcast.index.columns import (
     ClauseColumns,
     ColumnBatch,
-    ColumnId,
     ColumnValues,
-    ConceptId,
     ConceptOperands,
     IntervalOperands,
-    Key,
     KeyOperands,
     KeyTable,
-    LoweredEvent,
     OperandColumn,
 )
 from kindcast.index.concept_graph import ConceptGraph

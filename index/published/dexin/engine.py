@@ -42,19 +42,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import (
-    Clause,
-    ClauseColumns,
-    ClauseRow,
-    ColumnBatch,
-    ColumnId,
-    ConceptId,
-    ConceptOperands,
-    IntervalOperands,
-    Key,
-    KeyOperands,
-    LoweredEvent,
-)
+from kindcast.index.clause import Clause, ClauseRow, ColumnId, ConceptId, Key, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ColumnBatch, ConceptOperands, IntervalOperands, KeyOperands
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import UnknownRow

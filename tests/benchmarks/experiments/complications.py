@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.clause import ColumnBatch, ColumnValues
+from kindcast.index.columns import ColumnBatch, ColumnValues
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import RowTable
 from kindcast.index.fused.engine import FusedEngine

@@ -19,15 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.clause import (
-    AttributeId,
-    ClauseColumns,
-    ColumnId,
-    ConceptOperands,
-    IntervalOperands,
-    KeyOperands,
-    OperandColumn,
-)
+from kindcast.index.clause import AttributeId, ColumnId
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from kindcast.index.engine import Engine
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.registry import ENGINES, new_engine

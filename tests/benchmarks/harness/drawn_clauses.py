@@ -13,17 +13,15 @@ import numpy.typing as npt
 from kindcast.index.clause import (
     AttributeId,
     Clause,
-    ColumnBatch,
     ColumnId,
-    ColumnValues,
     ConceptId,
     ConceptTest,
     IntervalTest,
-    KeyTable,
     KeyTest,
     Predicate,
 )
 from kindcast.index.clause import Test as ClauseTest
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.concept_graph import ConceptGraph
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing
 

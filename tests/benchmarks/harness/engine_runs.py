@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import Clause, ColumnBatch
+from kindcast.index.clause import Clause
+from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine, RowTable
 from kindcast.index.registry import new_engine

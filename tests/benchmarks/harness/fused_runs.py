@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kindcast.index.clause import ColumnBatch
+from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.fused.compaction import in_thread
 from kindcast.index.fused.engine import FusedEngine, Run

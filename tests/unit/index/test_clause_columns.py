@@ -5,20 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast.index.clause import (
-    AttributeId,
-    Clause,
-    ClauseColumns,
-    ColumnId,
-    ConceptOperands,
-    ConceptTest,
-    IntervalOperands,
-    IntervalTest,
-    KeyOperands,
-    KeyTest,
-    LoweredEvent,
-    in_order,
-)
+from kindcast.index.clause import AttributeId, Clause, ColumnId, ConceptTest, IntervalTest, KeyTest, LoweredEvent
+from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine
 from kindcast.index.fused.engine import FusedEngine

@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kindcast.index.clause import (
-    AttributeId,
-    Clause,
-    ColumnBatch,
-    ColumnId,
-    ColumnValues,
-    IntervalTest,
-    KeyTable,
-    KeyTest,
-    LoweredEvent,
-    Predicate,
-)
+from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
+from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.errors import UnknownRow
 from kindcast.index.naive import NaiveEngine

@@ -45,7 +45,7 @@ prefetch: Callable[[Any, int], None] = cast(Any, intrinsic(_prefetch))
 """In a kernel: have `array[place]`, which is read soon, brought into the cache meanwhile. `place` may lie outside: a
 hint reads nothing."""
 
-if numba.config.DISABLE_JIT:  # kernels run as they are written, as where their coverage is counted
+if cast(Any, numba.config).DISABLE_JIT:  # kernels run as they are written, as where their coverage is counted
 
     def _lowest_bit(word: np.uint64) -> int:
         return (int(word) & -int(word)).bit_length() - 1

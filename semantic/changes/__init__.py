@@ -5,18 +5,15 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.changes.difference import difference, difference_between
+    from kindcast.semantic.changes.difference import difference_between
     from kindcast.semantic.changes.impact import Impact, impact_of_rules, impact_report
 
-__all__ = ["Impact", "difference", "difference_between", "impact_of_rules", "impact_report"]
+__all__ = ["Impact", "difference_between", "impact_of_rules", "impact_report"]
 
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.changes.difference": (
-            "difference",
-            "difference_between",
-        ),
+        "kindcast.semantic.changes.difference": ("difference_between",),
         "kindcast.semantic.changes.impact": (
             "Impact",
             "impact_of_rules",

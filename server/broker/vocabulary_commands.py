@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
-from kindcast.semantic.changes import Impact, difference, impact_report
+from kindcast.semantic.changes import Impact, difference_between, impact_report
 from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import DeclarationKind, Declarations
@@ -359,7 +359,7 @@ class VocabularyCommands:
         old, new = [await self.stored_ontology(name, version) for version in (before, after)]
 
         def compare() -> dict[str, Any]:
-            found = difference(Vocabulary.from_ontologies([old]), Vocabulary.from_ontologies([new]))
+            found = difference_between(Vocabulary.from_ontologies([old]), Vocabulary.from_ontologies([new]))
             return found.as_json(limit=limit)
 
         return await asyncio.to_thread(compare)

@@ -12,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, f
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
 from kindcast.server.store.deliveries import remember_discards
+from kindcast.server.store.driver_calls import insert_rows
 from kindcast.server.store.tables import attempts, events, late, matches, retractions, subscriptions
 
 __all__ = [
@@ -66,20 +67,12 @@ of a late match's event, else None."""
 
 def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
     """Store events that are not there yet."""
-    _insert(connection, events.name, EventRow._fields, rows)
+    insert_rows(connection, events.name, EventRow._fields, rows)
 
 
 def insert_matches(connection: Connection, rows: Sequence[MatchRow]) -> None:
     """Store matches of events of the same transaction."""
-    _insert(connection, matches.name, ("subscription", "position", "bindings", "event"), rows)
-
-
-def _insert(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """One call of the driver: what the library does with each value takes longer than to store it."""
-    if rows:
-        mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-        marks = ", ".join([mark] * len(columns))
-        connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))
+    insert_rows(connection, matches.name, ("subscription", "position", "bindings", "event"), rows)
 
 
 def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:

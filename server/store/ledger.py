@@ -36,6 +36,7 @@ from sqlalchemy.schema import CreateColumn
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.store import leftovers
 from kindcast.server.store.deliveries import is_dead
+from kindcast.server.store.driver_calls import mark_of
 from kindcast.server.store.tables import events, late, ledger, matches, parked, subscriptions
 
 __all__ = ["LAYOUT", "Totals", "read_totals"]
@@ -179,8 +180,11 @@ def position(connection: Connection) -> tuple[int, int, float]:
 
 def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> None:
     """Close a group: one commit more, the last sequence, and each total larger by what `more` says."""
-    values = {name: ledger.c[name] + number for name, number in more.items() if number}
-    connection.execute(update(ledger).values(commits=ledger.c.commits + 1, sequence=sequence, **values))
+    mark = mark_of(connection)
+    larger = {ledger.c[name].name: number for name, number in more.items() if number}
+    sets = "".join(f", {name} = {name} + {mark}" for name in larger)
+    statement = f"UPDATE ledger SET commits = commits + 1, sequence = {mark}{sets}"
+    connection.exec_driver_sql(statement, (sequence, *larger.values()))
 
 
 def read_totals(connection: Connection) -> Totals:

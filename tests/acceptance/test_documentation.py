@@ -18,7 +18,15 @@ from kindcast.server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 from tests.harness.ports import free_port
 
-SESSIONS = ("README.md", "docs/tutorial.md", "docs/operations.md", "docs/event-schemas.md", "docs/operators.md")
+SESSIONS = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/operations.md",
+    "docs/event-schemas.md",
+    "docs/operators.md",
+    "docs/ngsi-ld.md",
+    "docs/one-record.md",
+)
 ADDRESS = "127.0.0.1:8080"
 """What the pages say; each test has a port of its own."""
 COMMAND_SECONDS = 120

@@ -369,6 +369,7 @@ class Value:
     the closed interval in which it lies, one end of it infinite (rule 22). `types` are the classes that a graph
     states of it, as `Vocabulary.instance_of` numbers them: `isa`, `below` and relations read them, no other test
     does (rule 21).
+    `keys` are (reading, key) of a version or network address, where the attribute is declared to hold such (rule 26).
     """
 
     published: str | int | float | bool | Mapping[str, Any]
@@ -383,6 +384,7 @@ class Value:
     concepts: tuple[ConceptId, ...] = ()
     amounts: tuple[float, float] | None = None
     types: tuple[ConceptId, ...] = ()
+    keys: tuple[tuple[str, str | float], ...] = ()
 
     @property
     def is_numeric(self) -> bool:

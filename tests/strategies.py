@@ -164,6 +164,9 @@ DECLARATIONS = {
     "load": Declaration("number", derived="weight / size"),
     "net": Declaration("number", unit="kg", derived="weight - 1 kg + load * size / 2"),
     "due": Declaration("instant"),
+    "release": Declaration("version"),
+    "box.release": Declaration("version"),
+    "host": Declaration("ip"),
     "later": Declaration("instant", derived="b + 1.5 day"),
 }
 SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
@@ -214,6 +217,19 @@ _PLAIN = ("x", "y", "z", "", "nb", "red", "Red", "e\u0301a", "éa", "STRASSE")
 _NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", THING, "Laptop", "laptop", "nb")
 _DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")
 _DAYS = ("2026-01-01", "2026-01", "2026-01-02", "2025-12", "2026", "2026-02-30", "PT1H", "P1DT30M")
+_VERSIONS = (
+    "2.4.9",
+    "2.4.50",
+    "v2.4",
+    "2.4.0",
+    "2.4-rc.1",
+    "2.4-rc.11",
+    "120.0.6099.129",
+    "120.0.6099.4294967299.1",
+    "2.x",
+)
+_ADDRESSES = ("10.1.2.3", "10.1.2.4", "2001:db8::1", "2001:DB8:0::1", "2001:db8:0:1::1", "10.1.2", "10.0.0.0/8")
+_NETWORKS = ("10.0.0.0/8", "10.1.2.3/32", "2001:db8::/32", "2001:db8::/64", "2001:db8::/63", "2001:db8::/52")
 _SINCE_1970 = (1767225600, 1767225600.5, 1767225600000, 1767229200, 1e15)
 _WEIGHED = ("5 kg", "5000 g", "5500 g", "1 lb")
 _HEATED = ("86 degF", "30 degC", "303.15 K", "-40 degC")
@@ -258,6 +274,8 @@ _PUBLISHED = {
     "a": _text_values,
     "b": _date_values,
     "due": _date_values,
+    "release": st.sampled_from((*_VERSIONS, 2)),
+    "host": st.sampled_from((*_ADDRESSES, 10.1)),
     "email": _text_values,
     "phone": _text_values,
     "size": _number_values,
@@ -276,7 +294,7 @@ _PUBLISHED = {
 
 _NUMERIC = ("size", "weight", "temp", "box.weight", "load", "net")
 _WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
-_ASKED = (*_NUMERIC, *_WORDY, "b", "due", "flag", "grade", "load", "net", "later")
+_ASKED = (*_NUMERIC, *_WORDY, "b", "due", "release", "box.release", "host", "flag", "grade", "load", "net", "later")
 
 
 def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
@@ -288,6 +306,10 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
     numbers: st.SearchStrategy[Any] = st.one_of(_numbers_given, st.sampled_from(quantities))
     texts: st.SearchStrategy[Any] = st.sampled_from((*_PLAIN, *_NAMED, *_DATES, *_NUMERALS))
     kinds: list[st.SearchStrategy[Any]] = [numbers if attribute in _NUMERIC else texts, _instants]
+    if attribute in ("release", "box.release"):  # what is no version would be refused
+        return st.sampled_from(_VERSIONS[:-1]).map(Constant)
+    if attribute == "host":
+        return st.sampled_from(_ADDRESSES[:5]).map(Constant)
     if attribute == "due":
         numbers = st.one_of(st.sampled_from(_SINCE_1970[:4]), st.sampled_from((Quantity(1, "s"), Quantity(5, "kg"))))
         kinds = [st.sampled_from(("2026-01-01", "2026-01", "2026", *_DATES, "x")), _instants]
@@ -306,6 +328,8 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
     name = draw(st.sampled_from(names))
     orders = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
     sorts = ["compare", "compare", "in", "between", "presence", "attribute"]
+    if name == "host":  # an address has no order
+        sorts, orders = ["compare", "in", "in", "presence"], st.sampled_from(["=", "!="])
     match draw(st.sampled_from([*sorts, *(["kind", "kind", "relation", "text"] if name in _WORDY else [])])):
         case "kind":
             terms = draw(st.lists(_concept_terms, min_size=1, max_size=2))
@@ -317,7 +341,9 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
             order = draw(orders)
             return Comparison(name, order, draw(_constants(name, ordered=order not in ("=", "!="))))
         case "in":
-            return Membership(name, tuple(draw(st.lists(_constants(name, ordered=False), min_size=1, max_size=3))))
+            of_host = st.sampled_from((*_ADDRESSES[:5], *_NETWORKS)).map(Constant)
+            constants = of_host if name == "host" else _constants(name, ordered=False)
+            return Membership(name, tuple(draw(st.lists(constants, min_size=1, max_size=3))))
         case "between":
             low = draw(_constants(name, ordered=True))
             high = draw(_constants(name, ordered=True))

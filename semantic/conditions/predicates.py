@@ -51,18 +51,26 @@ from kindcast.semantic.units.instants import (
     parse_instant,
     period_of,
 )
+from kindcast.semantic.units.kinds import (
+    LONGER,
+    Network,
+    interval_of_network,
+    parse_address,
+    parse_network,
+    parse_version,
+)
 from kindcast.semantic.units.patterns import compile_pattern, fold
 from kindcast.semantic.vocabulary.attributes import Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "holds_instants", "readings_of", "text_test"]
+__all__ = ["AtomEvaluator", "checks_of", "enumeration_of", "holds_instants", "read_as", "readings_of", "text_test"]
 
 
 Reading = str
 """`text` (the root word of a string), `number`, `boolean`, `instant`, `concept`, or `amount:` and the dimension of a
 quantity. `under:` and `above:` with the dimension: the finite end of an interval that has all amounts below or above
 (rule 22). `since` and `until`: the ends of a date, both the same for a date-time; `day`, `month` and `year`: where
-such a date begins (rule 26)."""
+such a date begins; `version`, `ip`, `ip4`, `ip6` and networks of the latter: `semantic.units.kinds` (rule 26)."""
 AMOUNT, UNDER, ABOVE = "amount:", "under:", "above:"
 
 Check = tuple[Reading, Test]
@@ -80,6 +88,9 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
     declared_as = vocabulary.attributes.declared_as(name, array)
     if declared_as != name:
         predicate = replace(predicate, attribute=declared_as)  # type: ignore[arg-type]  # it has one
+    kind = read_as(declared_as, vocabulary)
+    if kind is not None and isinstance(predicate, Comparison | Membership | Between):
+        return _version_checks(predicate) if kind == "version" else _address_checks(predicate)
     match predicate:
         case KindTest(test=test, terms=terms):
             concepts = _concepts(terms, vocabulary)
@@ -162,6 +173,7 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
         yield "concept", concept
     for concept in value.types:
         yield "concept", concept
+    yield from value.keys
 
 
 def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None:
@@ -198,6 +210,100 @@ def holds_instants(attribute: str, vocabulary: Vocabulary) -> bool:
     """Whether `attribute` is declared to hold date-times or dates."""
     declaration = vocabulary.attributes.declaration(attribute)
     return declaration is not None and declaration.kind == "instant"
+
+
+def read_as(attribute: str, vocabulary: Vocabulary) -> str | None:
+    """`version` or `ip` where `attribute` is declared so: all comparisons read that kind (rule 26)."""
+    declaration = vocabulary.attributes.declaration(attribute)
+    kind = None if declaration is None else declaration.kind
+    return kind if kind in ("version", "ip") else None
+
+
+def _version_checks(predicate: Comparison | Membership | Between) -> tuple[Check, ...] | None:
+    """Those of versions whose number no other has; None where another is asked for, or another attribute."""
+    match predicate:
+        case Comparison(operand=AttributeRef()):
+            return None
+        case Comparison(operand=Constant() as operand):
+            constants: tuple[Constant, ...] = (operand,)
+        case Membership(constants=constants):
+            pass
+        case Between(low=lower, high=upper):
+            constants = (lower, upper)
+    versions = [parse_version(each.value) if isinstance(each.value, str) else None for each in constants]
+    numbers = [each.number for each in versions if each is not None]
+    if len(numbers) < len(versions):
+        return ()
+    if not all(each.is_exact for each in versions if each is not None):
+        return None
+    if isinstance(predicate, Membership) or (isinstance(predicate, Comparison) and predicate.order == "="):
+        return (("version", KeyTest(frozenset(numbers))),)
+    if isinstance(predicate, Between):
+        closed = predicate.closed
+        interval = _interval(numbers[0], numbers[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
+        return (("version", interval),)
+    order = predicate.order
+    low, high = (-math.inf, numbers[0]) if order in ("<", "<=") else (numbers[0], math.inf)
+    return (("version", _interval(low, high, open_low=order == ">", open_high=order == "<")),)
+
+
+def _address_checks(predicate: Comparison | Membership | Between) -> tuple[Check, ...] | None:
+    """Those of addresses and networks; None where a network has no key, or for another attribute. Addresses have no
+    order."""
+    match predicate:
+        case Comparison(operand=AttributeRef()):
+            return None
+        case Comparison(order="=", operand=Constant(value=str(text))):
+            address = parse_address(text)
+            return () if address is None else (("ip", KeyTest(frozenset({str(address)}))),)
+        case Membership(constants=constants):
+            keys: dict[Reading, set[Key]] = {}
+            checks: list[Check] = []
+            for constant in constants:
+                text = constant.value if isinstance(constant.value, str) else ""
+                address, network = parse_address(text), parse_network(text)
+                if address is not None:
+                    keys.setdefault("ip", set()).add(str(address))
+                elif network is not None and (interval := interval_of_network(network)) is not None:
+                    checks.append((interval[0], IntervalTest(interval[1], interval[2])))
+                elif network is not None and network.prefixlen in LONGER:
+                    keys.setdefault(f"ip6/{network.prefixlen}", set()).add(str(network))
+                elif network is not None:
+                    return None
+            return (*((reading, KeyTest(frozenset(found))) for reading, found in keys.items()), *checks)
+        case _:
+            return ()
+
+
+def _of_kind(kind: str, order: str, left: str | None, right: str | None) -> bool:
+    """Whether one text compares so with another as versions, or as addresses; a network on the right holds those in
+    it."""
+    if left is None or right is None:
+        return False
+    if kind == "version":
+        one, other = parse_version(left), parse_version(right)
+        return one is not None and other is not None and _ordered(order, one, other)
+    address, wanted = parse_address(left), parse_network(right) or parse_address(right)
+    if address is None or wanted is None or order != "=":
+        return False
+    if isinstance(wanted, Network):
+        return address.version == wanted.version and address in wanted
+    return address == wanted
+
+
+def _kind_test(predicate: Any, kind: str) -> Callable[[Value], bool]:
+    """What no column decides of versions and addresses, asked of one value."""
+    match predicate:
+        case Comparison(order=order, operand=Constant(value=str(wanted))):
+            return lambda value: _of_kind(kind, order, value.text, wanted)
+        case Membership(constants=constants):
+            texts = [each.value for each in constants if isinstance(each.value, str)]
+            return lambda value: any(_of_kind(kind, "=", value.text, each) for each in texts)
+        case Between(low=Constant(value=str(low)), high=Constant(value=str(high)), closed=closed):
+            above, under = (">" if closed[0] == "(" else ">="), ("<" if closed[1] == ")" else "<=")
+            return lambda value: _of_kind(kind, above, value.text, low) and _of_kind(kind, under, value.text, high)
+        case _:
+            return lambda value: False
 
 
 def _within(low: int, high: int) -> tuple[Check, ...]:
@@ -345,6 +451,10 @@ class AtomEvaluator:
         strings by their root words or, in order, by code point of any of their texts; members of an enumeration by its
         order, and where both attributes have one, by both; concepts where the attribute is declared to hold them."""
         order = predicate.order
+        for each in (predicate.attribute, getattr(predicate.operand, "name", "")):
+            kind = read_as(self._declared_as(each), self._vocabulary)
+            if kind is not None:
+                return _of_kind(kind, order, left.text, right.text)
         if order != "=" and left.root_word is not None and right.root_word is not None:
             names = (predicate.attribute, predicate.operand.name) if isinstance(predicate.operand, AttributeRef) else ()
             found = (enumeration_of(self._declared_as(name), self._vocabulary) for name in names)
@@ -398,6 +508,10 @@ class AtomEvaluator:
                 for reading, key in readings_of(value)
                 for asked, test in checks
             )
+        if isinstance(predicate, Comparison | Membership | Between):
+            kind = read_as(self._declared_as(predicate.attribute), self._vocabulary)
+            if kind is not None:
+                return _kind_test(predicate, kind)
         of_text = text_test(predicate)
 
         def some_text(value: Value) -> bool:  # as any(map(of_text, value.texts)), in a third of the time

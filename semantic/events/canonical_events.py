@@ -30,6 +30,7 @@ from kindcast.semantic.flatten import (
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_duration, parse_instant
+from kindcast.semantic.units.kinds import keys_of_address, parse_address, parse_version
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES as TYPE
 from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
@@ -40,7 +41,11 @@ __all__ = ["Canonicaliser", "EventLimits", "range_of"]
 CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
 look-ups."""
-KINDS_IN_WORDS = {"instant": "date-time, date or time since 1970"}
+KINDS_IN_WORDS = {
+    "instant": "date-time, date or time since 1970",
+    "version": "text that is a version",
+    "ip": "text that is an IP address",
+}
 LONGEST_CACHED = 1_000
 """Characters of a string or name that is kept: what publishers send must not fill the memory."""
 
@@ -306,7 +311,9 @@ class Canonicaliser:
         unit = unit or (declaration.unit if declaration else None)
         dimension, amount = self._measure(name, number, unit, notes) if unit else (None, None)
         instant = None
-        if declaration is not None and declaration.kind == "instant":
+        if declaration is not None and declaration.kind in ("version", "ip"):
+            notes.append(_unread(name, published, declaration.kind))
+        elif declaration is not None and declaration.kind == "instant":
             instant = instant_of_epoch(number)
             if instant is None:
                 notes.append(_unread(name, published, "instant"))
@@ -373,7 +380,13 @@ class Canonicaliser:
         seconds = parse_duration(published)
         if seconds is not None and quantity is None:
             dimension, amount = self._measure(name, seconds, "s", notes)
-        holds_instants = declaration is not None and declaration.kind == "instant"
+        kind = None if declaration is None else declaration.kind
+        keys: tuple[tuple[str, str | float], ...] = ()
+        if kind == "version" or kind == "ip":
+            keys = _keys(kind, text)
+            if not keys:
+                notes.append(_unread(name, published, kind))
+        holds_instants = kind == "instant"
         instant = parse_instant(published)
         dates = parse_dates(published, year=holds_instants) if instant is None else None
         if holds_instants and instant is None and dates is None:
@@ -387,6 +400,7 @@ class Canonicaliser:
             amount=amount,
             dimension=dimension,
             concepts=concepts,
+            keys=keys,
         )
 
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:
@@ -413,6 +427,15 @@ class Canonicaliser:
                 self._declarations.clear()
             self._declarations[name] = self._vocabulary.attributes.declaration(name)
         return self._declarations[name]
+
+
+def _keys(kind: str, text: str) -> tuple[tuple[str, str | float], ...]:
+    """Under what a version or an address is found; nothing for another text."""
+    if kind == "version":
+        version = parse_version(text)
+        return () if version is None else (("version", version.number),)
+    address = parse_address(text)
+    return () if address is None else tuple(keys_of_address(address))
 
 
 def _unread(name: str, published: Any, kind: str) -> Note:

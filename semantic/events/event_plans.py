@@ -73,7 +73,8 @@ class _Member:
         self.states = False
         """Whether an object under it may state a quantity or a code (rule 22)."""
         self.is_measured = False
-        """Whether something may be noted of a number without a unit: it has a declared one, or is to be a date-time."""
+        """Whether something may be noted of a number without a unit: it has a declared one, or the attribute is
+        declared as a kind that numbers may not be."""
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
@@ -499,7 +500,8 @@ class EventPlans:
             declarations = [self.canonicaliser.declaration(each) for each in names]
             member.states = self.canonicaliser.is_stating(names[0])
             member.is_measured = any(
-                each is not None and (each.unit is not None or each.kind == "instant") for each in declarations
+                each is not None and (each.unit is not None or each.kind in ("instant", "version", "ip"))
+                for each in declarations
             )
             declared = declarations[0]
             if declared is not None and declared.unit_from is not None:

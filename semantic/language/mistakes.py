@@ -30,6 +30,7 @@ EXPECTED = {
     "TRUTH": "true or false",
     "INSTANT": "a date-time (2026-01-31T12:00:00Z)",
     "DATE": "a date (2026-01-31)",
+    "NETWORK": "a network (10.0.0.0/8)",
     "DURATION": "a duration (PT2H)",
     "PATTERN": "a /pattern/",
     "KIND": "isa, below or is",
@@ -187,7 +188,7 @@ def _words(expected: Iterable[str]) -> str:
         left -= _PREDICATE | {"CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
     if left >= _VALUE:
         words.append('a value (400, "red", true, 20 kg, a date-time, an attribute)')
-        left -= _VALUE | {"DATE", "DURATION", "NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}
+        left -= _VALUE | {"DATE", "DURATION", "NETWORK", "NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}
     if "WORD" in left:
         words.append(EXPECTED["WORD"])
         left -= {"WORD", "NAME", "CURIE", "STRING", "IRI"}

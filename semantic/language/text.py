@@ -337,6 +337,12 @@ class _Builder(Transformer[Token, Any]):
     def term_constant(self, token: Token) -> Constant:
         return Constant(self.term(token), _at(token))
 
+    def network(self, token: Token) -> Constant:
+        return Constant(str(token), _at(token))
+
+    def network_membership(self, attribute: Token, token: Token) -> Expression:
+        return Membership(_name(attribute), (self.network(token),), _at(attribute))
+
     def number(self, token: Token, unit: Token | None = None) -> Constant:
         number = number_of(str(token))
         wrong = bad_number(number)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from kindcast.semantic.conditions.predicates import enumeration_of, holds_instants
+from kindcast.semantic.conditions.predicates import enumeration_of, holds_instants, read_as
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
 from kindcast.semantic.events.canonical_events import range_of
 from kindcast.semantic.language import nearest_keyword
@@ -42,6 +42,7 @@ from kindcast.semantic.model import (
 )
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_instant
+from kindcast.semantic.units.kinds import parse_address, parse_network, parse_version
 from kindcast.semantic.units.patterns import check_size, compile_pattern
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
@@ -117,6 +118,11 @@ class _Resolver:
                 return self.comparison(node)
             case Membership(attribute, constants):
                 name = self.name(attribute, node.at)
+                kind = read_as(self.declared_as(name), self.vocabulary)
+                if kind is not None:
+                    for constant in constants:
+                        self.of_kind(name, kind, constant, networks=True)
+                    return replace(node, attribute=name)
                 return replace(node, attribute=name, constants=tuple(self.constant(name, each) for each in constants))
             case Between():
                 return self.between(node)
@@ -252,6 +258,11 @@ class _Resolver:
                 detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
                 self.notes.append(Note("attribute-operand", name, detail))
             return replace(node, attribute=name, operand=operand)
+        kind = read_as(self.declared_as(name), self.vocabulary)
+        if kind is not None:
+            ordered = node.order not in ("=", "!=")
+            self.of_kind(name, kind, node.operand, ordered=ordered)
+            return replace(node, attribute=name)
         if node.order in ("=", "!="):
             return replace(node, attribute=name, operand=self.constant(name, node.operand))
         self.ordered(name, node.operand)
@@ -259,6 +270,11 @@ class _Resolver:
 
     def between(self, node: Between) -> Between:
         name = self.name(node.attribute, node.at)
+        kind = read_as(self.declared_as(name), self.vocabulary)
+        if kind is not None:
+            for constant in (node.low, node.high):
+                self.of_kind(name, kind, constant, ordered=True)
+            return replace(node, attribute=name)
         kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
         if len(kinds - {None}) > 1:
             detail = (
@@ -286,6 +302,22 @@ class _Resolver:
             self.quoted(name, value)
         self.checked(name, constant)
         return constant
+
+    def of_kind(
+        self, name: str, kind: str, constant: Constant, *, ordered: bool = False, networks: bool = False
+    ) -> None:
+        """Rule 26: a constant that is compared with versions or addresses must be one."""
+        text = constant.value if isinstance(constant.value, str) else ""
+        if kind == "ip" and ordered:
+            self.flagged("no-order", name, "an IP address has no order: use =, or in with a network", constant.at)
+        elif kind == "version" and parse_version(text) is None:
+            detail = f'{name} holds versions, and this is none: write one in quotes, such as "2.4.50"'
+            self.flagged("unreadable-constant", name, detail, constant.at)
+        elif kind == "ip" and parse_address(text) is None and (parse_network(text) is None or not networks):
+            detail = (
+                f"{name} holds IP addresses, and this is none: write one in quotes, or after in a network, 10.0.0.0/8"
+            )
+            self.flagged("unreadable-constant", name, detail, constant.at)
 
     def instance(self, attribute: str, term: Term) -> Instance | None:
         """What an absolute IRI means that no vocabulary knows: an instance (rule 25). None for any other term, and for

@@ -342,6 +342,8 @@ class OperandReader:
         ((_, body),) = to_tree(resolved.kept).items()
         text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
         ((reading, test),) = checks
+        if reading == "ip":
+            return nothing  # a key that is no number, in a column that is not that of texts
         match test:
             case KeyTest(keys):
                 (key,) = keys

@@ -129,7 +129,7 @@ _OF_PROPERTY: Final = ("<", "^<")
 #
 # `attributes` applies these to all attributes of a vocabulary, in this order; the later goes before the earlier.
 
-AttributeKind = Literal["concept", "text", "number", "instant", "boolean"]
+AttributeKind = Literal["concept", "text", "number", "instant", "boolean", "version", "ip"]
 
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

@@ -36,7 +36,7 @@ DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
 ATTRIBUTE = {
     "type": "object",
     "properties": {
-        "kind": {"enum": ["concept", "text", "number", "instant", "boolean"]},
+        "kind": {"enum": ["concept", "text", "number", "instant", "boolean", "version", "ip"]},
         "range": {"type": ["string", "array"], "items": {"type": "string"}, "description": "IRIs of concepts"},
         "unit": {"type": "string", "description": "of bare numbers"},
         "unit_from": {"type": "string", "description": "the sibling attribute that holds the unit"},

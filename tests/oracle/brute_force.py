@@ -35,7 +35,17 @@ from kindcast.semantic.model import (
 )
 from tests.oracle.derived import with_derived
 from tests.oracle.linked_data import event_of
-from tests.oracle.reading import Dimension, Reading, attributes_of, dates, elements_of, instant, measure, of_epoch
+from tests.oracle.reading import (
+    Dimension,
+    Reading,
+    attributes_of,
+    dates,
+    elements_of,
+    instant,
+    measure,
+    of_epoch,
+    of_kind,
+)
 from tests.oracle.world import World
 
 __all__ = ["holds", "matching"]
@@ -172,6 +182,9 @@ class _Evaluation:
 
     def equals(self, attribute: str, value: Reading, constant: Any) -> bool:
         """Rule 9 for `=` and `in`."""
+        kind = self.kind_of(attribute)
+        if kind is not None:
+            return of_kind(kind, "=", value.text, constant)
         match constant:
             case Term():
                 return any(self.world.same(concept, self.meant(constant)) for concept in value.concepts)
@@ -191,6 +204,9 @@ class _Evaluation:
 
     def is_ordered(self, attribute: str, value: Reading, order: str, constant: Any) -> bool:
         """Rules 9 and 15: numbers with numbers, quantities of one dimension, date-times, strings by code point."""
+        kind = self.kind_of(attribute)
+        if kind is not None:
+            return of_kind(kind, order, value.text, constant)
         members = self.world.members(self.world.attribute(attribute))
         if members and isinstance(constant, str):
             return self.is_ordered_member(attribute, value.root, order, self.world.root_word(constant))
@@ -239,8 +255,16 @@ class _Evaluation:
             return True
         return self.world.is_above(name, *((right, left) if order in ("<", "<=") else (left, right)))
 
+    def kind_of(self, attribute: str) -> str | None:
+        """Rule 26: `version` or `ip`, where all comparisons read that."""
+        kind = self.world.declaration(self.world.attribute(attribute)).kind
+        return kind if kind in ("version", "ip") else None
+
     def compares(self, attribute: str, other: str, order: str, left: Reading, right: Reading) -> bool:
         """Two published values: of one kind, and in that order (rules 5 and 9)."""
+        kind = self.kind_of(attribute) or self.kind_of(other)
+        if kind is not None:
+            return of_kind(kind, order, left.text, right.text)
         if order != "=" and left.text is not None and right.text is not None:
             listed = [name for name in (attribute, other) if self.world.members(self.world.attribute(name))]
             if listed:

@@ -4,6 +4,7 @@ Recursive and unbounded: for tests only. Units are a handful, with exact fractio
 tables and pint is checked against a second opinion.
 """
 
+import ipaddress
 import math
 import re
 import unicodedata
@@ -17,7 +18,7 @@ from typing import Any
 from tests.oracle.linked_data import Thing, items_of, names_of, things_of
 from tests.oracle.world import Declaration, World
 
-__all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch"]
+__all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch", "of_kind"]
 
 UNITS = {
     "K": ("temperature", Fraction(1), Fraction(0)),
@@ -279,6 +280,41 @@ def duration(text: str) -> tuple[str, float] | None:
         return None
     days, hours, minutes = (int(each or 0) for each in found.groups())
     return "time", float(((days * 24 + hours) * 60 + minutes) * 60)
+
+
+def of_kind(kind: str, order: str, left: str | None, right: str | None) -> bool:
+    """Versions part by part, and addresses by what Python has of them (rule 26)."""
+    if left is None or right is None:
+        return False
+    if kind == "ip":
+        try:
+            address = ipaddress.ip_address(left)
+            return order == "=" and address in ipaddress.ip_network(right)
+        except (ValueError, TypeError):
+            return False
+    one, other = _version(left), _version(right)
+    if one is None or other is None:
+        return False
+    longest = max(len(one[0]), len(other[0]))
+    keys = [(each[0] + [0] * (longest - len(each[0])), *each[1:]) for each in (one, other)]
+    tests = {
+        "=": keys[0] == keys[1],
+        "<": keys[0] < keys[1],
+        "<=": keys[0] <= keys[1],
+        ">": keys[0] > keys[1],
+        ">=": keys[0] >= keys[1],
+    }
+    return tests[order]
+
+
+def _version(text: str) -> tuple[list[int], bool, list[tuple[bool, int, str]]] | None:
+    """Numeric parts, whether it is no pre-release, and the labels of one."""
+    found = re.fullmatch(r"[vV]?([0-9.]*[0-9])(-[0-9A-Za-z.-]+)?([+][0-9A-Za-z.-]+)?", text)
+    if found is None or "" in found[1].split(".") or "" in (found[2] or "-a")[1:].split("."):
+        return None
+    labels = found[2][1:].split(".") if found[2] else []
+    keys = [(not each.isdigit(), int(each) if each.isdigit() else 0, each) for each in labels]
+    return [int(each) for each in found[1].split(".")], not labels, keys
 
 
 def _is_compared(name: str, declared: Declaration) -> bool:

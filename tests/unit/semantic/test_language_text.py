@@ -330,3 +330,16 @@ def test_parse_tree_of_many_long_iris_is_read_again() -> None:
     terms = [{"iri": "http://example.org/" + "x" * 200 + str(number)} for number in range(1000)]
     tree = {"all": [{"isa": ["a", terms]}, {"isa": ["b", terms]}]}
     assert to_tree(parse_tree(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    "unit", ["mm[Hg]", "[degF]", "10*9/L", "10*-3.kg", "kg.m2", "{beats}/min", "ug/(kg.h)", "m/s^2", "%{WBC}", "ng/mL"]
+)
+def test_units_of_ucum_need_no_quotes(unit: str) -> None:
+    """Brackets, slashes, exponents and annotations, wherever a value may stand; arithmetic stays arithmetic."""
+    quantity = Constant(Quantity(5, unit))
+    assert parse_text(f"a > 5 {unit}") == Comparison("a", ">", quantity)
+    assert parse_text(f"(a between [5 {unit}, 5 {unit}] or a in (5 {unit}))") == AnyOf(
+        (Between("a", quantity, quantity), Membership("a", (quantity,)))
+    )
+    assert to_text(parse_text("f(?n) and ?n > 5 kg-1 kg")) == "f(?n) and ?n > 5 kg - 1 kg"

@@ -7,10 +7,19 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.semantic.units.instants import format_instant, parse_instant
     from kindcast.semantic.units.measure import Measure, Units
-    from kindcast.semantic.units.patterns import SearchBudget
+    from kindcast.semantic.units.patterns import SearchBudget, TooCostlyNow, searching_within
     from kindcast.semantic.units.rates import read_rate_table
 
-__all__ = ["Measure", "SearchBudget", "Units", "format_instant", "parse_instant", "read_rate_table"]
+__all__ = [
+    "Measure",
+    "SearchBudget",
+    "TooCostlyNow",
+    "Units",
+    "format_instant",
+    "parse_instant",
+    "read_rate_table",
+    "searching_within",
+]
 
 __getattr__ = on_demand(
     __name__,
@@ -23,7 +32,7 @@ __getattr__ = on_demand(
             "Measure",
             "Units",
         ),
-        "kindcast.semantic.units.patterns": ("SearchBudget",),
+        "kindcast.semantic.units.patterns": ("SearchBudget", "TooCostlyNow", "searching_within"),
         "kindcast.semantic.units.rates": ("read_rate_table",),
     },
 )

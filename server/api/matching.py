@@ -1,13 +1,16 @@
 """Routes that match and explain an event without publishing it. Nothing is stored."""
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
+from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, Note
 from kindcast.semantic.explanations import as_json, explain
 from kindcast.semantic.subscriptions import restore_expression
+from kindcast.semantic.units import SearchBudget, TooCostlyNow, searching_within
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
@@ -25,11 +28,17 @@ from kindcast.server.cloudevents import DecodedEvent, EventReader
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.explanation import blocking_answers, decide_now
+from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription
 
 __all__ = ["router"]
 
+T = TypeVar("T")
+
 router = APIRouter(prefix="/v1", tags=["matching"])
+
+EXPLAIN_SECONDS = 1.0
+"""Of all tests of text of one explanation."""
 
 MATCH = {
     "type": "object",
@@ -62,6 +71,16 @@ async def match(
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
         raise Problem(422, "invalid-request", "send one event as `event`, or a list of them as `events`")
+    return await while_wanted(request, settings, _matched(body, broker, reader, settings, late_matching))
+
+
+async def _matched(
+    body: dict[str, Any],
+    broker: Broker,
+    reader: EventReader,
+    settings: Settings,
+    late_matching: LateMatchingService,
+) -> Response:
     if "event" in body:
         found = await broker.match([reader.from_object(body["event"]).event])
         if found[0].problem is not None:
@@ -75,7 +94,7 @@ async def match(
         )
     if len(items) > settings.max_events_per_request:
         raise Problem(413, "too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
-    decoded = [_decoded(reader, item) for item in items]
+    decoded = await asyncio.to_thread(lambda: [_decoded(reader, item) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
         await _with_operators(next(results), broker, late_matching)
@@ -114,14 +133,42 @@ async def explain_verdict(
 
     def tell() -> dict[str, Any]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
-        with answering_from(event_answers):
+        with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
             return explain(vocabulary, expression, event.event, language=lang, operators=operators.values())
 
-    said = await asyncio.to_thread(tell)
+    try:
+        said = await while_wanted(request, settings, asyncio.to_thread(tell))
+    except TooCostlyNow:
+        detail = "a test of text takes too long to be explained at once: send a shorter text"
+        raise Problem(422, "too-costly", detail) from None
     said["index"] = await broker.explain_index(event.event)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns, unless its client leaves or it takes too long: then it is cancelled. Raises
+    `ClientDisconnect`, `Problem` (422)."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((working, leaving), timeout=settings.max_match_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        if leaving.done():
+            raise ClientDisconnect
+        detail = f"this takes more than {settings.max_match_seconds:g} s: send fewer events"
+        raise Problem(422, "too-costly", detail)
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has left; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:

@@ -7,6 +7,7 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -45,6 +46,11 @@ from kindcast.server.store.database import Database
 __all__ = ["Broker"]
 
 T = TypeVar("T")
+
+SLICE_SECONDS = 0.01
+"""For which events that are not published may keep the broker's thread at one time, more or less."""
+MAX_SLICE_EVENTS = 1_000
+"""Of these events, matched at one time."""
 
 
 class Broker:
@@ -192,8 +198,24 @@ class Broker:
         )
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
-        """What each event would match now; nothing is stored."""
-        return await self._submit(lambda group: match_events(group, events), weight=len(events), reads_only=True)
+        """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at
+        a time, and whatever else waits for the thread goes on in between. Cancelled, it stops after those."""
+
+        def work(group: Group, some: Sequence[Event]) -> tuple[list[EventMatches], float, str]:
+            began = time.perf_counter()
+            return match_events(group, some), time.perf_counter() - began, group.state.vocabulary.version
+
+        found: list[EventMatches] = []
+        version, size = self.vocabulary.version, 1
+        while len(found) < len(events):
+            some = events[len(found) : len(found) + size]
+            matched, seconds, under = await self._submit(partial(work, some=some), weight=len(some), reads_only=True)
+            if under != version:
+                found, version = [], under  # the words changed: again from the first event
+                continue
+            found += matched
+            size = max(1, min(4 * size, MAX_SLICE_EVENTS, int(size * SLICE_SECONDS / max(seconds, 1e-6))))
+        return found
 
     async def explain_index(self, event: Event) -> dict[str, Any]:
         """What the index does with `event` now, with counts. Raises `InvalidEvent`."""

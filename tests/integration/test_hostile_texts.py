@@ -1,11 +1,17 @@
 """Texts and patterns that would take the server's time: decided later, by the same rule, and told."""
 
+import asyncio
+import threading
 import time
 from pathlib import Path
 
 import httpx
+import pytest
 
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.health import readyz
 from tests.harness.application import problem_code, publish, running_application, subscribe
+from tests.harness.broker import event, matched, new, run, running
 
 COSTLY = ".{0,900}z"
 LONG_TEXT = "a" * 6_000
@@ -54,3 +60,57 @@ def test_pattern_of_too_many_states_is_refused(tmp_path: Path) -> None:
         assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
         assert "59,853 states" in answer.text
         assert "20,000 are allowed" in answer.text
+
+
+# ── reads beside the writer ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_events_that_are_only_matched_let_publishers_in_between(tmp_path: Path) -> None:
+    """However many there are; and when whoever asked has left, the rest is not matched."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s", 'a matches "b+c"'))
+            events = [event(a="x" * 50).event] * 5_000
+            asked = asyncio.ensure_future(broker.match(events))
+            await asyncio.sleep(0)
+            assert await matched(broker, a="abc") == 1
+            assert not asked.done()
+            assert len(await asked) == len(events)
+            left = asyncio.ensure_future(broker.match(events))
+            await asyncio.sleep(0)
+            left.cancel()
+            assert await matched(broker, a="abbc") == 1
+            assert broker.waiting == 0
+
+    run(body)
+
+
+def test_request_that_matches_for_too_long_is_ended_in_words(tmp_path: Path) -> None:
+    """So is an explanation whose texts are too long."""
+    with running_application(tmp_path, max_match_seconds=0.001) as client:
+        answer = client.post("/v1/match", json={"events": [{"a": LONG_TEXT}] * 2_000})
+        assert (answer.status_code, problem_code(answer)) == (422, "too-costly")
+    with running_application(tmp_path) as client:
+        asked = {"event": {"a": LONG_TEXT}, "subscription": f'a matches "{COSTLY}"'}
+        answer = client.post("/v1/explain", json=asked)
+        assert (answer.status_code, problem_code(answer)) == (422, "too-costly")
+
+
+def test_server_whose_thread_makes_no_progress_is_not_ready(tmp_path: Path) -> None:
+    """A thread that lives is not enough: the oldest command must not wait for too long."""
+
+    async def body() -> None:
+        async with running(tmp_path, max_command_seconds=0.05) as broker:
+            assert await readyz(broker, broker.settings) == {"status": "ready"}
+            gate = threading.Event()
+            held = asyncio.ensure_future(broker.execute(lambda connection: gate.wait()))
+            while broker.oldest_wait <= 0.05:
+                await asyncio.sleep(0.01)
+            with pytest.raises(Problem, match="oldest waiting command"):
+                await readyz(broker, broker.settings)
+            gate.set()
+            await held
+            assert await readyz(broker, broker.settings) == {"status": "ready"}
+
+    run(body)

@@ -1,4 +1,5 @@
-"""The wheel in an environment of its own, inside a project with its own `server/`, `index.py` and `semantic.py`.
+"""The wheel, and the checkout, in an environment of its own, inside a project with its own `server/`, `index.py` and
+`semantic.py`.
 
 Library, client, command line, child processes and a Spark job run there, and our packages are importable as `kindcast`
 alone.
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -17,48 +18,80 @@ import pytest
 
 from kindcast.semantic.operators.plugins import load_plugins
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-pytestmark = pytest.mark.xdist_group("wheel")  # one environment for all of them
+pytestmark = pytest.mark.xdist_group("wheel")  # one pair of environments for all of them
 
 LIBRARY = """
-import importlib, json
+import json
+from importlib import import_module
+import kindcast
 from kindcast import AsyncClient, Client, Event, Matcher, Vocabulary, operator
-import index, semantic, server
-assert (index.OURS, semantic.OURS, server.OURS) == (False,) * 3
+from kindcast.semantic.ontology.isolation import run_isolated
+import bare, plugin
+assert bare.NAMES == []
+assert json.loads(run_isolated("bare:names", b"")) == []
 for name in ("index.fused", "semantic.matcher", "server.app", "spark_jobs"):
     try:
-        importlib.import_module(name)
+        import_module(name)
     except ModuleNotFoundError:
         continue
     raise AssertionError(f"{name} is importable")
-
-@operator("cheap", isolated=True, timeout=60)
-def cheap(event):
-    import index
-    return not index.OURS
-
-import plugin
-matcher = Matcher(Vocabulary.from_files("shop.ttl"), operators=[plugin.bare])
-matcher.add("s", "target isa Computer and bare()")
-print(json.dumps([match.subscription for match in matcher.match({"target": "laptop"})]))
+matcher = Matcher(Vocabulary.from_files("shop.ttl"), operators=[plugin.here, plugin.apart])
+matcher.add("s", "target isa Computer and here() and apart()")
+print(json.dumps([kindcast.__file__, [match.subscription for match in matcher.match({"target": "laptop"})]]))
 """
+BARE = '''"""The bare names under which the packages of kindcast can be imported here."""
+import importlib, json
+NAMES = []
+for name in ("index", "semantic", "server", "spark_jobs"):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError:
+        continue
+    if getattr(module, "OURS", True):  # those of the project say that they are not
+        NAMES.append(name)
+
+def names(payload, progress):
+    return json.dumps(NAMES).encode()
+'''
 PLUGIN = """
-import importlib
+import bare
 from kindcast import operator
 
-@operator("bare", isolated=True, timeout=60)
-def bare(event):
-    import index
-    try:
-        importlib.import_module("spark_jobs")
-    except ModuleNotFoundError:
-        return not index.OURS
-    return False
+@operator("here")
+def here(event):
+    return bare.NAMES == []
+
+@operator("apart", isolated=True, timeout=60)
+def apart(event):
+    return bare.NAMES == []
+
+def everything():
+    return [here, apart]
 """
 SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
 """
+
+
+@dataclass(frozen=True)
+class Run:
+    """Runs commands of an environment in the project."""
+
+    python: Path
+    project: Path
+    editable: bool
+
+    def __call__(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+        return subprocess.run(
+            [str(self.python.with_name(program)), *arguments],
+            cwd=self.project,
+            env=environment | {"PYTHONPATH": str(self.project)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +101,27 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "server").mkdir()
     for name in ("server/__init__.py", "index.py", "semantic.py"):
         (folder / name).write_text("OURS = False\n", encoding="utf-8")
+    (folder / "bare.py").write_text(BARE, encoding="utf-8")
     (folder / "plugin.py").write_text(PLUGIN, encoding="utf-8")
+    info = folder / "plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[kindcast.operators]\nall = plugin:everything\n", encoding="utf-8")
     (folder / "shop.ttl").write_text(SHOP, encoding="utf-8")
     (folder / "events.ndjson").write_text('{"target": "laptop"}\n{"target": "sofa"}\n', encoding="utf-8")
-    line = json.dumps({"id": "s", "expression": "target isa Computer"})
+    line = json.dumps({"id": "s", "expression": "target isa Computer and here() and apart()"})
     (folder / "asked.ndjson").write_text(line + "\n", encoding="utf-8")
     return folder
 
 
-@pytest.fixture(scope="module")
-def run(repository: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a command of a new environment in the project: the wheel, and the libraries of this one."""
+@pytest.fixture(scope="module", params=["wheel", "editable"])
+def run(
+    request: pytest.FixtureRequest, repository: Path, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """Runs a command of a new environment in the project: the wheel or the checkout, and the libraries of this one."""
     place = tmp_path_factory.mktemp("environment")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    subprocess.run(build, cwd=repository, check=True, capture_output=True)
+    build = f"from hatchling.build import build_{request.param} as build; build({str(place)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=repository, check=True, capture_output=True)
     (wheel,) = place.glob("*.whl")
     venv.create(place / "venv", with_pip=False, symlinks=True)
     (site,) = (place / "venv" / "lib").glob("python*/site-packages")
@@ -92,32 +132,21 @@ def run(repository: Path, project: Path, tmp_path_factory: pytest.TempPathFactor
     libraries = [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     (site / "libraries.pth").write_text("\n".join(libraries) + "\n", encoding="utf-8")
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
-        program, *rest = command
-        return subprocess.run(
-            [str(python.with_name(program)), *rest],
-            cwd=project,
-            env=environment | {"PYTHONPATH": str(project)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-
-    return run
+    return Run(python, project, editable=request.param == "editable")
 
 
 @pytest.mark.slow
-def test_library_and_client_of_the_wheel_leave_the_names_of_the_project_alone(run: Run) -> None:
-    """An operator in a process of its own as well."""
+def test_library_and_its_children_leave_the_names_of_the_project_alone(run: Run, repository: Path) -> None:
+    """The process that reads documents and that of an operator as well."""
     done = run("python", "-W", "ignore", "-c", LIBRARY)
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert json.loads(done.stdout) == ["s"]
+    file, found = json.loads(done.stdout)
+    assert found == ["s"]
+    assert Path(file).is_relative_to(repository) == run.editable
 
 
 @pytest.mark.slow
-def test_command_line_of_the_wheel_runs_in_the_project(run: Run) -> None:
+def test_command_line_runs_in_the_project(run: Run) -> None:
     """Offline, with the ontology read in a child; and the demo, with a server of its own."""
     explained = run("kindcast", "ontology", "check", "shop.ttl")
     assert explained.returncode == 0, explained.stderr[-3_000:]
@@ -126,8 +155,8 @@ def test_command_line_of_the_wheel_runs_in_the_project(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_spark_job_of_the_wheel_runs_in_the_project(run: Run, project: Path) -> None:
-    """Workers open the snapshot by `kindcast` alone."""
+def test_spark_job_runs_in_the_project(run: Run, project: Path) -> None:
+    """Workers open the snapshot by `kindcast` alone, and ask operators that look for other names."""
     places = [
         "--archive",
         "events.ndjson",
@@ -140,7 +169,8 @@ def test_spark_job_of_the_wheel_runs_in_the_project(run: Run, project: Path) -> 
     ]
     done = run("kindcast", "spark", "match", *places, "--master", "local[1]", "--json")
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert json.loads(done.stdout)["events"] == 2
+    told = json.loads(done.stdout)
+    assert (told["events"], told["matches"]) == (2, 1)
 
 
 def test_plugin_that_imports_a_bare_name_is_told_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ file system pyarrow knows will do (a path, or s3://, gs://, hdfs://).
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -127,19 +127,29 @@ def _of_file(system: Any, root: str, file: Any, split_bytes: int, split_rows: in
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
     parts = tuple((key, unquote(value)) for key, _, value in folders)
     whole = Split(path=file.path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
-    if format == "parquet":
-        yield from _of_parquet(system, whole, split_rows)
-    elif format == "lines" and not whole.gzipped:
-        yield from _of_lines(system, whole, file.size, split_bytes)
-    else:
+    yield from SPLITTERS[format](system, whole, file.size, SplitSizes(split_bytes, split_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSizes:
+    """The size of one split: bytes of lines, rows of Parquet."""
+
+    lines_bytes: int
+    parquet_rows: int
+
+
+def _whole_file(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    yield whole
+
+
+def _of_lines(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    if whole.gzipped:
         yield whole
-
-
-def _of_lines(system: Any, whole: Split, size: int, split_bytes: int) -> Iterator[Split]:
+        return
     borders = [0]
     with system.open_input_file(whole.path) as file:
-        while borders[-1] + split_bytes < size:
-            borders.append(_line_after(file, borders[-1] + split_bytes, size))
+        while borders[-1] + sizes.lines_bytes < size:
+            borders.append(_line_after(file, borders[-1] + sizes.lines_bytes, size))
     if borders[-1] < size:
         borders.append(size)
     for start, stop in pairwise(borders):
@@ -161,7 +171,7 @@ def _line_after(file: Any, position: int, size: int) -> int:
     return size
 
 
-def _of_parquet(system: Any, whole: Split, split_rows: int) -> Iterator[Split]:
+def _of_parquet(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     try:
         with system.open_input_file(whole.path) as file:
             footer = pq.read_metadata(file)
@@ -171,6 +181,14 @@ def _of_parquet(system: Any, whole: Split, split_rows: int) -> Iterator[Split]:
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):
         rows += footer.row_group(group).num_rows
-        if rows >= split_rows or group == footer.num_row_groups - 1:
+        if rows >= sizes.parquet_rows or group == footer.num_row_groups - 1:
             yield replace(whole, start=start, stop=group + 1, first=first)
             start, first, rows = group + 1, first + rows, 0
+
+
+SPLITTERS: Mapping[Format, Callable[[Any, Split, int, SplitSizes], Iterator[Split]]] = {
+    "lines": _of_lines,
+    "csv": _whole_file,
+    "parquet": _of_parquet,
+}
+"""How a file of each format is split. `kindcast.spark_jobs.reading.READERS` has the readers."""

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from kindcast.semantic import Event
 from kindcast.semantic.flatten import UNIT_KEYS
 from kindcast.semantic.units import parse_instant
-from kindcast.spark_jobs.archive import Split, file_system
+from kindcast.spark_jobs.archive import Format, Split, file_system
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
@@ -40,6 +40,7 @@ from kindcast.spark_jobs.event_batch import (
     keyed,
     without_nothing,
 )
+from kindcast.spark_jobs.report import JobFailed
 
 __all__ = ["AS_IT_STANDS", "JsonColumns", "ReadOptions", "lines_of", "read_split"]
 
@@ -238,18 +239,14 @@ AS_IT_STANDS = ReadOptions()
 
 
 def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
-    """The events of a split, batch by batch, and what is wrong with it. A file that ends badly gives what comes before
-    that."""
+    """The events of a split in batches, and the lines that are no events. A damaged file gives what comes before the
+    damage. Raises `JobFailed` for a format that `READERS` lacks."""
     if split.problem:
         yield Rejected(split.name, None, split.problem)
         return
-    if split.format == "parquet":
-        yield from _parquet(split, options)
-        return
-    if split.format == "lines":
-        yield from _lines(split, options)
-        return
-    yield from _batches(_csv(split, options), split, options)
+    if split.format not in READERS:
+        raise JobFailed(f"{split.name}: the format {split.format!r} is not supported; use {', '.join(READERS)}")
+    yield from READERS[split.format](split, options)
 
 
 _Read = tuple[int, ArchivedEvent | Rejected, str]
@@ -608,3 +605,15 @@ def _times(column: Any) -> Any:
     if pa.types.is_timestamp(kind) and kind.tz is None:
         column = pc.assume_timezone(column, "UTC")
     return pc.cast(column, utc, safe=False)
+
+
+def _csv_batches(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
+    yield from _batches(_csv(split, options), split, options)
+
+
+READERS: Mapping[Format, Callable[[Split, ReadOptions], Iterator[EventBatch | Rejected]]] = {
+    "lines": _lines,
+    "csv": _csv_batches,
+    "parquet": _parquet,
+}
+"""The reader of each format of `kindcast.spark_jobs.archive`."""

@@ -33,7 +33,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription
-from kindcast.server.delivery.webhook import check_protocol
+from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
 from kindcast.server.pending.explanation import subscription_plan
@@ -135,7 +135,7 @@ def read_new(body: Mapping[str, Any], settings: Settings) -> tuple[NewSubscripti
         ticket_hash=hashed(ticket),
         expires_at=ending(asked, settings),
         sink=asked.sink,
-        protocol=None if asked.sink is None else "HTTP",
+        protocol=None if asked.sink is None else asked.protocol or DEFAULT_PROTOCOL,
         protocolsettings=asked.protocolsettings,
         sinkcredential=asked.sinkcredential,
         secret=None if asked.sink is None else _new_secret(),
@@ -160,8 +160,10 @@ def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if asked.sink is not None:
         _check_url(asked.sink, settings)
     if "sink" in values:
-        values |= {"protocol": "HTTP", "secret": _new_secret()} if asked.sink is not None else {"protocol": None}
-    check_protocol(asked.protocolsettings or {}, asked.sinkcredential or {})
+        values |= (
+            {"protocol": DEFAULT_PROTOCOL, "secret": _new_secret()} if asked.sink is not None else {"protocol": None}
+        )
+    PROTOCOLS[DEFAULT_PROTOCOL].check(asked.protocolsettings or {}, asked.sinkcredential or {})
     _check_settings(asked.protocolsettings)
     return values
 
@@ -217,7 +219,7 @@ def _check_sink(
         return
     _check_url(sink, settings)
     _check_settings(protocolsettings)
-    check_protocol(protocolsettings or {}, sinkcredential or {})
+    PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(protocolsettings or {}, sinkcredential or {})
 
 
 def _check_url(sink: str, settings: Settings) -> None:

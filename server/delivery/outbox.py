@@ -6,14 +6,14 @@
 
 The queue itself is not here: it is the matches after `acked` in the store. So there is nothing to restore after a
 crash, nothing to lose, and a subscription that is resumed or renewed simply goes on. Everything runs in one task group
-on the event loop; couriers share the sender's connections and the endpoints' slots.
+on the event loop; couriers share the senders' connections and the endpoints' slots.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -23,7 +23,8 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, message_id, message_of
-from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender
+from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
+from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import (
@@ -181,8 +182,8 @@ class Endpoints:
 # ── courier ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 # One subscription's webhook queue, strictly in order: the next message leaves when the one before has arrived.
 #
-#     read state and a page ──▶ slot of the endpoint ──▶ WebhookSender.send ──▶ progress ──▶ next message
-#                                                               │ failed
+#     read state and a page ──▶ slot of the endpoint ──▶ Sender.send ──▶ progress ──▶ next message
+#                                                         │ failed
 #                                                               ▼
 #                                         status, next time (on disk) ──▶ the outbox sets a timer
 #
@@ -209,7 +210,7 @@ class Courier:
     new leaves."""
 
     broker: Broker
-    sender: WebhookSender
+    senders: Mapping[str, Sender]
     endpoints: Endpoints
     progress: WriteQueue[Progress]
     schedule: RetrySchedule
@@ -247,7 +248,8 @@ class Courier:
                         continue
                     if (due := self._due(subscriber, errors)) > time.time():
                         return due
-                    outcome = await self.sender.send(_delivery(subscriber, match))
+                    sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
+                    outcome = await sender.send(_delivery(subscriber, match))
                 self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None)
                 step = self._step(subscriber, match, outcome, errors)
                 written = self.progress.add(step)
@@ -361,13 +363,11 @@ class Outbox:
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker = broker
-        self._sender = WebhookSender(
-            allow_private=settings.allow_private_sinks, timeout=settings.webhook_timeout_seconds
-        )
+        self._senders = {name: each.open_sender(settings) for name, each in PROTOCOLS.items()}
         self._progress = progress_queue(broker)
         self._courier = Courier(
             broker,
-            self._sender,
+            self._senders,
             Endpoints(settings.webhook_concurrency, settings.webhook_concurrency_per_endpoint),
             self._progress,
             RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter),
@@ -409,7 +409,8 @@ class Outbox:
                 for task in late:
                     task.cancel()
             self._progress.close()
-        await self._sender.close()
+        for sender in self._senders.values():
+            await sender.close()
 
     async def _waiting(self) -> list[int]:
         """Which of the announced subscriptions have something to deliver."""

@@ -63,6 +63,7 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.ticket_hash,
     subscriptions.c.sink,
     subscriptions.c.secret,
+    subscriptions.c.protocol,
     subscriptions.c.protocolsettings,
     subscriptions.c.sinkcredential,
     subscriptions.c.consecutive_errors,
@@ -149,6 +150,7 @@ class Subscriber:
     ticket_hash: str
     sink: str | None
     secret: str | None
+    protocol: str | None
     protocolsettings: dict[str, Any] | None
     sinkcredential: dict[str, Any] | None
     consecutive_errors: int

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
-from kindcast.spark_jobs.archive import lines_in, numbered, splits_of
+from kindcast.spark_jobs.archive import EXTENSIONS, SPLITTERS, lines_in, numbered, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
-from kindcast.spark_jobs.reading import MOST_LINE_BYTES, ReadOptions, read_split
-from kindcast.spark_jobs.report import NoArchive
+from kindcast.spark_jobs.reading import AS_IT_STANDS, MOST_LINE_BYTES, READERS, ReadOptions, read_split
+from kindcast.spark_jobs.report import JobFailed, NoArchive
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
 
@@ -183,3 +184,17 @@ def test_parts_that_several_groups_of_shards_made_are_joined_wherever_their_row_
         assert pa.concat_tables(joined)["subscriptions"].to_pylist() == [
             one + other for one, other in zip(*held, strict=True)
         ]
+
+
+def test_every_format_of_an_extension_has_a_splitter_and_a_reader() -> None:
+    """One table of extensions, and one entry of each format in the two tables behind it."""
+    assert set(EXTENSIONS.values()) == SPLITTERS.keys() == READERS.keys()
+
+
+def test_unknown_format_is_an_error_and_not_another_format(tmp_path: Path) -> None:
+    """A split that names no format of ours is refused, with the file and the formats that there are."""
+    (tmp_path / "events.jsonl").write_text("{}\n", encoding="utf-8")
+    (split,) = splits_of(str(tmp_path))
+    strange = replace(split, format="avro")  # type: ignore[arg-type]
+    with pytest.raises(JobFailed, match=r"events\.jsonl: the format 'avro' is not supported; use lines, csv, parquet"):
+        list(read_split(strange, AS_IT_STANDS))

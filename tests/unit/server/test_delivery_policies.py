@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kindcast.server.api.subscriptions import SubscriptionBody
 from kindcast.server.delivery.outbox import LONGEST_WISH_SECONDS, Endpoints, RetrySchedule
+from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.security.egress import Connections
 from kindcast.server.settings import Settings
 
@@ -133,3 +135,10 @@ def test_connections_unused_pools_are_closed_used_ones_are_not(monkeypatch: pyte
         return found
 
     assert asyncio.run(scenario()) == [True, True, False]
+
+
+def test_every_protocol_that_a_subscription_may_name_has_a_sender() -> None:
+    """The schema of the request and the table of protocols name the same ones."""
+    (names, _) = SubscriptionBody.model_json_schema()["properties"]["protocol"]["anyOf"]
+    assert set(names.get("enum", [names.get("const")])) == PROTOCOLS.keys()
+    assert DEFAULT_PROTOCOL in PROTOCOLS

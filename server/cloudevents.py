@@ -23,7 +23,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem
+from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem, Vocabulary
+from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, RDF_TYPES, Canonicaliser
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
@@ -124,9 +125,11 @@ STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 
-READ_BY_TYPE = frozenset({FHIR})
-"""Content types of JSON that say how it is read (rule 22): events that are sent as plain JSON keep them too."""
+READ_BY_TYPE = frozenset({FHIR, JSON_LD})
+"""Content types of JSON that say how it is read (rules 20 and 22): events that are sent as plain JSON keep them too."""
 
+MOST_TOGETHER = 64 << 20
+"""Bytes of the events of one document: each is stored with all of it."""
 _RESERVED = frozenset({"data", "data_base64"})
 _NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
 _NO_ATTRIBUTES = Note("no-attributes", "", "the data is no JSON: only context attributes can match")
@@ -196,7 +199,7 @@ class EventReader:
             raise UnknownContent(
                 f"of the CloudEvents formats only JSON is supported ({STRUCTURED} and {BATCH}), not {media_type}"
             )
-        if not given and not _is_json(media_type):
+        if not given and not _is_json(media_type) and media_type not in RDF_TYPES:
             raise UnknownContent(
                 f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, or as any content with "
                 f"ce-* headers; not as {media_type or 'content without a Content-Type'}"
@@ -207,6 +210,17 @@ class EventReader:
         """An event inside another JSON document: a CloudEvent if it has `specversion`, else the data of one. Raises
         `InvalidEvent`."""
         return self._from_object(value) if _is_event(value) else self._from_data(value, {})
+
+    def parts_of(self, document: DecodedEvent, vocabulary: Vocabulary) -> list[DecodedEvent]:
+        """The events of a document that states several (rule 21). Raises `InvalidEvent`, `TooManyEvents`."""
+        parts = Canonicaliser(vocabulary).events_of(document.event)
+        self.check_count(len(parts))
+        if len(parts) * len(document.body) > MOST_TOGETHER:
+            detail = (
+                f"{len(parts):,} events that are stored with their document of {len(document.body):,} bytes: split it"
+            )
+            raise InvalidEvent([Problem("too-many-values", detail)])
+        return [self._from_object({**each.context, "data": each.data}) for each in parts]
 
     # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -264,16 +278,20 @@ class EventReader:
                 context = checked_context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
             if content_type and (given or not _is_json(media_type) or media_type in READ_BY_TYPE):
                 context["datacontenttype"] = content_type
+            if "id" not in context and media_type in GRAPH_TYPES:  # the same document again is the same event (rule 21)
+                context["id"] = hashlib.blake2b(body, digest_size=16).hexdigest()
             notes: tuple[Note, ...] = ()
             if not body:
                 members = {}
             elif _is_json(media_type):
                 data = decode(body)
-                if not given and not isinstance(data, dict):
+                if not given and not isinstance(data, dict) and media_type != JSON_LD:
                     raise InvalidEvent([_NO_OBJECT])
                 if not given and _is_event(data):
                     notes = (_LOOKS_STRUCTURED,)
                 members = {"data": data}
+            elif media_type in RDF_TYPES:
+                members = {"data": _rdf_text(body)}
             else:
                 members = _opaque(media_type, body)
                 notes = (_NO_ATTRIBUTES,)
@@ -299,7 +317,7 @@ class EventReader:
             members, notes = _from_base64(value["data_base64"], media_type)
         elif "data" in value:
             members = {"data": value["data"]}
-            if media_type and not _is_json(media_type):
+            if media_type and not _is_json(media_type) and media_type not in RDF_TYPES:
                 notes = (_NO_ATTRIBUTES,) if not isinstance(value["data"], str) else ()
         return self._made(context, members, notes)
 
@@ -348,6 +366,14 @@ def _is_json(media_type: str) -> bool:
     return media_type in ("", "application/json", "text/json") or media_type.endswith("+json")
 
 
+def _rdf_text(body: bytes) -> str:
+    """The text of an RDF document. Raises `InvalidEvent`."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise InvalidEvent([Problem("malformed-rdf", "RDF is text in UTF-8", at_member("data"))]) from None
+
+
 def _opaque(media_type: str, body: bytes) -> dict[str, Any]:
     """Data that is no JSON: text as text, all other as base64."""
     if media_type.startswith("text/"):
@@ -364,6 +390,8 @@ def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[N
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):
         raise InvalidEvent([Problem("bad-base64", "data_base64 is not base64", at_member("data_base64"))]) from None
+    if media_type in RDF_TYPES:
+        return {"data": _rdf_text(raw)}, ()
     if media_type and _is_json(media_type):
         try:
             return {"data": decode(raw)}, ()

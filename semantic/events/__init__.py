@@ -8,8 +8,19 @@ if TYPE_CHECKING:
     from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
     from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
     from kindcast.semantic.events.event_plans import ReadEvent
+    from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES
 
-__all__ = ["Canonicaliser", "Correction", "EventLimits", "ReadEvent", "correction_of", "is_newer"]
+__all__ = [
+    "GRAPH_TYPES",
+    "JSON_LD",
+    "RDF_TYPES",
+    "Canonicaliser",
+    "Correction",
+    "EventLimits",
+    "ReadEvent",
+    "correction_of",
+    "is_newer",
+]
 
 __getattr__ = on_demand(
     __name__,
@@ -24,5 +35,10 @@ __getattr__ = on_demand(
             "is_newer",
         ),
         "kindcast.semantic.events.event_plans": ("ReadEvent",),
+        "kindcast.semantic.events.linked_data.media_types": (
+            "GRAPH_TYPES",
+            "JSON_LD",
+            "RDF_TYPES",
+        ),
     },
 )

@@ -132,6 +132,10 @@ class Canonicaliser:
         else itself. Raises `InvalidEvent`."""
         return self._graphs.read(event)
 
+    def events_of(self, event: Event) -> list[Event]:
+        """The events of a document that is a graph, in order; `event` itself where it is one. Raises `InvalidEvent`."""
+        return self._graphs.events_of(event)
+
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def names(self, raw: str, array: str = "") -> tuple[str, ...]:

@@ -402,6 +402,11 @@ class Matcher:
         """The event with every reading of every value, and notes for its publisher. Raises `InvalidEvent`."""
         return self._canonicaliser.canonicalise(event)
 
+    def events_of(self, document: Mapping[str, Any] | Event) -> list[Event]:
+        """The events of a document that is a graph (rule 21), in order, each to be matched by itself; of any other
+        event itself. Raises `InvalidEvent`."""
+        return self._canonicaliser.events_of(document if isinstance(document, Event) else Event(document))
+
     def read(self, event: Published) -> ReadEvent:
         """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises
         `InvalidEvent`."""

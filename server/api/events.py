@@ -49,6 +49,11 @@ EVENTS = {
             "application/cloudevents+json": {"schema": {"type": "object"}},
             "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/ld+json": {"schema": {}},
+            "text/turtle": {"schema": {"type": "string"}},
+            "application/n-triples": {"schema": {"type": "string"}},
+            "application/n-quads": {"schema": {"type": "string"}},
+            "application/trig": {"schema": {"type": "string"}},
             "application/fhir+json": {"schema": {"type": "object"}},
         },
     }
@@ -91,6 +96,13 @@ async def publish(
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
+        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and _says_several(result):
+            try:
+                parts = await asyncio.to_thread(reader.parts_of, each, broker.vocabulary)
+                told.extend(await broker.publish_together(parts, verbose=verbose))
+                continue
+            except InvalidEvent as error:
+                result = error
         if isinstance(result, Outcome):
             told.append(result)
         elif decoded.single:
@@ -193,6 +205,11 @@ async def trace(
 
         content["explanation"] = await asyncio.to_thread(why)
     return answer(content)
+
+
+def _says_several(error: InvalidEvent) -> bool:
+    """Whether a document was not read because it states several events."""
+    return any(problem.code == "several-events" for problem in error.problems)
 
 
 async def _decoded(request: Request, reader: EventReader) -> Decoded:

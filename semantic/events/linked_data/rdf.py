@@ -5,18 +5,12 @@ from collections.abc import Callable
 
 from kindcast.semantic.errors import InvalidEvent, OntologyError, Problem
 from kindcast.semantic.events.linked_data.graph import RDF, Graph, Link, literal_of
+from kindcast.semantic.events.linked_data.media_types import RDF_TYPES
 from kindcast.semantic.model import Position
 from kindcast.semantic.ontology.quads import RdfLiteral, statements
 
-__all__ = ["RDF_TYPES", "graph_of_rdf"]
+__all__ = ["graph_of_rdf"]
 
-RDF_TYPES = {
-    "text/turtle": "turtle",
-    "application/n-triples": "n-triples",
-    "application/n-quads": "n-quads",
-    "application/trig": "trig",
-}
-"""Media type → syntax."""
 MOST_STATEMENTS = 200_000
 """Of one document."""
 

@@ -10,32 +10,29 @@ from typing import Any, Literal
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
-from kindcast.semantic.events.linked_data.rdf import RDF_TYPES, graph_of_rdf
+from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
+from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
 from kindcast.semantic.events.linked_data.reference import expanded
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
-__all__ = ["JSON_LD", "GraphReader", "UnknownContexts", "is_linked_data", "may_be_graph", "media_type_of"]
+__all__ = ["GraphReader", "UnknownContexts", "is_linked_data", "may_be_graph"]
 
-JSON_LD = "application/ld+json"
 UnknownContexts = Literal["refuse", "plain"]
 """What becomes of a document that is said to be JSON-LD and needs contexts that are not known."""
-MOST_VALUES = 1_000_000
-"""JSON values of one document, of all its events together."""
 REFERENCE_VALUES = 100_000
 """JSON values of a document that no compiled context reads: PyLD takes seconds for so many."""
+ROOT = "graphroot"
+"""The context attribute that says which event of its document an event is, counted from 0."""
+LONGEST_ROOT = 1_000
+"""Characters of an `@id` that becomes a part of an event's id."""
 DEEPEST = 100
 """Levels of a document: those of an event and of its envelope."""
 
 
-def media_type_of(context: Mapping[str, Any]) -> str:
-    """The media type that `datacontenttype` says, in lower case, without parameters."""
-    return str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
-
-
 def is_linked_data(data: Any, media_type: str) -> bool:
     """Whether data of this type is read as a graph (rule 20)."""
-    if media_type == JSON_LD or media_type in RDF_TYPES:
+    if media_type in GRAPH_TYPES:
         return True
     return isinstance(data, dict) and "@context" in data
 
@@ -90,10 +87,32 @@ class GraphReader:
                 return event, (Note("unknown-context", "", detail),)
             raise
         roots = list(graph.roots)
-        if len(roots) != 1:
-            detail = f"the document holds {len(roots):,} events: publish it, or take it apart with `events_of`"
-            raise InvalidEvent([Problem("several-events" if roots else "no-event", detail)])
+        chosen = event.context.get(ROOT)
+        if isinstance(chosen, str) and chosen.isdecimal() and len(chosen) < 8 and int(chosen) < len(roots):
+            roots = [roots[int(chosen)]]
+        if len(roots) > 1:
+            detail = f"the document holds {len(roots):,} events: take it apart by `Matcher.events_of`"
+            raise InvalidEvent([Problem("several-events", detail)])
         return Event(self.tree(graph, roots[0]), event.context), ()
+
+    def events_of(self, event: Event) -> list[Event]:
+        """The events that a document states, each the whole document with `graphroot`, which says which of them it is;
+        `event` itself where it is one. Their `id` is that of `event` with the `@id` of their root, else its number.
+        Raises `InvalidEvent`."""
+        media_type = media_type_of(event.context)
+        if isinstance(event.data, Node) or not is_linked_data(event.data, media_type):
+            return [event]
+        roots = list(self.graph(event.data, media_type).roots)
+        if len(roots) == 1:
+            return [event]
+        events = []
+        for number, root in enumerate(roots):
+            context = {**event.context, ROOT: str(number)}
+            if "id" in context:
+                own = str(number) if root.startswith("_:") or len(root) > LONGEST_ROOT else root
+                context["id"] = f"{context['id']}#{own}"
+            events.append(Event(event.data, context))
+        return events
 
     def graph(self, data: Any, media_type: str) -> Graph:
         """The graph that a document states, with the roots of its events. Raises `InvalidEvent`."""

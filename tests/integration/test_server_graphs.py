@@ -1,0 +1,95 @@
+"""Events that are graphs over HTTP: every content type and mode reads alike; what is delivered is what was sent."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, running_application, subscribe
+
+EX = "http://example.org/"
+PIECE = {"@context": {"ex": EX}, "@id": "ex:p1", "@type": "ex:Piece", "ex:weight": 12.5, "ex:from": {"@id": "ex:vie"}}
+TURTLE = f"<{EX}p1> a <{EX}Piece> ; <{EX}weight> 12.5 ; <{EX}from> <{EX}vie> ."
+XSD = "http://www.w3.org/2001/XMLSchema#"
+JSON_LD, JSON = "application/ld+json", "application/json"
+ASKED = f'`@type` = "{EX}Piece" and weight > 12 and `<{EX}weight>` < 13 and from = "{EX}vie"'
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path) as client:
+        yield client
+
+
+def publish(client: httpx.Client, body: Any, kind: str, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, str) else json.dumps(body)
+    return client.post("/v1/events", content=content, headers={"Content-Type": kind, **headers})
+
+
+def test_a_graph_is_read_alike_however_it_is_published(client: httpx.Client) -> None:
+    id = subscribe(client, ASKED)["id"]
+    event = {"specversion": "1.0", "source": "/s", "type": "t"}
+    plain = {"ce-specversion": "1.0", "ce-source": "/s", "ce-type": "t"}
+    structured = "application/cloudevents+json"
+    encoded = base64.b64encode(TURTLE.encode()).decode()
+    answers = [
+        publish(client, PIECE, JSON),
+        publish(client, PIECE, f"{JSON_LD}; charset=utf-8"),
+        publish(client, [PIECE], JSON_LD),
+        publish(client, TURTLE, "text/turtle"),
+        publish(client, TURTLE, "application/trig", **plain, **{"ce-id": "1"}),
+        publish(client, {**event, "id": "2", "datacontenttype": "text/turtle", "data": TURTLE}, structured),
+        publish(client, {**event, "id": "3", "datacontenttype": "text/turtle", "data_base64": encoded}, structured),
+        publish(client, [{**event, "id": "4", "data": PIECE}], "application/cloudevents-batch+json"),
+        publish(client, json.dumps(PIECE) + "\n" + json.dumps({"weight": 1}), "application/x-ndjson"),
+    ]
+    assert [(each.status_code, each.json()["matched"]) for each in answers] == [(202, 1)] * len(answers)
+    got = [each["event"]["data"] for each in client.get(f"/v1/subscriptions/{id}/events").json()["events"]]
+    assert got == [PIECE, PIECE, [PIECE], TURTLE, TURTLE, TURTLE, TURTLE, PIECE, PIECE]
+    asked = client.post(
+        "/v1/match", json={"event": {**event, "id": "5", "datacontenttype": "text/turtle", "data": TURTLE}}
+    )
+    assert [each["subscription"] for each in asked.json()["matches"]] == [id]
+
+
+def test_the_same_document_again_is_a_duplicate(client: httpx.Client) -> None:
+    """Without an envelope a document of a graph is known by its bytes."""
+    assert publish(client, TURTLE, "text/turtle").json()["accepted"] == 1
+    assert publish(client, TURTLE, "text/turtle").json()["duplicates"] == 1
+    assert publish(client, TURTLE + "\n", "text/turtle").json()["accepted"] == 1
+
+
+def test_a_document_of_several_events_is_taken_whole_or_not_at_all(client: httpx.Client) -> None:
+    id = subscribe(client, "weight >= 2")["id"]
+    headers = {"ce-specversion": "1.0", "ce-source": "/s", "ce-type": "t", "ce-id": "7"}
+    graph = {"@context": {"ex": EX}, "@graph": [{"@id": f"ex:{n}", "ex:weight": n} for n in (1, 2, 3)]}
+    answer = publish(client, graph, JSON_LD, **headers)
+    assert (answer.status_code, answer.json()["accepted"], answer.json()["matched"]) == (202, 3, 2), answer.text
+    assert publish(client, graph, JSON_LD, **headers).json()["duplicates"] == 3
+    got = [each["event"] for each in client.get(f"/v1/subscriptions/{id}/events").json()["events"]]
+    assert [(each["id"], each["graphroot"]) for each in got] == [(f"7#{EX}2", "1"), (f"7#{EX}3", "2")]
+    assert all(each["data"] == graph for each in got)
+    graph["@graph"].append({"@id": "ex:4", "ex:weight": {"@value": "INF", "@type": f"{XSD}double"}})
+    refused = publish(client, graph, JSON_LD)
+    assert (refused.status_code, problem_code(refused)) == (422, "invalid-event")
+    assert len(client.get("/v1/events").json()["events"]) == 3
+
+
+def test_unknown_contexts_are_refused_with_all_urls_where_the_type_says_json_ld(client: httpx.Client) -> None:
+    document = {"@context": ["http://a.example/x", "http://b.example/y"], "weight": 20}
+    refused = publish(client, document, JSON_LD)
+    assert (refused.status_code, problem_code(refused)) == (422, "unknown-context")
+    assert refused.json()["contexts"] == ["http://a.example/x", "http://b.example/y"]
+    subscribe(client, "weight > 12")
+    taken = publish(client, document, JSON).json()
+    assert taken["matched"] == 1
+    assert [note["code"] for note in taken["events"][0]["notes"]] == ["unknown-context"]
+    context = {"@context": {"@vocab": EX}}
+    for url in document["@context"]:
+        assert client.put("/v1/contexts", params={"url": url}, json=context).is_success
+    assert publish(client, document, JSON_LD).json()["matched"] == 1
+    assert publish(client, "<a> <b> .", "text/turtle").status_code == 422

@@ -366,7 +366,8 @@ class Value:
     table has none; `instant` is microseconds since 1970 UTC; `dates` are the first and the last microsecond of a
     date (rule 26); `amount` is the number of a quantity in the base unit of its `dimension` (rounded once);
     `concepts` are all candidates of an ambiguous term. A quantity with a comparator has no `amount` but `amounts`,
-    the closed interval in which it lies, one end of it infinite (rule 22). `types` are the classes that a graph
+    the closed interval in which it lies, one end of it infinite (rule 22). `also` are the root words of what declared
+    patterns read a string as (rule 4). `types` are the classes that a graph
     states of it, as `Vocabulary.instance_of` numbers them: `isa`, `below` and relations read them, no other test
     does (rule 21).
     `keys` are (reading, key) of a version or network address, where the attribute is declared to hold such (rule 26).
@@ -383,6 +384,7 @@ class Value:
     dimension: str | None = None
     concepts: tuple[ConceptId, ...] = ()
     amounts: tuple[float, float] | None = None
+    also: tuple[str, ...] = ()
     types: tuple[ConceptId, ...] = ()
     keys: tuple[tuple[str, str | float], ...] = ()
 
@@ -402,7 +404,8 @@ class Value:
         that is another; nothing where it is no string."""
         if self.text is None or self.root_word is None:
             return ()
-        return (self.text,) if self.root_word == self.text else (self.text, self.root_word)
+        own = (self.text,) if self.root_word == self.text else (self.text, self.root_word)
+        return own + self.also
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
 from kindcast.semantic.vocabulary.contexts import context_terms
+from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern
 from kindcast.semantic.vocabulary.stated import CodeMembers, QuantityMembers
 from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
@@ -740,7 +741,9 @@ def _plain(value: Any) -> Any:
         return {"members": list(value.members), **({"above": order} if value.is_ordered else {})}
     if isinstance(value, QuantityMembers | CodeMembers):
         return {name: member for name, member in asdict(value).items() if member is not None} or True
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, IdentifierPattern):
+        return {"match": value.match, "as": value.form}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:

@@ -150,6 +150,8 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
     """Every (reading, key) of `value`; a concept of several candidates gives several."""
     if value.root_word is not None:
         yield "text", value.root_word
+        for text in value.also:
+            yield "text", text
     if value.number is not None:
         yield "number", value.number
     if value.boolean is not None:
@@ -477,7 +479,9 @@ class AtomEvaluator:
             return any(_ordered(order, one, other) for one in left.texts for other in right.texts)
         if left.boolean is not None:
             return left.boolean == right.boolean
-        return left.root_word is not None and left.root_word == right.root_word
+        if left.root_word is None or right.root_word is None:
+            return False
+        return not {left.root_word, *left.also}.isdisjoint((right.root_word, *right.also))
 
     def _dates(self, name: str, value: Value) -> tuple[int, int] | None:
         """The ends of a date-time, or of a date where the attribute is declared to hold them (rule 26)."""
@@ -516,7 +520,11 @@ class AtomEvaluator:
 
         def some_text(value: Value) -> bool:  # as any(map(of_text, value.texts)), in a third of the time
             text, root = value.text, value.root_word
-            return text is not None and (of_text(text) or (root is not None and root != text and of_text(root)))
+            if text is None:
+                return False
+            return (
+                of_text(text) or (root is not None and root != text and of_text(root)) or any(map(of_text, value.also))
+            )
 
         return some_text
 

@@ -33,6 +33,7 @@ from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, pars
 from kindcast.semantic.units.kinds import keys_of_address, parse_address, parse_version
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES as TYPE
+from kindcast.semantic.vocabulary.identifier_patterns import readings_of_identifier
 from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_event_term
 
@@ -379,6 +380,15 @@ class Canonicaliser:
         if declaration is not None and declaration.code is not None and declaration.code.within is not None:
             coded = self._coded(name, declaration.code.within, text, [] if concepts else notes)
             concepts = tuple(dict.fromkeys((*concepts, *coded)))
+        also: tuple[str, ...] = ()
+        if declaration is not None and declaration.reads:
+            others = readings_of_identifier(declaration.reads, text)
+            for other in others:
+                meant = vocabulary.resolve(other, within=scope).candidates
+                if declaration.code is not None and declaration.code.within is not None:
+                    meant += vocabulary.coded(declaration.code.within, other).candidates
+                concepts = tuple(dict.fromkeys((*concepts, *meant)))
+            also = tuple(dict.fromkeys(vocabulary.root_word(other) for other in others))
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)
@@ -405,6 +415,7 @@ class Canonicaliser:
             dimension=dimension,
             concepts=concepts,
             keys=keys,
+            also=also,
         )
 
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:

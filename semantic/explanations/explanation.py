@@ -8,6 +8,7 @@ What the operators of a clause said about one event, in words: for explanations.
 Every call of the clause is made, even where an earlier one has decided: who asks why wants to see all of it.
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -270,6 +271,10 @@ class _Teller:
             readings["dates"] = list(value.dates)
         if value.root_word != value.text:
             readings["root_word"] = value.root_word
+        if value.also:
+            readings["also"] = list(value.also)
+        if value.amounts is not None:
+            readings["amounts"] = [None if math.isinf(end) else end for end in value.amounts]
         if value.amount is not None:
             readings["quantity"] = {"amount": value.amount, "dimension": value.dimension}
         if value.concepts:

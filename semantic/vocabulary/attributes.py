@@ -30,6 +30,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain
+from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern, attribute_readings
 from kindcast.semantic.vocabulary.stated import (
     CodeMembers,
     QuantityMembers,
@@ -151,7 +152,7 @@ _KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
 }
 _NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")
 _KEYS: Final = frozenset(
-    {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity", "code"}
+    {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity", "code", "reads"}
 )
 
 
@@ -160,7 +161,8 @@ class AttributeDeclaration:
     """What is known of an attribute. `range` are IRIs of concepts; `unit` is that of bare numbers; `unit_from` names
     the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order; `multiple` says
     whether an event may have several (None: nothing is said); `derived` is the expression that it is worth. `quantity`
-    and `code` say which members of an object hold a quantity or a code that it states (rule 22)."""
+    and `code` say which members of an object hold a quantity or a code that it states (rule 22); `reads` are patterns
+    by which its texts are read as others too (rule 4)."""
 
     name: str
     kind: AttributeKind | None = None
@@ -173,6 +175,7 @@ class AttributeDeclaration:
     derived: str | None = None
     quantity: QuantityMembers | None = None
     code: CodeMembers | None = None
+    reads: tuple[IdentifierPattern | str, ...] = ()
 
 
 def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
@@ -273,6 +276,8 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         changed["quantity"] = quantity_members(name, fields["quantity"])
     if "code" in fields:
         changed["code"] = code_members(name, fields["code"])
+    if "reads" in fields:
+        changed["reads"] = attribute_readings(name, fields["reads"])
     if "enum" in fields or "order" in fields:
         changed["enumeration"] = _enumeration(name, fields.get("enum"), fields.get("order"))
     if kind is not None and kind != "concept" and found is not None and "range" not in changed:

@@ -7,14 +7,15 @@ docs/matching-semantics.md, rules 4 and 24.
 """
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidDeclaration, SemanticError
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
-__all__ = ["IdentifierPattern", "identifier_patterns"]
+__all__ = ["GTIN_14", "IdentifierPattern", "attribute_readings", "identifier_patterns", "readings_of_identifier"]
 
 MOST_PATTERNS = 16
 """Patterns of one declaration: each is tried on each new text."""
@@ -22,6 +23,19 @@ LONGEST_PATTERN = 500
 LONGEST_TEXT = 500
 """Characters of a text that is tried: identifiers are short."""
 GROUP: Final = re.compile(r"\{([^{}]*)\}")
+
+
+GTIN_14: Final = "gtin-14"
+"""The built-in reading of trade items: GS1's EPC URIs, Digital Links and element strings, and GTINs of any length, as
+the GTIN-14 and as its canonical Digital Link."""
+DIGITAL_LINK: Final = "https://id.gs1.org/01/"
+EPC: Final = re.compile(
+    r"urn:epc:(?:(?:id:sgtin|idpat:sgtin|class:lgtin):|tag:sgtin-(?:96|198):[0-7]\.)"
+    r"([0-9]{6,12})\.([0-9]{1,7})(?:\..{1,64})?"
+)
+LINK: Final = re.compile(r"https?://[^/\s]{1,200}(?:/[^?#\s]{0,200})?/01/([0-9]{8}|[0-9]{12,14})(?:[/?#].{0,300})?")
+ELEMENTS: Final = re.compile(r"\(01\)([0-9]{14})(?:\(.{1,200})?")
+DIGITS: Final = re.compile(r"[0-9]{8}|[0-9]{12,14}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,63 @@ class IdentifierPattern:
             return None
         parts = self._regex.parts(text)
         return None if parts is None else GROUP.sub(lambda group: parts[int(group[1])], self.form)
+
+
+def gtin_readings(text: str) -> tuple[str, ...]:
+    """The GTIN-14 of a trade item and its Digital Link; nothing for another text, or a wrong check digit.
+
+    >>> gtin_readings("urn:epc:id:sgtin:9506000.013435.42")
+    ('09506000134352', 'https://id.gs1.org/01/09506000134352')
+    """
+    if len(text) > LONGEST_TEXT or not text.isascii():
+        return ()
+    if found := EPC.fullmatch(text):
+        company, item = found[1], found[2]
+        if len(company) + len(item) != 13:
+            return ()
+        body = item[0] + company + item[1:]
+        gtin = body + _check_digit(body)
+    elif found := LINK.fullmatch(text) or ELEMENTS.fullmatch(text):
+        gtin = found[1].zfill(14)
+    elif DIGITS.fullmatch(text):
+        gtin = text.zfill(14)
+    else:
+        return ()
+    return (gtin, DIGITAL_LINK + gtin) if gtin[-1] == _check_digit(gtin[:-1]) else ()
+
+
+def _check_digit(body: str) -> str:
+    """That of the first 13 digits of a GTIN-14 (GS1 General Specifications, section 7.9): weights 3, 1, 3, …"""
+    total = sum(int(digit) * (3, 1)[place % 2] for place, digit in enumerate(body))
+    return str(-total % 10)
+
+
+def readings_of_identifier(patterns: Iterable["IdentifierPattern | str"], text: str) -> tuple[str, ...]:
+    """What `text` is also, by patterns and built-in readings: distinct, without itself."""
+    found: dict[str, None] = {}
+    for each in patterns:
+        if isinstance(each, str):
+            found.update(dict.fromkeys(gtin_readings(text)))
+        elif (reading := each.reading(text)) is not None:
+            found[unicodedata.normalize("NFC", reading)] = None
+    found.pop(text, None)
+    found.pop("", None)
+    return tuple(found)
+
+
+def attribute_readings(attribute: str, declared: Any) -> tuple["IdentifierPattern | str", ...]:
+    """Patterns and names of built-in readings, as the declaration of an attribute has them. Raises
+    InvalidDeclaration."""
+    if declared is None:
+        return ()
+    what = f"attribute {attribute!r}"
+    listed = [declared] if isinstance(declared, Mapping | str) else declared
+    if not isinstance(listed, list | tuple) or not 0 < len(listed) <= MOST_PATTERNS:
+        raise InvalidDeclaration(f"{what}: reads is a list of 1 to {MOST_PATTERNS} patterns or {GTIN_14!r}")
+    unknown = [each for each in listed if isinstance(each, str) and each != GTIN_14]
+    if unknown:
+        raise InvalidDeclaration(f"{what}: reads has no built-in {unknown[0]!r}; there is {GTIN_14!r}")
+    return tuple(each if isinstance(each, str) else _pattern(what, "reads", each) for each in listed)
 
 
 def identifier_patterns(what: str, key: str, declared: Any) -> tuple[IdentifierPattern, ...]:

@@ -55,6 +55,9 @@ ATTRIBUTE = {
             "properties": {"code": {"type": "string"}, "system": {"type": "string"}, "in": {"type": "string"}},
             "description": "its objects state codes: by known members, or by these; in: the system of plain texts",
         },
+        "reads": {
+            "description": 'what its texts are also: a list of {"match": pattern, "as": text with {1}} or "gtin-14"'
+        },
     },
 }
 WORDS = {"type": "object", "additionalProperties": {"type": "string"}, "description": "word → root word"}

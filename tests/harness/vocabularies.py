@@ -1,5 +1,6 @@
 """The product's vocabulary of what the oracle has as plain lists."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -60,5 +61,8 @@ def declared_in(world: World) -> dict[str, Any]:
     declared = {
         name: {key: value for key, value in asdict(each).items() if value} for name, each in world.declarations.items()
     }
+    for fields in declared.values():
+        if "reads" in fields:  # the oracle has Python's patterns
+            fields["reads"] = [{**each, "as": re.sub(r"\\([0-9])", r"{\1}", each["as"])} for each in fields["reads"]]
     systems = {"code_systems": dict(world.code_systems)} if world.code_systems else {}
     return {"attributes": declared, "synonyms": dict(world.synonyms), **systems}

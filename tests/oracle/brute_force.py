@@ -167,10 +167,10 @@ class _Evaluation:
                 return any(
                     self.is_ordered(attribute, each, above, low.value)
                     and self.is_ordered(attribute, each, under, high.value)
-                    for each in (replace(value, root=value.text), replace(value, text=value.root))
+                    for each in spellings(value)
                 )
             case TextTest():
-                return any(_text_test(text, node) for text in (value.text, value.root) if text is not None)
+                return any(_text_test(each.text, node) for each in spellings(value) if each.text is not None)
             case _:
                 raise NotImplementedError(f"the oracle does not know {node!r}")
 
@@ -198,7 +198,7 @@ class _Evaluation:
             case str() if instant(constant) is None and self.span_of(attribute, constant) is not None:
                 return self.is_ordered(attribute, value, "=", constant)
             case str():
-                return value.root == self.world.root_word(constant)
+                return self.world.root_word(constant) in {value.root, *value.also}
             case _:
                 return self.is_ordered(attribute, value, "=", constant)
 
@@ -209,7 +209,8 @@ class _Evaluation:
             return of_kind(kind, order, value.text, constant)
         members = self.world.members(self.world.attribute(attribute))
         if members and isinstance(constant, str):
-            return self.is_ordered_member(attribute, value.root, order, self.world.root_word(constant))
+            words = {value.root, *value.also}
+            return any(self.is_ordered_member(attribute, each, order, self.world.root_word(constant)) for each in words)
         span = self.span_of(attribute, constant)
         if span is not None:
             return _spans(order, _span(value), span)
@@ -218,7 +219,7 @@ class _Evaluation:
                 return False
             case str():
                 bound = unicodedata.normalize("NFC", constant)
-                return _ordered(order, value.text, bound) or _ordered(order, value.root, bound)
+                return any(_ordered(order, each.text, bound) for each in spellings(value))
             case Quantity(number, unit) if value.amounts is not None:
                 return _all_amounts(order, value, Reading(amount=measure(number, unit)))
             case Quantity(number, unit):
@@ -285,8 +286,9 @@ class _Evaluation:
                 return _amounts(order, left.amount, right.amount)
             return not left.amount and not right.amount and _ordered(order, left.number, right.number)
         if order == "=":
-            return _ordered("=", left.boolean, right.boolean) or _ordered("=", left.root, right.root)
-        return any(_ordered(order, a, b) for a in (left.text, left.root) for b in (right.text, right.root))
+            roots = [{each.root, *each.also} - {None} for each in (left, right)]
+            return _ordered("=", left.boolean, right.boolean) or bool(roots[0] & roots[1])
+        return any(_ordered(order, a.text, b.text) for a in spellings(left) for b in spellings(right))
 
     def is_numeric(self, attribute: str, value: Reading) -> bool:
         """Rule 26: a duration is a text unless the attribute is declared with a unit."""
@@ -311,6 +313,11 @@ def _spans(order: str, left: tuple[Any, Any] | None, right: tuple[Any, Any]) -> 
         "=": right[0] <= left[0] and left[1] <= right[1],
     }
     return tests[order]
+
+
+def spellings(value: Reading) -> list[Reading]:
+    """One for each text that tests of text and orders look at (rule 9): published, root word, by patterns (rule 4)."""
+    return [replace(value, text=each, root=each, also=frozenset()) for each in (value.text, value.root, *value.also)]
 
 
 def _all_amounts(order: str, left: Reading, right: Reading) -> bool:

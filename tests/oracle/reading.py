@@ -57,6 +57,7 @@ class Reading:
     amount: tuple[Dimension, float] | None = None
     concepts: frozenset[str] = frozenset()
     amounts: tuple[Dimension, float, float] | None = None
+    also: frozenset[str] = frozenset()
     dates: tuple[datetime, datetime] | None = None
     is_duration: bool = False
     types: frozenset[str] = frozenset()
@@ -358,11 +359,11 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value):
         amount = measure(float(value), declared.unit) if declared.unit else None
         return Reading(text, root, number=float(value), amount=amount)
-    coded = (
-        world.coded(declared.code["in"], text)
-        if isinstance(declared.code, Mapping) and "in" in declared.code
-        else set()
-    )
+    within = declared.code.get("in") if isinstance(declared.code, Mapping) else None
+    coded = world.coded(within, text) if within else set()
+    others = {found.expand(each["as"]) for each in declared.reads if (found := re.fullmatch(each["match"], text))}
+    of_others = {iri for each in others for iri in world.readings(each, declared.range)}
+    of_others |= {iri for each in others if within for iri in world.coded(within, each)}
     quantity = re.fullmatch(rf"\s*({NUMBER})\s+(\S+)\s*", value)
     concepts = world.readings(text, declared.range) or world.readings(root, declared.range)
     return Reading(
@@ -370,7 +371,8 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         root,
         instant=instant(value),
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
-        concepts=frozenset(concepts | coded),
+        concepts=frozenset(concepts | coded | of_others),
+        also=frozenset(map(world.root_word, others)),
         dates=dates(value, year=declared.kind == "instant"),
         is_duration=duration(value) is not None,
     )

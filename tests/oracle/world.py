@@ -29,6 +29,7 @@ class Declaration:
     derived: str | None = None
     quantity: Mapping[str, str] | bool | None = None
     code: Mapping[str, str] | bool | None = None
+    reads: tuple[Mapping[str, str], ...] = ()
     of_types: tuple[str, ...] = ()  # the event types for which it is derived; none: all events
 
 

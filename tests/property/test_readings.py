@@ -48,9 +48,10 @@ NAMES = ("a", "b", "size", "weight", "kind", "grade", "note")
 DECLARATIONS = {
     "size": Declaration("number"),
     "weight": Declaration("number", unit="kg"),
-    "kind": Declaration("concept", range=(f"{EX}Product",)),
     "grade": Declaration("text", enum=("HP", "laptop", "5 kg"), order=(("HP", "laptop", "5 kg"),)),
     "note": Declaration("text"),
+    "b": Declaration(reads=({"match": "([0-9]+) (kg|m)", "as": r"\1 EUR"}, {"match": "(lap|di).*", "as": "HP"})),
+    "kind": Declaration("concept", range=(f"{EX}Product",), reads=({"match": "([A-Z]*) Inc.", "as": f"{EX}Laptop"},)),
 }
 
 roots = st.dictionaries(st.sampled_from(STRINGS), st.sampled_from(STRINGS), max_size=5)

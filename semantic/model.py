@@ -25,6 +25,8 @@ __all__ = [
     "Constant",
     "ConstantValue",
     "Event",
+    "EveryOf",
+    "EveryValue",
     "Expression",
     "Group",
     "Instance",
@@ -260,6 +262,28 @@ class SomeOf:
 
 
 @dataclass(frozen=True, slots=True)
+class EveryOf:
+    """`every items (price < 5)`: of each element of an array of objects; names inside are relative to it (rule 26)."""
+
+    attribute: str
+    item: "Expression"
+    at: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EveryValue:
+    """`every tags = "a"`: of each value of an attribute (rule 26). `item` asks one attribute what its values are."""
+
+    item: "KindTest | RelationTest | Comparison | Membership | Between | TextTest"
+    at: Position | None = field(default=None, compare=False)
+
+    @property
+    def attribute(self) -> str:
+        """The attribute whose values are asked."""
+        return self.item.attribute
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCall:
     """`pedestrianCount(@image, ?n)`: an expensive predicate."""
 
@@ -305,6 +329,8 @@ Predicate = (
     | Presence
     | TextTest
     | SomeOf
+    | EveryOf
+    | EveryValue
     | OperatorCall
     | ValueConstraint
     | Group

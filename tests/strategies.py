@@ -33,6 +33,8 @@ from kindcast.semantic.model import (
     Comparison,
     Constant,
     Event,
+    EveryOf,
+    EveryValue,
     Expression,
     Instance,
     Instant,
@@ -374,8 +376,9 @@ def _axis(constant: Constant) -> str:
 def expressions() -> st.SearchStrategy[Expression]:
     """Expressions of at most six predicates, `some` over `box` among them, negated anywhere; now and then empty."""
     inner = st.recursive(atoms(("a", "b", "kind", "size")), _grouped, max_leaves=2)
-    some = st.builds(SomeOf, st.just("box"), inner)
-    grouped = st.recursive(st.one_of(atoms(), atoms(), atoms(), some), _grouped, max_leaves=6)
+    some = st.one_of(st.builds(SomeOf, st.just("box"), inner), st.builds(EveryOf, st.just("box"), inner))
+    every = atoms().filter(lambda each: not isinstance(each, Presence)).map(EveryValue)
+    grouped = st.recursive(st.one_of(atoms(), atoms(), atoms(), some, every), _grouped, max_leaves=6)
     return st.integers(0, 15).flatmap(lambda number: grouped if number else st.just(All(())))
 
 

@@ -115,7 +115,13 @@ class DatesPart(NamedTuple):
     array: str = ""
 
 
-Part = DatesPart | TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
+class NamePart(NamedTuple):
+    """An attribute whose name is a keyword now where it stands before a relation."""
+
+    attribute: str
+
+
+Part = NamePart | DatesPart | TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
 
 
 def footprint(tree: Any) -> tuple[Part, ...]:
@@ -139,7 +145,9 @@ def _parts(tree: Any) -> Iterator[Part]:
                     waiting.extend((array, item) for item in reversed(items))
                 case "not", item:
                     waiting.append((array, item))
-                case "some", [str(attribute), item]:
+                case "every", {**item}:
+                    waiting.append((array, item))
+                case (("some" | "every"), [str(attribute), item]):
                     waiting.append((f"{array}.{attribute}" if array else attribute, item))
             for part in _parts_of(key, operands):
                 yield part if not isinstance(part, TextPart | PairPart | DatesPart) else part._replace(array=array)
@@ -153,13 +161,17 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
     match key, operands:
         case (("all" | "any" | "not"), _):
             pass
-        case "some", [str(attribute), _]:
+        case "every", {}:
+            pass
+        case (("some" | "every"), [str(attribute), _]):
             yield AttributePart(attribute)
         case (("isa" | "below" | "is"), [attribute, terms]):
             yield from _attribute_parts(attribute)
             yield from (TermPart(key, iri) for iri in _iris(terms))
         case "relation", [attribute, str(relation), terms]:
             yield from _attribute_parts(attribute)
+            if attribute in ("every", "EVERY"):
+                yield NamePart(attribute)
             yield from (TermPart("relation", iri, relation) for iri in _iris(terms))
         case (("exists" | "missing"), attribute):
             yield from _attribute_parts(attribute)
@@ -510,6 +522,8 @@ class Impact:
                     self._judge_text(part, change)
                 case PairPart():
                     self._judge_pair(part, change)
+                case NamePart() if self.before.meaning < 3 <= self.after.meaning:
+                    change.details["written"] = "in backquotes before a relation"  # the tree means what it meant
                 case DatesPart():
                     self._judge_dates(part, change)
                 case _:
@@ -786,6 +800,9 @@ def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
         ),
         "texts": _listed(impact, TextPart, _predicate, limit),
         "pairs": _listed(impact, PairPart, _predicate, limit),
+        "names": _listed(
+            impact, NamePart, lambda impact, part, change, _: {"attribute": part.attribute, **change.details}, limit
+        ),
         "dates": _listed(
             impact, DatesPart, lambda impact, part, change, _: {"attribute": part.attribute, **change.details}, limit
         ),
@@ -876,7 +893,7 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = f"the word {word}"
         case TextPart() | PairPart():
             subject = _shown(part)
-        case DatesPart(name):
+        case DatesPart(name) | NamePart(name):
             subject = name
     said = []
     if "gone" in change.details:
@@ -889,6 +906,8 @@ def _sentence(impact: Impact, part: Part) -> str:
         said.append("declared otherwise")
     if "measure" in change.details:
         said.append("measured otherwise")
+    if "written" in change.details:
+        said.append(f"is written {change.details['written']}")
     if "compared" in change.details:
         said.append(f"compares {change.details['compared']}")
     for what, words in (

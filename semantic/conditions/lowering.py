@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
-from kindcast.semantic.conditions.normal_form import Atom, elements_of
+from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
 from kindcast.semantic.conditions.operator_clauses import is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of
-from kindcast.semantic.model import CanonicalEvent, Presence, Value
+from kindcast.semantic.model import CanonicalEvent, EveryValue, Presence, Value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["LoweredClause", "Lowering", "ValueColumns"]
@@ -51,6 +51,11 @@ class Lowering:
             required.update(self._attribute(name) for name in atom.attributes)
             if is_expensive(atom):
                 continue  # the operator layer decides it, on what the others let through
+            if isinstance(predicate, EveryValue):
+                if not self._every(atom, predicate, predicates):
+                    return None
+                rest.append(AtomEvaluator(atom, self._vocabulary))
+                continue
             checks = checks_of(predicate, self._vocabulary)
             if checks is None:
                 rest.append(AtomEvaluator(atom, self._vocabulary))
@@ -61,6 +66,16 @@ class Lowering:
                 tests = tuple((self._column(name, reading), test) for reading, test in checks)
                 predicates.append(Predicate(self._attribute(name), tests, atom.negated))
         return LoweredClause(Clause(tuple(predicates), frozenset(required), frozenset(forbidden)), tuple(rest))
+
+    def _every(self, atom: Atom, predicate: EveryValue, predicates: list[Predicate]) -> bool:
+        """What an index can ask for `every`: that some value satisfies. False where it can never hold."""
+        ((inner,),) = normal_form(predicate.item)
+        checks = checks_of(inner.predicate, self._vocabulary)
+        if checks and not inner.negated and not atom.negated:
+            name = predicate.attribute
+            tests = tuple((self._column(name, reading), test) for reading, test in checks)
+            predicates.append(Predicate(self._attribute(name), tests))
+        return checks != ()
 
     def event(self, event: CanonicalEvent) -> LoweredEvent:
         """`event` as far as some subscription asks about it."""

@@ -13,6 +13,9 @@ from kindcast.semantic.model import (
     AnyOf,
     AttributeRef,
     Comparison,
+    Constant,
+    EveryOf,
+    EveryValue,
     Expression,
     Group,
     Not,
@@ -42,15 +45,19 @@ class Atom:
 
     predicate: Predicate
     negated: bool = False
+    requires: str = ""
+    """Instead of `attributes`: the one that must be present."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """Every attribute that must be present for this atom to hold (for `missing`: the one that must not)."""
         predicate = self.predicate
+        if self.requires:
+            return (self.requires,)
         if isinstance(predicate, OperatorCall):
             return tuple(dict.fromkeys(each.name for each in predicate.arguments if isinstance(each, AttributeRef)))
         name: str | None = getattr(predicate, "attribute", None)
-        if isinstance(predicate, SomeOf):
+        if isinstance(predicate, SomeOf | EveryOf):
             return (elements_of(predicate.attribute),)
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             return (predicate.attribute, predicate.operand.name)
@@ -93,6 +100,12 @@ def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
             return Atom(replace(node, present=node.present != negated))
         case Comparison(order="!="):
             return Atom(replace(node, order="="), not negated)
+        case EveryValue(Comparison(order="!=", operand=Constant()) as item):
+            return _push(item, negated=negated)  # each value differs where none is equal
+        case EveryOf(attribute) if negated:  # present as elements, or as values, which fail
+            return AnyOf(
+                (Atom(node, True, elements_of(attribute)), Atom(node, True, attribute))  # type: ignore[arg-type]
+            )
         case _:
             return Atom(node, negated)
 

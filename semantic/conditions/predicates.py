@@ -16,7 +16,7 @@ tests of text, comparisons of two attributes, conditions on one element of an ar
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from kindcast.semantic.model import (
     Comparison,
     Constant,
     ConstantValue,
+    EveryOf,
+    EveryValue,
     Instance,
     Instant,
     KindTest,
@@ -84,6 +86,8 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
     `predicate` is resolved, in negation normal form: `!=` does not occur. Inside `some`, `array` is the whole name of
     the array.
     """
+    if isinstance(predicate, EveryOf | EveryValue):
+        return None
     name = getattr(predicate, "attribute", "")
     declared_as = vocabulary.attributes.declared_as(name, array)
     if declared_as != name:
@@ -423,7 +427,13 @@ class AtomEvaluator:
         """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements
         apart)."""
         self._inner: list[list[AtomEvaluator]] = []
-        if isinstance(atom.predicate, SomeOf):
+        self._each: AtomEvaluator | None = None
+        """What `every` asks of one value."""
+        if isinstance(atom.predicate, EveryValue):
+            ((inner,),) = normal_form(atom.predicate.item)
+            self._each = AtomEvaluator(inner, vocabulary, array)
+            self.satisfied_by = lambda value: inner.negated != self.asked_of_each.satisfied_by(value)
+        if isinstance(atom.predicate, SomeOf | EveryOf):
             clauses = normal_form(atom.predicate.item)
             whole = f"{array}.{atom.predicate.attribute}" if array else atom.predicate.attribute
             self._inner = [[AtomEvaluator(inner, vocabulary, whole) for inner in clause] for clause in clauses]
@@ -437,13 +447,47 @@ class AtomEvaluator:
             elements = event.elements.get(predicate.attribute, ())
             return bool(elements) and any(self._element(each) for each in elements) != self.atom.negated
         values = event.attributes.get(getattr(predicate, "attribute", ""), ())
+        if isinstance(predicate, EveryOf):
+            elements = event.elements.get(predicate.attribute, ())
+            if not values and not elements:
+                return False
+            return self._every_element(elements, values) != self.atom.negated
         if not values or self._checks == ():
             return False
+        if self._each is not None:
+            if self._each._checks == ():
+                return False
+            return all(self._each._of_value(value, event) for value in values) != self.atom.negated
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             others = event.attributes.get(predicate.operand.name, ())
             found = any(self._compare(predicate, left, right) for left in values for right in others)
             return bool(others) and found != self.atom.negated
         return any(map(self.satisfied_by, values)) != self.atom.negated
+
+    @property
+    def asked_of_each(self) -> "AtomEvaluator":
+        """What `every` asks of one value."""
+        assert self._each is not None
+        return self._each
+
+    def _of_value(self, value: Value, event: CanonicalEvent) -> bool:
+        """Whether the predicate, or its negation, holds where the attribute has this value alone."""
+        predicate = self.atom.predicate
+        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
+            others = event.attributes.get(predicate.operand.name, ())
+            return bool(others) and any(self._compare(predicate, value, other) for other in others) != self.atom.negated
+        return self.satisfied_by(value) != self.atom.negated
+
+    def _every_element(self, elements: tuple[CanonicalEvent, ...], values: tuple[Value, ...]) -> bool:
+        """Rule 26: there are elements, all satisfy, and beside them stand no scalars. What names an element, by its
+        `@id`, is that element."""
+        if not elements or not all(map(self._element, elements)):
+            return False
+        scalars = [value for value in values if not isinstance(value.published, Mapping)]
+        if not scalars:
+            return True
+        names = {value.text for element in elements for value in element.attributes.get("@id", ())} - {None}
+        return all(value.text in names for value in scalars)
 
     def _element(self, element: CanonicalEvent) -> bool:
         return any(all(atom.holds(element) for atom in clause) for clause in self._inner)

@@ -25,6 +25,8 @@ from kindcast.semantic.model import (
     CanonicalEvent,
     Comparison,
     Event,
+    EveryOf,
+    EveryValue,
     Instant,
     Not,
     OperatorCall,
@@ -248,7 +250,9 @@ class _Teller:
     def _value(self, atom: Atom, evaluator: AtomEvaluator, value: Value) -> dict[str, Any]:
         predicate = atom.predicate
         path: list[str] = []
-        if isinstance(predicate, Presence | SomeOf) or isinstance(getattr(predicate, "operand", None), AttributeRef):
+        asked = predicate.item if isinstance(predicate, EveryValue) else predicate
+        compared = isinstance(getattr(asked, "operand", None), AttributeRef)
+        if compared or isinstance(predicate, Presence | SomeOf | EveryOf):
             verdict = None
         else:
             verdict = evaluator.satisfied_by(value)
@@ -318,6 +322,10 @@ class _Teller:
         predicate = atom.predicate
         if isinstance(predicate, Presence):
             return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"
+        if isinstance(predicate, EveryOf):
+            if not values and not self._event.elements.get(attribute):
+                return f"{text}: {attribute} is absent"
+            return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies"
         if isinstance(predicate, SomeOf):
             if not self._event.elements.get(attribute):
                 return f"{text}: {attribute} is no array of objects"

@@ -12,6 +12,8 @@ from kindcast.semantic.model import (
     Arithmetic,
     Between,
     Comparison,
+    EveryOf,
+    EveryValue,
     Expression,
     KindTest,
     Membership,
@@ -70,7 +72,7 @@ def check_bounds(expression: Expression, start: Position) -> None:
         match node:
             case All(items) | AnyOf(items):
                 inner = items
-            case Not(item) | SomeOf(_, item):
+            case Not(item) | SomeOf(_, item) | EveryOf(_, item) | EveryValue(item):
                 inner = (item,)
             case ValueConstraint(left, _, right) | Arithmetic(_, left, right):
                 inner = (left, right)

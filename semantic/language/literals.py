@@ -64,7 +64,7 @@ def quoted_string(text: str) -> str:
 
 def quoted_name(name: str) -> str:
     """An attribute name as text, in backquotes where it needs them."""
-    if BARE_NAME.fullmatch(name) and name.lower() not in KEYWORDS:
+    if BARE_NAME.fullmatch(name) and name.lower() not in KEYWORDS and name not in ("every", "EVERY"):
         return name
     return "`" + quoted_string(name)[1:-1].replace('\\"', '"').replace("`", "\\`") + "`"
 

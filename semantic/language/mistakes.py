@@ -40,6 +40,7 @@ EXPECTED = {
     "MATCHES": "`matches`",
     "NOCASE": "`nocase`",
     "SOME": "`some`",
+    "EVERY": "`every`",
     "NOT": "`not`",
     "_AND": "`and`",
     "_OR": "`or`",
@@ -185,7 +186,7 @@ def _words(expected: Iterable[str]) -> str:
     words: list[str] = []
     if left >= _PREDICATE:
         words.append("a predicate such as price <= 400 or target isa Computer")
-        left -= _PREDICATE | {"CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
+        left -= _PREDICATE | {"EVERY", "CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
     if left >= _VALUE:
         words.append('a value (400, "red", true, 20 kg, a date-time, an attribute)')
         left -= _VALUE | {"DATE", "DURATION", "NETWORK", "NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}

@@ -36,6 +36,8 @@ from kindcast.semantic.model import (
     Closed,
     Comparison,
     Constant,
+    EveryOf,
+    EveryValue,
     Expression,
     Group,
     Instance,
@@ -69,6 +71,10 @@ def to_text(expression: Expression) -> str:
             return " or ".join(_inner(item) for item in items)
         case Not(item):
             return f"not {_inner(item)}"
+        case EveryOf(attribute, item):
+            return f"every {quoted_name(attribute)} ({to_text(item)})"
+        case EveryValue(item):
+            return f"every {to_text(item)}"
         case SomeOf(attribute, item):
             return f"some {quoted_name(attribute)} ({to_text(item)})"
         case KindTest(attribute, test, terms):
@@ -249,6 +255,14 @@ class _Builder(Transformer[Token, Any]):
 
     def some(self, keyword: Token, attribute: Token, item: Expression = EVERY) -> Expression:
         return SomeOf(_name(attribute), item, _at(keyword))
+
+    def every_of(self, keyword: Token, attribute: Token, item: Expression = EVERY) -> Expression:
+        return EveryOf(_name(attribute), item, _at(keyword))
+
+    def every_value(self, keyword: Token, item: Any) -> Expression:
+        if isinstance(item, Presence):
+            raise refuse("syntax", "exists and missing are not about values: leave out every", _at(keyword))
+        return EveryValue(item, _at(keyword))
 
     # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -34,6 +34,8 @@ from kindcast.semantic.model import (
     Closed,
     Comparison,
     Constant,
+    EveryOf,
+    EveryValue,
     Expression,
     Group,
     Instance,
@@ -71,6 +73,10 @@ def to_tree(expression: Expression) -> dict[str, Json]:
             return {"any": [to_tree(item) for item in items]}
         case Not(item):
             return {"not": to_tree(item)}
+        case EveryOf(attribute, item):
+            return {"every": [attribute, to_tree(item)]}
+        case EveryValue(item):
+            return {"every": to_tree(item)}
         case SomeOf(attribute, item):
             return {"some": [attribute, to_tree(item)]}
         case KindTest(attribute, test, terms):
@@ -211,6 +217,7 @@ class _Reader:
             "any": self._group,
             "not": self._not,
             "some": self._some,
+            "every": self._every,
             "isa": self._kind,
             "below": self._kind,
             "is": self._kind,
@@ -272,6 +279,18 @@ class _Reader:
             return _NOTHING
         item = self.expression(body[1], f"{pointer}/1")
         return SomeOf(self._attribute(body[0], f"{pointer}/0"), item, Position(pointer=pointer))
+
+    def _every(self, key: str, body: Any, pointer: str) -> Expression:
+        if not isinstance(body, Mapping):
+            if not self._shape(key, body, pointer, 2, '["items", {"<": ["price", 5]}] or {"=": ["tags", "a"]}'):
+                return _NOTHING
+            item = self.expression(body[1], f"{pointer}/1")
+            return EveryOf(self._attribute(body[0], f"{pointer}/0"), item, Position(pointer=pointer))
+        item = self.expression(body, pointer)
+        if not isinstance(item, KindTest | RelationTest | Comparison | Membership | Between | TextTest):
+            self.problem("syntax", 'every takes one predicate on values, {"=": ["tags", "a"]}', pointer)
+            return _NOTHING
+        return EveryValue(item, Position(pointer=pointer))
 
     # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ version of the vocabulary, only follows its IRIs (`stored=True`), and what is go
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from typing import Any, cast
 
 from kindcast.semantic.conditions.predicates import enumeration_of, holds_instants, read_as
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
@@ -21,6 +22,8 @@ from kindcast.semantic.model import (
     Between,
     Comparison,
     Constant,
+    EveryOf,
+    EveryValue,
     Expression,
     Group,
     Instance,
@@ -105,7 +108,9 @@ class _Resolver:
                 return replace(node, items=tuple(self.expression(item) for item in items))
             case Not(item):
                 return replace(node, item=self.expression(item))
-            case SomeOf(attribute, item):
+            case EveryValue(item):
+                return replace(node, item=cast(Any, self.expression(item)))
+            case SomeOf(attribute, item) | EveryOf(attribute, item):
                 around, name = self.array, self.name(attribute, node.at)
                 self.array = f"{around}.{name}" if around else name
                 inner = self.expression(item)

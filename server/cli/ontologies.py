@@ -369,7 +369,7 @@ def show_impact(told: dict[str, Any]) -> None:
         return
     changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
     output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
-    for part in ("terms", "attributes", "units", "words", "texts", "pairs", "dates"):
+    for part in ("terms", "attributes", "units", "words", "texts", "pairs", "names", "dates"):
         if part not in impact:  # a report of an older version
             continue
         listed = impact[part]["listed"][:MAX_NAMES]
@@ -411,6 +411,8 @@ def _changed_subscription(part: str, each: dict[str, Any]) -> str:
         said.append(f"declared as {_fields(each['declaration']['to'])}, was {_fields(each['declaration']['from'])}")
     if "measure" in each:
         said.append("measured otherwise")
+    if "written" in each:
+        said.append(f"is written {each['written']}")
     if "compared" in each:
         said.append(f"compares {each['compared']}")
     number = each["subscriptions"]

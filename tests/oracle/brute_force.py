@@ -20,6 +20,8 @@ from kindcast.semantic.model import (
     Comparison,
     Constant,
     Event,
+    EveryOf,
+    EveryValue,
     Expression,
     Instance,
     Instant,
@@ -102,6 +104,20 @@ class _Evaluation:
             case SomeOf(attribute, item):
                 inner = [each.holds(item, negated=False) for each in self.elements(self.world.attribute(attribute))]
                 return bool(inner) and any(inner) is not negated
+            case EveryOf(attribute, item):
+                elements, values = self.elements(self.world.attribute(attribute)), self.values(attribute)
+                if not elements and not values:
+                    return False
+                names = {value.text for each in elements for value in each.values("@id")}
+                scalars = [each for each in values if (each.text, each.number, each.boolean) != (None, None, None)]
+                fails = [each for each in scalars if each.text is None or each.text not in names]
+                every = bool(elements) and not fails and all(each.holds(item, negated=False) for each in elements)
+                return every is not negated
+            case EveryValue(item):
+                values = self.values(item.attribute)
+                if not values or self.is_gone(item):
+                    return False
+                return all(self.holds_on(value, item) for value in values) is not negated
             case Comparison(attribute, order, AttributeRef(other)):
                 left, right = self.values(attribute), self.values(other)
                 if not left or not right:
@@ -112,6 +128,18 @@ class _Evaluation:
                 if not values or self.is_gone(node):
                     return False
                 return any(self.satisfies(value, node) for value in values) is not negated
+
+    def holds_on(self, value: Reading, node: Any) -> bool:
+        """Whether a predicate holds where its attribute has this value alone."""
+        match node:
+            case Comparison(attribute, order, AttributeRef(other)):
+                right, equal = self.values(other), "=" if order == "!=" else order
+                found = any(self.compares(attribute, other, equal, value, each) for each in right)
+                return bool(right) and found is not (order == "!=")
+            case Comparison(order="!="):
+                return not self.satisfies(value, replace(node, order="="))
+            case _:
+                return self.satisfies(value, node)
 
     def elements(self, name: str) -> list["_Evaluation"]:
         """The elements of the array `name`; of many expressions about one event each is read once."""

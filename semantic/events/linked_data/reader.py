@@ -12,7 +12,7 @@ from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
 from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
-from kindcast.semantic.events.linked_data.reference import expanded
+from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
@@ -60,7 +60,7 @@ class GraphReader:
     ) -> None:
         """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
         a node of RDF an event."""
-        self._contexts = contexts
+        self._expander = Expander(contexts)
         self._limits = limits
         self._is_event_class = is_event_class
         self._unknown_contexts = unknown_contexts
@@ -125,7 +125,7 @@ class GraphReader:
         else:
             check_size(data, REFERENCE_VALUES)
             with _bounded_recursion():
-                graph = graph_of_expanded(expanded(data, self._contexts))
+                graph = graph_of_expanded(self._expander.expanded(data))
         if not graph.roots:
             raise InvalidEvent([Problem("no-event", "the document states nothing of any node that could be an event")])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)

@@ -8,56 +8,78 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyld import jsonld
+from pyld.context_resolver import ContextResolver
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 
-__all__ = ["MOST_URLS", "expanded", "unknown_contexts_problem"]
+__all__ = ["MOST_URLS", "Expander", "unknown_contexts_problem"]
 
 MOST_URLS = 10
 """Contexts by URL within contexts by URL that are followed; PyLD's own bound."""
 
 
-def expanded(document: Any, contexts: Mapping[str, Any]) -> list[Any]:
-    """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
+CACHED_CONTEXTS = 64
+"""Contexts whose meaning is kept, those of documents among them. Publishers must not fill the memory."""
 
-    Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that `contexts` lacks, also
-    those that other contexts name; `invalid-json-ld` with what PyLD says.
-    """
-    unknown: dict[str, None] = {}
 
-    def load(url: str, options: dict[str, Any]) -> dict[str, Any]:
-        found = contexts.get(url)
-        if found is None:
-            unknown[url] = None
-            found = {"@context": {}}  # reading goes on, so that all that is unknown is told at once
-        return {
-            "contentType": "application/ld+json",
-            "contextUrl": None,
-            "documentUrl": url,
-            "document": copy.deepcopy(found),
+class Expander:
+    """Expands documents under one set of contexts. What a context means is worked out once. One thread at a time."""
+
+    def __init__(self, contexts: Mapping[str, Any]) -> None:
+        """`contexts` are known ones by URL, each a document with `@context`."""
+        self._contexts = contexts
+        self._resolved: dict[str, Any] = {}
+
+    def expanded(self, document: Any) -> list[Any]:
+        """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
+
+        Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that are not known,
+        also those that other contexts name; `invalid-json-ld` with what PyLD says.
+        """
+        unknown: dict[str, None] = {}
+
+        def load(url: str, options: dict[str, Any]) -> dict[str, Any]:
+            found = self._contexts.get(url)
+            if found is None:
+                unknown[url] = None
+                found = {"@context": {}}  # reading goes on, so that all that is unknown is told at once
+            return {
+                "contentType": "application/ld+json",
+                "contextUrl": None,
+                "documentUrl": url,
+                "document": copy.deepcopy(found),
+                "tag": "static",  # PyLD keeps what it means
+            }
+
+        if len(self._resolved) > CACHED_CONTEXTS:
+            self._resolved.clear()
+        options = {
+            "documentLoader": load,
+            "contextResolver": ContextResolver(self._resolved, load, MOST_URLS),
+            "processingMode": "json-ld-1.1",
         }
-
-    problem: Problem | None = None
-    found: list[Any] = []
-    try:
-        found = jsonld.expand(document, {"documentLoader": load, "processingMode": "json-ld-1.1"})
-    except jsonld.JsonLdError as error:
-        problem = Problem("invalid-json-ld", _told(error))
-    except RecursionError:
-        problem = Problem("too-deep", "the document or its context is nested too deeply")
-    except (
-        TypeError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        IndexError,
-    ) as error:  # odd contexts that PyLD does not foresee
-        problem = Problem("invalid-json-ld", f"the document is no JSON-LD: {error}")
-    if unknown:
-        raise InvalidEvent([unknown_contexts_problem(unknown)])
-    if problem is not None:
-        raise InvalidEvent([problem])
-    return found
+        problem: Problem | None = None
+        found: list[Any] = []
+        try:
+            found = jsonld.expand(document, options)
+        except jsonld.JsonLdError as error:
+            problem = Problem("invalid-json-ld", _told(error))
+        except RecursionError:
+            problem = Problem("too-deep", "the document or its context is nested too deeply")
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            AttributeError,
+            IndexError,
+        ) as error:  # odd contexts that PyLD does not foresee
+            problem = Problem("invalid-json-ld", f"the document is no JSON-LD: {error}")
+        if unknown:
+            self._resolved.clear()  # it holds contexts that were read without those
+            raise InvalidEvent([unknown_contexts_problem(unknown)])
+        if problem is not None:
+            raise InvalidEvent([problem])
+        return found
 
 
 def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:

@@ -8,6 +8,7 @@ import pytest
 
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Resource, TypedText
 
@@ -144,3 +145,19 @@ def test_a_document_whose_nodes_unfold_without_bound_is_refused() -> None:
     for _ in range(400):
         context = {"x:p": {"@id": "x:p", "@context": context}}
     assert codes({"@context": context, "x:p": 1}) in (["too-deep"], ["invalid-json-ld"])
+
+
+def test_expander_keeps_no_meaning_of_a_context_that_needs_unknown_ones() -> None:
+    """What a context means is kept from one document to the next; one that could not be read whole is refused again."""
+    known = {"https://example.com/known.jsonld": {"@context": {"a": "https://example.com/a"}}}
+    expander = Expander(known)
+    needing = {"a": {"@id": "https://example.com/a", "@context": "https://example.com/unknown.jsonld"}}
+    for _ in range(2):
+        for document in ({"@context": needing, "a": {"b": 1}}, {"@context": {"@import": "https://example.com/other"}}):
+            with pytest.raises(InvalidEvent, match="not known"):
+                expander.expanded(document)
+        found = expander.expanded({"@context": "https://example.com/known.jsonld", "a": 1})
+        assert found == [{"https://example.com/a": [{"@value": 1}]}]
+    for number in range(200):
+        found = expander.expanded({"@context": {"a": f"https://example.com/{number}"}, "a": number})
+        assert found == [{f"https://example.com/{number}": [{"@value": number}]}]

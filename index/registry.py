@@ -1,7 +1,6 @@
-"""The engines by name. Each is exact and follows `kindcast.index.engine.Engine`; they differ in speed and memory
-only.
+"""The engines by name. All are exact engines (`kindcast.index.engine.Engine`); they differ in speed and memory only.
 
-Warm-up: every kernel is compiled, or loaded from the cache, before the first event.
+`warm_up` compiles every kernel of the default engine, or loads it from the cache, before the first event.
 """
 
 from pathlib import Path

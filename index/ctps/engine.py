@@ -31,7 +31,7 @@ The paper knows conjunctions of "this concept or beneath", "this string" and one
 (further bit sets on a node), alternatives over several columns, negation (copies of their own, whose matched rows are
 taken away) and forbidden attributes (`Presence`).
 
-One copy of an attribute's indexes: which rows does one predicate on that attribute let through?
+`AttributeCopy` is one copy of an attribute's indexes: which rows satisfy one predicate on that attribute?
 
 CTPS keeps one index an attribute, where two predicates of a subscription on the same attribute become an OR (trees and
 strings) or contradict each other (GEM); that is erratum 3. Here a copy holds at most one predicate of each row, and a
@@ -44,7 +44,7 @@ second one goes to another copy. Within a copy everything unites, because one va
 Erratum 2: all values of the attribute are united first and then meet `live` in one AND; an AND for each pair would
 demand that every value satisfy the predicate.
 
-Which attributes a row wants present and which absent: the first filter of the `ctps` engine.
+`Presence` is the first filter: which attributes a row requires, and which it forbids.
 
 CTPS as printed starts from all bits and looks only at the pairs of the event, so deleted rows match (erratum 4), and
 so do rows that constrain an attribute which the event lacks (erratum 5). Here matching starts from the live rows and

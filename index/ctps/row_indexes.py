@@ -1,4 +1,6 @@
-"""The concept index of one column: who subscribed to which concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
+"""The row indexes of a column: by concept, by key, by interval. CTPS.
+
+`ConceptTree`: who subscribed to which concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
 
 The paper hangs a list of subscriptions on every node of a tree and, for a value, unites the lists of its node and of
 the nodes above. Concepts here form a DAG, which an individual enters by one `rdf:type` step, so the walk is
@@ -10,14 +12,14 @@ to have a node; Algorithm 1, which builds nodes for the whole tree, is left with
                              exactly       below           below                  below    rows with `below` it
                              within        within          within                 exactly  rows with `is` it
 
-The equality index of one column: key → rows. CTPS §4.2 and §5.2, Algorithms 4 and 8.
+`StringMap`, for equality: key → rows. CTPS §4.2 and §5.2, Algorithms 4 and 8.
 
 The paper's second-level map of string constraints, here for keys of any kind: strings, and numbers, instants or
 booleans that are compared by equality. Its *any entry* (every subscription that constrains the attribute; the key is
 lost in print, erratum 8) is the set of constrained rows that `AttributeCopy` keeps, because one predicate may test
 several columns.
 
-The interval index of one column: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
+`GemIndex`, for intervals: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
 8].
 
 An interval `[lower, upper]` falls into the cell `(slot(upper), slot(lower))`; for a value in slot *r* the cells make

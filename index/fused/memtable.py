@@ -11,7 +11,7 @@ what is left is asked. Rows are entered into masks when the first event after th
 
 A memtable that is full is *sealed*: nothing is added to it any more, while a segment is made out of it.
 
-Row allocation: which rows exist, where each is stored, and which numbers are free.
+`RowLocations` allocates rows: which rows exist, where each is stored, and which numbers are free.
 
 take ─▶ lowest free row ─▶ IN_MEMTABLE ─▶ FROZEN          give_back ─▶ free again
                         └▶ NEVER (no event can match it)

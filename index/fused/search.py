@@ -1,12 +1,11 @@
 """The search of a batch of events in memtables and segments, with its results as one table.
 
-EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ check_residuals ────────────────┐
-           ─▶ memtable: match_memtable ─────────────────────────────────────────────────────────┴▶ gather ─▶ table
+EventBatch ─▶ for each segment: match_segment, match_scattered ─▶ check_residuals ─────────┐
+           ─▶ memtable: match_memtable ─────────────────────────────────────────────────────┴▶ gather ─▶ table
 
-Kernels over search results: residual programs, merging of passes into one table, ordering of rows.
-
-A *find* is a buffer of rows and the places where each pass and event begins in it: pass p found for event e
-`buffer[starts[p * events + e] : starts[p * events + e + 1]]`.
+Each pass gives a *find*: a buffer of rows and the offsets of each pass and event in it. Pass p found for event e
+`buffer[starts[p * events + e] : starts[p * events + e + 1]]`. Kernels check the residual programs, merge the passes
+into one table and order its rows.
 """
 
 from collections import deque

@@ -1,22 +1,23 @@
 """A segment: rows that never change, except that a removed row gets a tombstone.
 
-groups of rows, and what is asked of them ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
+groups of rows, and their predicates ─▶ lay_out ─▶ Segment          Segment ─▶ groups of its live rows ─▶ merge
 
-Shared positions: equal clauses of different subscriptions, stored once in a segment.
+*Shared positions.* Equal clauses of different subscriptions are stored once:
 
-rows of a cluster that ask the same ─▶ one position, found and checked once ─▶ expanded: all of its rows
+    rows of a cluster with equal clauses ─▶ one position, found and checked once ─▶ expanded: all of its rows
 
-A cluster shares where that saves a quarter of its rows at least, and where there is something to check: the rows of a
-list under the only column are copied as they stand. Such rows match often, and all that is found is copied once more to
-be expanded; so nothing is shared where they are many. A shared position gets a tombstone when its last row is removed.
-What a clause means beside its record (a program) is a row's own, so that such clusters do not share.
+A cluster shares positions if that saves at least a quarter of its rows and there is something to check: the rows of a
+list under the only column are copied without a check. Rows that match often would be copied once more to be expanded,
+so clusters with many such rows do not share. A shared position gets a tombstone when its last row is removed. A
+residual program belongs to one row, so clusters with residual programs do not share.
 
-Cluster selection: the clusters whose required attributes an event has, and whose forbidden ones it lacks.
+*Cluster selection.* An event visits the clusters whose required attributes it has and whose forbidden attributes it
+lacks:
 
-    present attributes ─▶ clusters hung under these, and those that require nothing ─▶ all required? none forbidden?
+    present attributes ─▶ clusters filed under them, and those that require nothing ─▶ all required? none forbidden?
 
-Each cluster is filed under its attribute that the fewest clusters require, so that an event visits few of thousands of
-clusters in vain.
+Each cluster is filed under that one of its attributes that the fewest clusters require, so an event visits few of
+thousands of clusters in vain.
 """
 
 from bisect import bisect_left, bisect_right

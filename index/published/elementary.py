@@ -1,4 +1,4 @@
-"""Clauses as the papers know them: conjunctions of elementary predicates, and whether that says all.
+"""Clauses as conjunctions of elementary predicates, which the papers match, and the readings of events on their axes.
 
 | elementary predicate | holds when |
 |---|---|
@@ -7,11 +7,11 @@
 | `Within(column, concept)` | some value is the concept or beneath it |
 | `Present(attribute)` | the attribute has a value |
 
-What the papers lack (negation, alternatives, `below`, forbidden attributes) becomes what is surely needed, and the
-clause is *inexact*: its candidates are verified. So are those of an event with several values in a column, where a
-lower and an upper bound may be met by two different ones.
+The papers have no negation, alternatives, `below` and forbidden attributes. Such a clause is replaced by the predicates
+that it implies and is *inexact*: its candidates are verified. So are the candidates of an event with several values in
+a column, where two different values may satisfy a lower and an upper bound.
 
-What events say to the axes of matching trees: codes of operands, or the value that bounds are held to.
+An event is read for each axis: as codes of operands, or as the value that is compared with bounds.
 
 LoweredEvent ─┐   an axis of keys      ─▶ the codes of its column's values
 ColumnBatch  ─┴─▶ an axis of concepts  ─▶ the codes of all concepts above them

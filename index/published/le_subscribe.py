@@ -1,28 +1,25 @@
-"""What the engines of Le Subscribe share: rows whose elementary predicates come and go one by one.
+"""The engines of Fabret et al., "Le Subscribe", section 3: `counting`, `equality` and `quarantine`.
 
     clause ─parts_of─▶ elementary predicates ─▶ (axis, operand) ─▶ what the figure stores
-    event  ─axis_readings─▶ predicates that hold, values ─▶ the figure's kernel ─▶ rows ─▶ verified where need be
+    event  ─elementary─▶ predicates that hold, values ─▶ the figure's kernel ─▶ rows ─▶ verified where need be
 
-An axis is a column and a way of asking it. A predicate on keys, concepts or presence has a number, which is given to
-another one when no row has it any more; a bound is kept as it is. Rows of which the predicates do not say all are
-verified by definition; those with two bounds of one test only for events with several values in a column.
+Rows are added and removed one by one. An axis is a column and a kind of predicate. A predicate on keys, concepts or
+presence has a number, which is reused when no row has the predicate any more; a bound is stored as it is. Inexact rows
+are verified by definition; rows with two bounds of one test only for events with several values in a column.
 
-The `counting` engine: the fair predicate algorithm of Fabret et al., "Le Subscribe", section 3, Figure 2.
+`counting` is the fair predicate algorithm, Figure 2. Every predicate is stored once. For an event, the predicates that
+it satisfies are found (lines 4 to 6), each adds one to the count of every clause that holds it (lines 8 to 12), and a
+clause whose count is the number of its predicates has matched (lines 13 to 17). The counts of all clauses are made for
+every event: errata 20 to 22.
 
-Every predicate is stored once. For an event, the predicates that it satisfies are found (lines 4 to 6), each adds one
-to the count of every clause that holds it (lines 8 to 12), and a clause whose count is the number of its predicates has
-matched (lines 13 to 17). The counts of all clauses are made for every event: errata 20 to 22.
+`equality` is the equality-preferred algorithm, Figure 4. Clauses are clustered by their equality predicates, so that
+one look-up a cluster finds those whose equalities hold (line 3, `eqsubmatch`). Their other predicates are counted as in
+`counting` (lines 4 to 11), and compared only for the clauses that were found, and for those without any equality
+(`neqsub`, lines 12 to 16).
 
-The `equality` engine: the equality-preferred algorithm of Fabret et al., "Le Subscribe", section 3, Figure 4.
-
-Clauses are clustered by their equality predicates, so that one look-up a cluster finds those whose equalities hold
-(line 3, `eqsubmatch`). Their other predicates are counted as in `counting` (lines 4 to 11), and compared only for the
-clauses that were found, and for those without any equality (`neqsub`, lines 12 to 16).
-
-The `quarantine` engine: equality-preferred with nonequality quarantining, "Le Subscribe", section 3, Figure 5.
-
-Clauses with an equality predicate are found by `eqsubmatch` and then verified one by one, their other predicates stored
-with them (lines 3 to 8). Only those without any equality are counted (lines 9 to 21): they are in quarantine.
+`quarantine` is equality-preferred with nonequality quarantining, Figure 5. Clauses with an equality predicate are found
+by `eqsubmatch` and then verified one by one, their other predicates stored with them (lines 3 to 8). Only those without
+any equality are counted (lines 9 to 21): they are in quarantine.
 """
 
 import heapq

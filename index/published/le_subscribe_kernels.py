@@ -1,6 +1,6 @@
 """Figures 2, 4 and 5 of Le Subscribe, compiled: many events, one call.
 
-What events satisfy is read first (`axis_readings`): numbers of predicates, each stored once with its rows, and a value
+What events satisfy is read first (`elementary`): numbers of predicates, each stored once with its rows, and a value
 for each axis of bounds. Several values satisfy a predicate once (erratum 22): of several numbers the largest counts for
 `AtLeast`, the smallest for `AtMost`, and the concepts above several values are united. `hitcount` begins from zero for
 every event.

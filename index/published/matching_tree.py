@@ -6,7 +6,7 @@
 | in the paper | here |
 |---|---|
 | elementary test, result | an axis (column and way of asking), an operand; one node for all operands of an axis |
-| don't-care edges, collapsed chains | `decision_tree` |
+| don't-care edges, collapsed chains | `Node` |
 | successor nodes (erratum 24) | `successors`: for trees of equalities, and events with one value an axis |
 | factoring of index attributes | `_Factored`: a switch by the values of axes that most ask for with `=` |
 | pre-process | `plant`; what does not care about an index attribute is copied, and reported once (erratum 25) |
@@ -14,19 +14,18 @@
 A node for an axis of bounds follows every edge whose bound holds; several values follow several edges (erratum 25). The
 paper's bound of the expected time is of equality tests only; it is plotted, not asserted (erratum 23).
 
-The matching tree: nodes test an axis, edges are results, one edge of each node does not care.
+In a tree, nodes test an axis, edges are results, and one edge of each node is the don't-care edge.
 
     node      tests one axis; operand ─▶ child for each result that some clause asks for; `star`, the don't-care edge
     leaf      the rows whose predicates stand on the way to it
     collapsed a node tests the first axis that some clause below it asks for: none has a don't-care edge alone
 
-Axes are ordered by how many clauses ask for them, most first.
+Axes are ordered by the number of clauses that ask for them, most first.
 
-The search of matching trees, compiled: many events, one call.
-
-What an event says to each axis is a run of codes, the operands that its values satisfy; to an axis of bounds it is one
-value. A search follows every edge that the event satisfies and every don't-care edge; with successor nodes it goes down
-the edges with operands as far as they lead, and on from there (erratum 24), each node once.
+One compiled call searches the trees for many events. On each axis an event is a run of codes, the operands that its
+values satisfy; on an axis of bounds it is one value. A search follows every edge that the event satisfies and every
+don't-care edge; with successor nodes it goes down the edges with operands as far as they lead, and on from there
+(erratum 24), each node once.
 """
 
 import heapq

@@ -7,11 +7,9 @@ A subscription depends on few things: the concepts that it names, its attributes
 them, so each distinct part is judged once, and 100,000 subscriptions on 50 terms cost 50 judgements and a walk over
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 
-What the present rules change for subscriptions that were made by those of meaning 1 or 2: a dry run of new rules.
-
-The documents and declarations in force are read by the former rules too, as far as they differ, and the two
-vocabularies are compared as those of two versions of an ontology are (`kindcast.semantic.changes.impact`).
-docs/matching-semantics.md:
+`impact_of_rules` is the same for new rules: what the present rules change for subscriptions that were made under
+meaning 1 or 2. The active documents and declarations are read by the former rules too, where these differ, and the two
+vocabularies are compared like those of two versions of an ontology. docs/matching-semantics.md:
 
     rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
               attributes with quantities or date-times as texts were compared as texts

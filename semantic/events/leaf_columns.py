@@ -9,15 +9,14 @@ row, structs join names with a dot. What comes out means what `flatten` finds in
     load   struct<value, unit>  ──▶   load      [5, 7]      units ["kg", "g"]      where a row has both (rule 15)
                                       load.value, load.unit
 
-Every cell is checked as `flatten` would check it; cells under names that no subscription uses are only checked. Takes
-what pyarrow gives without importing it.
+Every cell is checked as `flatten` would check it; cells under names that no subscription uses are only checked.
 
-Dictionary-encoded columns of texts, as in Arrow: each distinct text is looked up once per table instead of once per
+Columns of texts are dictionary-encoded, as in Arrow: each distinct text is looked up once per table instead of once per
 cell.
 
     distinct   ["Sofa", "Laptop"]        codes   [0, 0, 1, -1, 0]        -1: none
 
-Takes what pyarrow gives without importing it: a table need not come from there.
+The columns may come from pyarrow, which is not imported here; other sources are possible.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Typed events: checks against the declared types before an event is read, derived attributes after.
+"""Typed events: checks against the declared types before an event is read, derived attributes afterwards.
 
-`canonical_events` reads every event, and `vocabulary.event_schemas` knows types but no values. Where no
-type and no derived attribute is declared, this module is not used (open mode).
+`canonical_events` reads every event, and `vocabulary.event_schemas` knows types but no values. If no type and no
+derived attribute is declared, this module is not used (open mode).
 """
 
 import contextlib

@@ -1,11 +1,8 @@
-"""Why an event did, or did not, match a subscription: every clause, every predicate, every value, in words.
+"""Why an event matched a subscription or did not: every clause, predicate and value, and every answer of operators.
 
-The verdicts come from `kindcast.semantic.conditions.predicates`, predicate by predicate; tests hold them to what the
-matcher decides.
-
-What the operators of a clause said about one event, in words: for explanations.
-
-Every call of the clause is made, even where an earlier one has decided: who asks why wants to see all of it.
+The verdicts come from `kindcast.semantic.conditions.predicates`, predicate by predicate; tests compare them with the
+matcher's decision. Every operator call of a clause is made, even if an earlier call has decided the clause: an
+explanation shows all of them.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""Text → expression: the grammar of `grammar.lark`, read by an LALR parser that keeps its own stack.
+"""The text form of expressions: text → expression, and expression → canonical text.
 
-Nodes are built while the text is read, so nesting costs no recursion; its depth is checked on the result.
+An LALR parser reads the grammar of `grammar.lark` with a stack of its own. It builds the nodes while it reads, so
+nesting costs no recursion; the depth is checked on the result.
 
-Expression → canonical text: `parse_text(to_text(e)) == e` for every expression that a parser made.
-
-A resolved term is printed as `<IRI>`; so what is printed from a resolved expression means the same for ever.
+`parse_text(to_text(e)) == e` for every expression `e` that a parser made. A resolved term is printed as `<IRI>`, so the
+canonical text of a resolved expression never changes its meaning.
 """
 
 import functools

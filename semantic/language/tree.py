@@ -1,10 +1,9 @@
-"""JSON tree → expression. Every independent problem is found and told with its JSON pointer.
+"""The JSON form of expressions: tree → expression, and expression → tree.
 
-The form mirrors the text; `docs/language.md` shows both side by side. Depth and size are checked by a walk with a
-stack of its own before anything recurses.
+The tree mirrors the text; `docs/language.md` shows both side by side. A reader reports every independent problem with
+its JSON pointer. It first checks depth and size with a stack of its own, and only then recurses.
 
-Expression → JSON tree, the mirror of the text: `parse_tree(to_tree(e)) == e` for every expression that a parser
-made.
+`parse_tree(to_tree(e)) == e` for every expression `e` that a parser made.
 """
 
 import difflib

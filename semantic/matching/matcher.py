@@ -1,14 +1,14 @@
-"""The matcher: the whole publish path, from an event to the subscriptions that it matches.
+"""The matcher: from an event to the subscriptions that it matches.
 
-    event ──canonicalise──▶ readings ──lower──▶ integers ──engine──▶ rows ──verify──▶ candidates ──operators──▶ matches
+    event ──canonical_events──▶ readings ──lowering──▶ integers ──engine──▶ rows ──verification──▶ candidates
+          ──operator_layer──▶ matches
 
-docs/matching-semantics.md says what a match is. The engine is exact for all that a column can decide; the few atoms
-that none can (text tests, two attributes compared, one element of an array) are verified on the rows it returns, and
-what needs an expensive operator is asked of those that are left.
+docs/matching-semantics.md defines a match. The engine decides exactly what a column can decide. The predicates that no
+column can decide (tests of text, comparisons of two attributes, one element of an array) are verified on the rows that
+the engine found, and operators decide what is left.
 
-Explanation of the index's work on one event, in terms of subscriptions: clusters, columns in order, counts.
-
-engine.explain ─▶ numbers of attributes and columns ─▶ their names, clusters with most rows first ─▶ JSON
+`index_steps` explains the work of the index on one event: numbers of attributes and columns become names, clusters with
+most rows come first, and the result is JSON.
 """
 
 import functools

@@ -3,10 +3,8 @@
     rows ─▶ any residual predicates? ─no─▶ slots
               └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided
 
-Only rows that were found are looked at, so the residual predicates of one subscription cost nothing to the events
-that do not reach it.
-
-Screened events: events after index and verification, with the candidates that operators must decide.
+Only rows that were found are verified, so the residual predicates of a subscription cost nothing for events that do not
+reach it. A *screened* event has passed the index and the cheap predicates; its candidates wait for operators.
 """
 
 from collections import Counter, deque

@@ -1,10 +1,12 @@
-"""Which syntax a document is in: by content type, file extension, first characters. Gzip is taken off, bounded.
+"""The syntaxes of ontologies: their names, how a document's syntax is recognised, and how its bytes become triples.
 
-Bytes of a known syntax to triples. RDF is read by pyoxigraph: it opens no file and no socket, and nothing is done
-about imports; OBO, the two syntaxes of OWL and SSSOM have readers of their own, and become the triples that they mean.
+The syntax is found by content type, file extension, or the first characters. Gzip is removed, within bounds.
 
-An RDF document with odd IRIs or language tags is read again leniently and warned about; one with broken syntax is
-refused, with the line. The stream may hold a triple several times, which the collector of statements does not mind.
+pyoxigraph reads RDF: it opens no file and no socket, and does not follow imports. OBO, the two syntaxes of OWL and
+SSSOM have readers of their own, which give the triples that the document means.
+
+An RDF document with invalid IRIs or language tags is read again leniently, with a warning. A document with a syntax
+error is refused, with the line. A triple may come several times; the collector of statements allows it.
 """
 
 import re

@@ -1,24 +1,19 @@
-"""RDF/XML is looked through once by expat before it is read: entities, depth and texts are bounded, errors placed.
+"""Checks of documents before they are parsed, in one pass over the bytes, so that no parser meets a hostile document.
 
-Tools write `<!ENTITY owl "http://www.w3.org/2002/07/owl#">` into ordinary documents, so a DOCTYPE by itself is no
-offence. What is refused: entities that are external, parametric, unparsed, many, long when all that they are made of is
-put in, or that hold markup; a DTD elsewhere; texts and totals beyond their bounds; elements nested too deep (the RDF
-parser's cost is quadratic in the depth).
+*RDF/XML and OWL/XML*, by expat: entities, depth and texts are bounded, and errors have their line. Tools write
+`<!ENTITY owl "http://www.w3.org/2002/07/owl#">` into ordinary documents, so a DOCTYPE alone is allowed. Refused are:
+entities that are external, parametric, unparsed, too many, too long when expanded, or that contain markup; a DTD
+elsewhere; texts and totals beyond their bounds; elements nested too deep (the RDF parser's cost is quadratic in the
+depth). The RDF parser knows less of XML than expat does, so it gets a plainer document: each entity once with its whole
+text, and texts without comments, processing instructions and CDATA sections.
 
-The RDF parser knows less of XML than expat does. So what it is given says the same in plainer words: each entity once,
-with its whole text; texts without comments, processing instructions and CDATA sections in them.
+*JSON-LD*, by a regular expression over the tokens and a look into each context: its depth and the work that its
+contexts cause. The RDF parser needs time quadratic in the depth, copies all active terms at every context, and resolves
+terms by recursion: a small document could keep it busy for hours or overflow its stack.
 
-JSON-LD is looked through once before it is read: its depth, and what its contexts would make the parser do.
-
-The RDF parser needs time quadratic in the depth, copies all terms in force at every context that it meets, and follows
-terms that are defined by terms by recursion: a small document could keep it busy for hours, or overflow its stack. One
-pass of a regular expression over the tokens, and a look into each context, find this beforehand.
-
-Turtle and its family are looked through once before they are read: triple terms in triple terms, long IRIs.
-
-A triple term nested a hundred thousand deep overflows the stack of the process; three bytes of a prefix can stand for
-an IRI of a megabyte, again and again; and every relative `@base` makes the next one longer. All are bounded here, by
-three searches over the bytes.
+*Turtle and its family*, by three searches over the bytes: nested triple terms, long IRIs, chains of bases. A triple
+term nested a hundred thousand deep overflows the stack of the process; three bytes of a prefix can stand for an IRI of
+a megabyte, any number of times; every relative `@base` makes the next one longer.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""OBO frames to triples, by the mapping of OBO 1.4 to OWL as far as it carries meaning here.
+"""OBO files (1.2 and 1.4) to triples, by the mapping of OBO 1.4 to OWL, as far as it matters here.
 
     is_a: B                         A subClassOf B                       (of a relation: subPropertyOf)
     relationship: R B               A subClassOf (R some B)              (of an instance, or R metadata: A R B)
@@ -8,24 +8,23 @@
     name, def, synonym, comment, union_of, equivalent_to, disjoint_from, is_obsolete, replaced_by, consider,
     property_value, instance_of, inverse_of, domain, range, is_transitive …: as the OWL tools write them
 
-Cross references count only where the header says what they mean (`treat-xrefs-as-…`); subsets, dates and authors do
-not. What cannot be read costs its own clause, and a warning with the line.
+Cross references count only if the header states their meaning (`treat-xrefs-as-…`); subsets, dates and authors do not
+count. A clause that cannot be read is left out, with a warning that names its line.
 
-OBO files (1.2 and 1.4) as frames: the header, then one frame a stanza, each a list of clauses with their lines.
+A file is first read as frames: the header, then one frame per stanza, each a list of clauses with their lines.
 
     [Term]                                             Frame("Term", line 12, "CL:0000084", [
     id: CL:0000084                                ──▶      Clause("name", "T cell", line 14),
     name: T cell                                           Clause("is_a", "CL:0000542 ! lymphocyte", line 15)])
     is_a: CL:0000542 ! lymphocyte
 
-Tolerant: what cannot be read costs its own line and a warning, nothing else. Frames keep values
-raw; the functions below read them.
+Frames keep the values as they are written.
 
-OBO ids to IRIs, by the rules of OBO 1.4 as the OWL tools apply them, so that an OBO file and its OWL twin agree.
+Ids become IRIs by the rules of OBO 1.4, as the OWL tools apply them, so that an OBO file and its OWL version agree:
 
 CL:0000084              http://purl.obolibrary.org/obo/CL_0000084
 CL:part_of              http://purl.obolibrary.org/obo/CL#_part_of        a local name with an underscore
-FMA:123                 …123 behind what `idspace: FMA …` says
+FMA:123                 …123 after the IRI of `idspace: FMA …`
 part_of                 http://purl.obolibrary.org/obo/cl#part_of         in `ontology: cl`
 part_of, xref BFO:50    http://purl.obolibrary.org/obo/BFO_50             a relation that is called so only here
 http://e.org/x          itself

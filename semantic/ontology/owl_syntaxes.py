@@ -1,27 +1,22 @@
-"""A document in functional syntax or OWL/XML: guarded, read axiom by axiom, written as triples.
+"""OWL 2 functional syntax and OWL/XML: a document is checked, read axiom by axiom, and written as triples.
 
-OWL 2 functional syntax to expressions, one axiom at a time.
+Both syntaxes are read into the same expressions: a keyword, and the content of its brackets.
 
     Prefix(:=<http://e.org/>)
     Ontology(<http://e.org/shop>
       SubClassOf(:Laptop :Computer)         ──▶  Expression("SubClassOf", [<…Laptop>, <…Computer>])
     )
 
-Brackets are kept on a stack of our own, so depth costs no recursion here; it is bounded for what comes after.
+    <SubClassOf>
+      <Class IRI="#Laptop"/>                ──▶  Expression("SubClassOf", [Expression("Class", [<…#Laptop>]), …])
+      <Class abbreviatedIRI="e:B"/>
+    </SubClassOf>
 
-OWL/XML to expressions, one axiom at a time, by expat. The document went through `guards` before.
+The reader keeps open brackets on a stack, so depth costs no recursion here; the depth is bounded for later steps.
+Expat reads OWL/XML, after `guards` has checked it.
 
-<SubClassOf>
-  <Class IRI="#Laptop"/>            ──▶  Expression("SubClassOf", [Expression("Class", [<…#Laptop>]), …])
-  <Class abbreviatedIRI="e:B"/>
-</SubClassOf>
-
-What both syntaxes of OWL are read into: a keyword, and what stands in its brackets; and how names become nodes.
-
-Axioms of OWL 2 as triples, by the W3C mapping. Annotations of axioms say nothing about concepts and are left out.
-
-Triples for readers of syntaxes that are no RDF: the words that they use, as nodes, and the shapes that OWL gives to
-lists and restrictions in RDF.
+Axioms become triples by the W3C mapping. Annotations of axioms state nothing about concepts and are left out.
+`TripleWriter` has the shapes that OWL gives to lists and restrictions in RDF; the reader of OBO uses it as well.
 """
 
 import re

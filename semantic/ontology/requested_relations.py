@@ -1,4 +1,4 @@
-"""Relations that were asked for, from what a document states: docs/matching-semantics.md, rule 11.
+"""Requested relations: which relation a name means, and its edges in a document. docs/matching-semantics.md, rule 11.
 
     names ──▶ relations ──▶ properties whose statements count ──▶ edges
               part_of       part_of, its sub-properties; has_part, backwards
@@ -7,11 +7,11 @@ An edge A R B comes from a triple `A R B`, from a restriction above A (`A subCla
 a definition, also `R value b`), and from a triple `B S A` where S is the inverse of R. A restriction on S is no edge of
 R: that every hand is part of a body does not say that every body has a hand.
 
-Which relation a name means, when a document is uploaded and when a subscription is compiled: by levels, as terms.
+A name is resolved by levels, as terms are, when a document is uploaded and when a subscription is compiled:
 
 iri     the IRI itself
 short   CURIE (`brick:hasPart`), short form (`BFO_0000050`, `BFO:0000050`), local name (`hasPart`)
-label   any label, folded: NFKC, case, white space, and `_` as a blank, for that is how OBO calls them (`part_of`)
+label   any label, folded: NFKC, case, white space, and `_` as a blank, as OBO writes labels (`part_of`)
 """
 
 import difflib

@@ -14,7 +14,7 @@ So `A ≡ B ⊓ (R some C)` puts A beneath B; restrictions themselves lead nowhe
 individual to its class, which is taken once, at the start. Never a wrong pair; not every right one: that takes
 `reason="owl"`.
 
-What the records of a document say already: the walk upwards, by name, that tells news from what was known.
+`Known` walks upwards by name, to tell new pairs from pairs that the records of a document contain already.
 """
 
 from collections import defaultdict

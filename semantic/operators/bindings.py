@@ -1,7 +1,7 @@
-"""Joins the bindings of a clause's calls and keeps those that its value constraints allow.
+"""Bindings of a clause: the bindings of its calls are joined, and value constraints filter the result.
 
-docs/matching-semantics.md, rules 17 and 18: bindings join by equality of one kind; a constraint between values of
-different kinds is false.
+docs/matching-semantics.md, rules 17 and 18: bindings are joined by equality of values of one kind; a constraint between
+values of different kinds is false.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,16 +1,14 @@
-"""Calls of operators, as they are shared: what two subscriptions ask alike is asked once.
+"""Calls of operators: which calls are the same, what values operators receive and return, and how a call is run.
 
-Two calls are the same when operator and version, constants, names of attributes and the pattern of variables agree:
-`near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. docs/matching-semantics.md, rule 17.
+Two calls are the same if operator and version, constants, names of attributes and the pattern of variables agree:
+`near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. The same call is made once per event. Rule 17 of
+docs/matching-semantics.md.
 
-Values that operators hand back, and what they compare as: kind and content.
+A returned value is compared by kind and content: bindings join, and value constraints hold, between values of one kind
+only (numbers, texts, booleans, date-times, and quantities of one dimension, so that 1 km equals 1000 m).
 
-Bindings join, and value constraints hold, between values of one kind: numbers, texts, booleans, date-times, and
-quantities of one dimension (measured, so that 1 km is 1000 m). docs/matching-semantics.md, rule 17.
-
-Runs operators: here or in processes of their own, one call or several at once, never more than the operator allows.
-
-Whatever an operator does, the result is a value or an `OperatorFailed`, one for each call, in order.
+An operator runs in this process or in its own, one call or several at once, never more than the operator allows. The
+result of each call is a value or an `OperatorFailed`, in order, whatever the operator does.
 """
 
 import math

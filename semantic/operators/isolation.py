@@ -1,16 +1,14 @@
-"""Operators in processes of their own: what hangs, crashes or floods is killed and begun anew; the matcher goes on.
+"""Operators in processes of their own: a process that hangs, crashes or floods is killed and replaced.
 
-A thread cannot be stopped from outside, a process can. Each worker is a fresh interpreter (never a fork of a process
-with threads) at the head of a process group of its own; frames of JSON go to and fro
+A thread cannot be stopped from outside; a process can. Each worker is a fresh interpreter (never a fork of a process
+with threads) and the leader of its own process group. Parent and worker exchange frames of JSON
 (`kindcast.semantic.operators.worker`).
 
     ask ──▶ a free worker, or a new one ──frame──▶ function ──frame──▶ values
               timeout, cancel, death, flood ──▶ the whole group is killed ──▶ the calls have failed
 
-Values of events and answers as JSON, for operators in processes of their own.
-
-Scalars stand for themselves; everything else is a list whose first element says what it is, so that a tuple comes back
-as a tuple and 1 km as a quantity: `["q", 1, "km"]`. Reading it makes values and runs no code.
+In a frame a scalar is itself; any other value is a list whose first element is its type, so that a tuple comes back as
+a tuple and 1 km as a quantity: `["q", 1, "km"]`. Reading a frame creates values and runs no code.
 """
 
 import contextlib

@@ -1,12 +1,10 @@
 """The inner loops of planning, compiled: settling predicates, choosing greedily, weighing pairs of chains.
 
-Numbers only; the modules that call these say what they mean.
+The kernels know numbers only; the modules that call them say what the numbers mean.
 
-A heap of predicates by gain, compiled: the largest is taken first, whatever became of the gains meanwhile.
-
-An entry remembers the gain that its predicate had when it was pushed. What comes up with another gain than it has now
-is put back with its present one, so gains may shrink without anybody telling; where they grow, the predicate is pushed
-once more.
+The heap orders predicates by gain, largest first. An entry has the gain that its predicate had when it was pushed. If
+the gain is another when the entry is popped, the entry is pushed again with the present gain; so a gain may shrink
+without any notice. If a gain grows, the predicate must be pushed again.
 
     gain of p = sum over the wanted outcomes w of  miss[p, w] · work[p, w] + (1 - miss[p, w]) · popularity[p, w]
                 over the cost of p

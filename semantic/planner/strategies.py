@@ -1,41 +1,34 @@
-"""The strategies by name, behind one protocol.
+"""The planners by name: in which order the predicates of an event are evaluated.
 
-| name | asks next | from |
+| name | evaluates next | from |
 |---|---|---|
-| `greedy` | what is expected to settle most undecided work per cost | Liu et al., SIGMOD 2008 |
-| `sub_order` | the chains in an order made beside the events, each from the top | Liu et al. 2007, section 4.2 |
+| `greedy` | the predicate that settles most undecided work per cost, as expected | Liu et al., SIGMOD 2008 |
+| `sub_order` | chain by chain, in an order made in the background, each from the top | Liu et al. 2007, section 4.2 |
 | `sequential` | all predicates of any open candidate | Liu et al. 2007, Algorithm 1 |
-| `naive` | candidate by candidate, remembering outcomes | Liu et al. 2007, section 5.2 |
+| `naive` | candidate by candidate, until a literal fails; outcomes are cached | Liu et al. 2007, section 5.2 |
 
-Strategy `naive`: candidates one after another, each until a literal fails; an outcome is remembered, no more.
+`greedy` follows the edge coverage of Liu et al., "Near-optimal algorithms for shared filter evaluation in data stream
+systems" (SIGMOD 2008). The work is the number of literals of open candidates that nobody has evaluated. A predicate
+always settles its own literals; if it has not the wanted outcome, it settles all literals of the candidates that
+contain it:
 
-The baseline of Liu et al. (2007), section 5.2: a predicate is asked as soon as its turn comes, even where another
-outcome has already decided the candidate.
+    expected work of p = sum over its open candidates of  q · (literals left) + (1 - q) · 1,   q = P(not as wanted)
 
-Strategy `greedy`: always the predicate that is expected to settle most undecided work per second of its cost.
+`sub_order` evaluates along linked chains (`kindcast.semantic.planner.linked_chains`, section 4.2.5), one order for all
+events (4.2.2):
 
-After the edge coverage of Liu et al., "Near-optimal algorithms for shared filter evaluation in data stream systems"
-(SIGMOD 2008). The work is the literals of open candidates that nobody has evaluated yet. A predicate settles its own
-literals for certain, and, where it does not come out as wanted, all those of the candidates that hold it:
+    add, remove ─▶ the chain is placed beside a neighbour when the next event is planned, or taken out
+    learned     ─▶ estimates that the order was made with and that are out of date
+                         └─▶ enough of both: a new order of all chains in the background ─▶ used from the next event on
 
-    expected work of p = sum over its open holders of  q · (literals left) + (1 - q) · 1,   q = chance of not as wanted
+The order is as fresh as the statistics, within `STALE_SHARE`. It changes which predicates are evaluated, never what
+matches.
 
-Strategy `sequential`: Algorithm 1 of Liu et al. (2007), section 4.1.
+`sequential` picks any open candidate and evaluates all its predicates that some open candidate still needs, even if the
+candidate is decided meanwhile. It evaluates at most d times as many predicates as the best schedule for this event,
+where d is the largest number of predicates of a candidate (Theorem 2); with unequal costs d · Cmax / Cmin (4.3).
 
-Pick any open candidate and evaluate all its predicates that some open candidate still needs, even when the candidate
-itself is decided on the way. At most d times as many evaluations as the best schedule for this very event, where d is
-the most predicates that a candidate has (Theorem 2); with unequal costs d · Cmax / Cmin (section 4.3).
-
-Strategy `sub_order`: the open candidates in the order of their linked chains, each chain from top to bottom.
-
-Liu et al. (2007), section 4.2: `kindcast.semantic.planner.linked_chains` makes the order (section 4.2.5), each event is
-matched along it (4.2.2). The order is for all events, and made beside them:
-
-    add, remove ─▶ the chain is put beside a neighbour when the next event is planned, or taken out
-    learned     ─▶ estimates that the order was made with, and that hold no more
-                         └─▶ enough of both: an order of all chains in the background ─▶ used from the next event on
-
-So an order is as fresh as the statistics, within `STALE_SHARE`; it changes what is asked, and never what matches.
+`naive` is the baseline: it evaluates a predicate in its turn even if another outcome has already decided the candidate.
 """
 
 import logging

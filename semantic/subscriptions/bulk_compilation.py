@@ -1,10 +1,10 @@
 """Bulk compilation: subscriptions of one shape are compiled together, the others one by one.
 
     (name, expression) … ─▶ shapes ─▶ groups ─▶ templates ─▶ Piece: constants of many trees as columns
-                               └─ no shape, few like it, constants that need resolution ─▶ compiled by itself
+                               └─ no shape, few like it, constants that need resolution ─▶ compiled one by one
 
-The outcome is the same as compiling one by one: the same clauses and notes; the first invalid subscription ends it, and
-those before it are kept. Only the input may have been read further by then, by up to `CHUNK`.
+The result is the same as that of compiling one by one: the same clauses and notes. The first invalid subscription ends
+the bulk; the subscriptions before it are kept. Up to `CHUNK` items of the input may have been read beyond it.
 """
 
 import gc

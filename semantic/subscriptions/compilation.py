@@ -1,18 +1,17 @@
 """Compilation of one subscription: text or tree → resolved tree, clauses and notes.
 
-text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
+    text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
 
-Checks of subscriptions against declared event types: rules R1 to R3 of Le Subscribe, for subscribers.
+Clauses are checked against the declared event types, by rules R1 to R3 of Le Subscribe. Only events of a type can
+satisfy a clause that requires the type (`ce.type = "furniture"`, or the member `types` of a subscription), so a
+predicate that no such event can satisfy is an error:
 
-A clause that asks for types (`ce.type = "furniture"`, or the member `types` of a subscription) can only be satisfied by
-events that fit those types, so what no such event can have is refused:
+    R2   a constant outside the attribute's domain: `quantity = "two"`, a member that an enumeration does not have
+    R3   an attribute that none of the types has, if the types are closed
 
-    R2   a constant that is not of the attribute's domain: `quantity = "two"`, a member that an enumeration lacks
-    R3   an attribute that none of the types has, where they are closed
-
-An event may be of further types, so an attribute of another type is only told (the paper's own example asks antiques
-for their `furniture_category`). So is what is merely unlikely: a type that nobody declared, an attribute of an open
-type that nobody declared, `missing` on a mandatory attribute. Clauses that ask for no type are not looked at.
+An event may have further types, so an attribute of another type only gives a note (the paper's own example asks for the
+`furniture_category` of antiques). So does what is merely unlikely: an undeclared type, an undeclared attribute of an
+open type, `missing` on a mandatory attribute. Clauses that require no type are not checked.
 """
 
 import difflib

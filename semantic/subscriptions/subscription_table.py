@@ -1,15 +1,15 @@
 """The subscription table of a matcher: the slot, rows, tree and notes of each subscription.
 
     name ──▶ slot, its first row ──▶ its further rows, one after the other
-             slot ──▶ its tree: a place in a `Part` of many trees of one shape, or JSON of its own; its notes
+             slot ──▶ its tree: an index into a `Part` of many trees of one shape, or JSON of its own; its notes
              row  ──▶ the slot it belongs to; whether it has residual predicates
 
-Flat arrays and shared parts: a subscription takes its name and a few bytes. A part is kept while a tree uses it.
+Flat arrays and shared parts: a subscription costs its name and a few bytes. A part is kept while a tree uses it.
 
-Columnar storage of trees of one shape: one narrow column per constant, and the trees rebuilt from them.
+Trees of one shape are stored in columns, one narrow column for each constant, and are rebuilt from them:
 
-ConstantColumn   numbers as they were written (5 is not 5.0), or texts, each distinct one once
-Part             a skeleton {"all": [{"<=": ["price", {"slot": 0}]}]} and a column for each slot
+    ConstantColumn   numbers as they were written (5 is not 5.0), or texts, each distinct one once
+    Part             a skeleton {"all": [{"<=": ["price", {"slot": 0}]}]} and a column for each slot
 """
 
 import json

@@ -1,7 +1,7 @@
 """`Units`: numbers with units as they are written, measured so that they compare.
 
-Both sides of a comparison come by here, so that `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
-event are one and the same number.
+Both sides of a comparison are measured here, so `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
+event are the same number.
 
 Exactness. Scales are fractions; a number is read as the shortest decimal that its double stands for (or as the decimal
 that a string is), and the result is rounded once. Equal physical values are therefore equal amounts, and order is
@@ -13,9 +13,8 @@ of their own, a level (`dB`, `pH`) compares with levels of the same reference, a
 Percent, ppm and counts are all `dimensionless`. Temperatures in °C and °F have an offset where they stand alone
 (`degC`), none inside another unit (`W/m2/degC`).
 
-What units are worth, exactly: products of powers of atoms, as fractions.
-
-An *atom* is what one name means; a *scale* is what a whole unit means, made ready for `measure`.
+Scales are exact products of powers of atoms. An *atom* is the meaning of one name; a *scale* is the meaning of a whole
+unit, prepared for `measure`.
 """
 
 import contextlib
@@ -121,7 +120,7 @@ def _power(name: str, exponent: int) -> str:
 
 # Dimensions multiplied and divided by name: `length/time` times `time` is `length`.
 #
-# `scales` names a dimension after the powers in it; here the name is taken apart again. For derived attributes.
+# A dimension is named after its powers; for derived attributes the name is taken apart again.
 
 NONE = "dimensionless"
 Powers = dict[str, int]
@@ -129,7 +128,7 @@ Powers = dict[str, int]
 
 
 def powers_of(dimension: str) -> Powers:
-    """The powers in a dimension that `scales` named.
+    """The powers in the name of a dimension.
 
     >>> powers_of("mass/length^3")
     {'mass': 1, 'length': -3}

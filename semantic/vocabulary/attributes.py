@@ -1,13 +1,11 @@
-"""Attributes: resolution of their names, their hierarchy, and the declared types of their values.
+"""Attributes: what their names mean, their hierarchy, the declared types of their values, and enumerations.
 
-From the properties of ontologies (`rdfs:subPropertyOf`, `rdfs:range`, labels), from the event types that are declared,
-and from what the user declares of single attributes; the later goes before the earlier. An attribute's name for a
-property is the property's local name: `shop:price` → `price`. docs/matching-semantics.md, rules 2 and 9.
+Attributes come from the properties of ontologies (`rdfs:subPropertyOf`, `rdfs:range`, labels), from declared event
+types, and from the user's declarations of single attributes; a later source takes precedence over an earlier one. The
+attribute of a property has the property's local name: `shop:price` → `price`. docs/matching-semantics.md, rules 2, 9.
 
-Enumerations with a partial order: which members lie above which.
-
-Le Subscribe, section 2.1: "with a domain of an enumerated type, it is possible to associate a certain partial
-ordering". Rule 9: comparisons follow it, and what is incomparable is false.
+The members of an enumeration may have a partial order, which comparisons follow (rule 9); a comparison of members that
+are incomparable is false. Le Subscribe, section 2.1.
 
     [["draft", "review", "published"], ["draft", "withdrawn"]]
 

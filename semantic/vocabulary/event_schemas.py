@@ -3,11 +3,9 @@
 Attributes are global there: an attribute has one domain, whichever types use it. Two types that disagree about it are
 refused, and the error names both. Whether an attribute is mandatory or multiple is each type's own.
 
-JSON Schema documents (2020-12) → event types.
-
-We read the part of JSON Schema that says what an attribute may hold, and refuse the rest by name, so that no tool that
-reads the same document accepts what we refuse, or the other way round. What JSON Schema has no word for stands in
-annotations, which other tools pass over:
+Event types are read from JSON Schema documents (2020-12). The keywords that say what an attribute may hold are read;
+any other keyword is an error that names it, so that no other tool accepts an event that is refused here, or the other
+way round. Annotations, which other tools ignore, state what JSON Schema has no keyword for:
 
     x-kindcast-concept     IRI or IRIs: values are one of these concepts or beneath
     x-kindcast-order       chains of members, each from low to high, or "listed": the order of the enumeration

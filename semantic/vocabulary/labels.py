@@ -1,11 +1,10 @@
-"""Names and labels over all documents, and which label to show in which language.
-
-Spelling suggestions: the nearest known names to an unknown one, and search by parts of names.
+"""Names and labels of all documents: the label to show in a language, and the known names nearest to an unknown one.
 
     labels ──pairs of neighbouring letters──▶ postings: pair → labels
     query ──its pairs──▶ labels that share most of them ──compared in full──▶ the nearest
 
-Flat arrays, built by numpy when first asked for: a million labels cost a few seconds once, and no query scans them.
+The postings are flat arrays, built when they are first needed: a million labels cost a few seconds once. No query scans
+all labels.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,16 +2,14 @@
 
     documents ──kindcast.semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
 
-Changing anything means building another vocabulary; its `version` is a digest of all that went in.
+A change builds another vocabulary; its `version` is a digest of everything that it was built from.
 
-The load report of ontologies: the numbers that an ontologist checks first, as JSON (docs/ontologies.md).
+The load report of an upload has the numbers that an ontologist checks first, as JSON (docs/ontologies.md). Names and
+pairs are counted as the documents state them, before equivalent names are merged, so the counts agree with an ontology
+editor; `roots` and `max_depth` are those of the merged hierarchy.
 
-Counts of names and pairs are of what the documents state, before equivalent names are merged, so that they agree with
-what an ontology editor shows; `roots` and `max_depth` are of the merged hierarchy.
-
-Notes on how a term was read: for the subscriber who wrote it, or the publisher of the string.
-
-docs/matching-semantics.md, rules 12 and 13. Notes never change what a term means.
+Notes say how a term was read, to the subscriber who wrote it or to the publisher of the string (rules 12 and 13).
+A note never changes what a term means.
 """
 
 import hashlib

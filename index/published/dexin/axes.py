@@ -1,4 +1,4 @@
-"""What DEXIN stores: for each axis the constraint of every row, and the rows by slot or by operand.
+"""The axes of DEXIN: for each axis the constraint of every row, the rows by slot or by operand, and the two methods.
 
     axis of numbers i   low[i, row], high[i, row]; place[i, row] of both in the slots; rows by place
     axis of names p     operand[p, row], a run of rows; 0 where the row does not ask; rows by operand
@@ -6,7 +6,7 @@
 A row stands twice on every axis of numbers, once on every axis of names, as in the paper (2NM). The arrays of an axis
 have an entry for every row, whether it asks or not: 20 bytes of numbers, 4 of names, and 8 or 4 more where it asks.
 
-The two methods of DEXIN, section 3.3: what one axis does to the rows that are left.
+An axis reduces the rows that are left by one of two methods (section 3.3):
 
     exclude   `bits` of rows; the rows that fail are walked and cleared, or those that pass are walked and kept
     include   `rows` in a list; each is looked at, and stays or goes

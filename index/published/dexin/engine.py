@@ -1,15 +1,15 @@
 """The `dexin` engine: Algorithms 1 to 4 of "DEXIN", dynamic exclusive and inclusive matching, section 3.
 
 An event goes through a pipeline with one stage for each *axis* that some clause constrains; what is left of the
-clauses after the last stage has matched (Algorithm 3, `published.pipeline`). A stage works in one of two ways
-(`published.stages`):
+clauses after the last stage has matched (Algorithm 3). A stage works in one of two ways
+(`axes`):
 
     exclusive (Algorithm 1)   walk the rows whose constraint fails, and take them out; costs the share δ that fails
     inclusive (Algorithm 2)   walk the rows that are left, and check each; costs what is left
 
 Before each event the matching rate ρ = 1 - δ of every axis is found, and Algorithm 4, low-matching-rate-first-fit, puts
 the lowest first: exclusive as long as the rates so far leave more than the stage would walk, inclusive afterwards
-(`published.plans`). The rows of an axis stand in slots by both ends of their intervals (`published.slots`), so a clause
+(`first_fit`). The rows of an axis stand in slots by both ends of their intervals (`axes`), so a clause
 is added and removed by itself.
 
 Corrected (errata 9 to 13): bounds are closed on both sides, an open one having been moved to the next double, so the
@@ -20,7 +20,7 @@ fewer pass.
 The paper has numbers only. A key, a concept and the presence of an attribute are axes as well, where the rows that fail
 are those that ask for something else; an axis that the event lacks fails for all rows that constrain it.
 
-In which order an event goes through the axes, and how: Algorithm 4 of DEXIN, and what sections 4.3 and 4.4 compare.
+A plan is the order of the axes and the method of each: Algorithm 4, and the plans that sections 4.3 and 4.4 compare:
 
     rates of the axes ─▶ order: lowest matching rate first ─▶ so many exclude, the others include
 

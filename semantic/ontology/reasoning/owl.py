@@ -1,17 +1,14 @@
-"""`reason="owl"`: classification by a reasoner of OWL 2 DL, in a process of its own.
+"""`reason="owl"`: classification by HermiT, a reasoner for OWL 2 DL, in a process of its own.
 
-    records, axioms ──▶ child: HermiT ──▶ what is news ──▶ records with inferred pairs
+    records, axioms ──▶ child: java … org.semanticweb.HermiT.cli.CommandLine ──lines──▶ Findings
+                    ──▶ those that are new ──▶ records with inferred pairs
 
-News is what does not follow from the stated pairs by walking upwards. Classes that can have no member are listed and
-stay where they are stated: that everything is above them helps nobody. An inconsistent document is refused.
+A finding is new if it does not follow from the stated pairs by walking upwards. A class that can have no member is
+listed and stays where it is stated. An inconsistent document is refused.
 
-HermiT, the reasoner: N-Triples in, what holds of the numbered names out. Runs in a child, see `owl`.
-
-    axioms.nt in a scratch folder ──▶ java … org.semanticweb.HermiT.cli.CommandLine ──lines──▶ Findings
-
-HermiT comes with owlready2, which is where its jar lies; owlready2 itself would start it without any limit of time and
-keep a second copy of the document. HermiT is a hypertableau reasoner for OWL 2 DL (Glimm, Horrocks, Motik, Stoilos,
-Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014): sound and complete, and in the worst case slow.
+HermiT comes with owlready2, which contains its jar; owlready2 itself would start it without any limit of time and keep
+a second copy of the document. HermiT is sound and complete, and slow in the worst case (Glimm, Horrocks, Motik,
+Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
 """
 
 import importlib.util

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         Reason,
         RelationRecord,
     )
+    from kindcast.semantic.ontology.syntaxes import CONTENT_TYPES, syntax_of_extension
 
 __all__ = [
+    "CONTENT_TYPES",
     "Cancelled",
     "ConceptRecord",
     "Cost",
@@ -40,6 +42,7 @@ __all__ = [
     "read_isolated",
     "read_several",
     "silent",
+    "syntax_of_extension",
 ]
 
 __getattr__ = on_demand(
@@ -75,6 +78,10 @@ __getattr__ = on_demand(
             "PropertyRecord",
             "Reason",
             "RelationRecord",
+        ),
+        "kindcast.semantic.ontology.syntaxes": (
+            "CONTENT_TYPES",
+            "syntax_of_extension",
         ),
     },
 )

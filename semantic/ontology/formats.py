@@ -11,7 +11,7 @@ error is refused, with the line. A triple may come several times; the collector 
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final, Protocol, cast
 
 import pyoxigraph as ox
@@ -23,6 +23,7 @@ from kindcast.semantic.ontology.obo import OboDocument
 from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
 from kindcast.semantic.ontology.records import Limits
 from kindcast.semantic.ontology.sssom import SssomDocument
+from kindcast.semantic.ontology.syntaxes import NAMES
 
 __all__ = ["Document", "RdfDocument", "document_of", "inflate", "syntax_of"]
 
@@ -51,7 +52,7 @@ _TABLE = re.compile(rb"[^\n]*\b(?:subject_id[\t,][^\n]*\bobject_id|object_id[\t,
 
 
 def sniffed(data: bytes) -> str | None:
-    """The syntax that `data` seems to be in, one of `kindcast.semantic.ontology.formats.SYNTAXES`; `manchester` or
+    """The syntax that `data` seems to be in, one of `kindcast.semantic.ontology.syntaxes.SYNTAXES`; `manchester` or
     `html`, which nobody reads here; None when it suggests nothing. Looks at 64 KiB at most."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "rdf-xml"  # of our syntaxes only XML is usual in UTF-16
@@ -90,21 +91,6 @@ RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "trig": RdfFormat.TRIG,
     "n-quads": RdfFormat.N_QUADS,
 }
-SYNTAXES: Final = (*RDF_SYNTAXES, "obo", "owl-xml", "owl-functional", "sssom")
-
-_SPELLINGS: Final = {  # each syntax: its content types, its extensions, what else people call it
-    "turtle": "text/turtle application/x-turtle application/turtle ttl turtle",
-    "rdf-xml": "application/rdf+xml rdf rdfs rdfxml rdf/xml rdf-xml",
-    "n-triples": "application/n-triples nt ntriples n-triples",
-    "json-ld": "application/ld+json application/json jsonld json json-ld",
-    "trig": "application/trig application/x-trig trig",
-    "n-quads": "application/n-quads nq nquads n-quads",
-    "obo": "text/obo application/obo application/x-obo text/x-obo obo",
-    "owl-xml": "application/owl+xml owx owlxml owl/xml owl-xml",
-    "owl-functional": "text/owl-functional text/owl-functional-syntax ofn fss functional owl-functional",
-    "sssom": "text/tab-separated-values text/tsv application/sssom+tsv text/x-sssom tsv sssom sssom.tsv",
-}
-_NAMES: Final = {name: syntax for syntax, names in _SPELLINGS.items() for name in names.split()}
 _SEVERAL: Final = frozenset({"application/xml", "text/xml", "xml", "owl"})
 """Names of more than one syntax, `owl` of every one: the text decides, and what it leaves open is RDF/XML."""
 _IN_XML: Final = frozenset({"rdf-xml", "owl-xml"})
@@ -172,8 +158,8 @@ def syntax_of(data: bytes, format: str | None, name: str) -> str:
     declared = (format or "").split(";")[0].strip().lower().removeprefix(".")
     stem, _, extension = name.lower().removesuffix(".gz").rpartition(".")
     for told in (declared, extension if stem else ""):
-        if told in _NAMES:
-            return _by_root(data, _NAMES[told])
+        if told in NAMES:
+            return _by_root(data, NAMES[told])
         if told in _UNREAD:
             raise _unsupported(_UNREAD[told])
         if told == declared and told not in _SEVERAL | _SILENT:
@@ -233,13 +219,7 @@ class Document(Protocol):
 def document_of(data: bytes, syntax: str, base: str, limits: Limits) -> Document:
     """`data` (not gzip), in the syntax that `kindcast.semantic.ontology.formats` told, as a document; `base` begins
     what it calls by relative names. Raises OntologyError where a guard refuses it."""
-    if syntax == "obo":
-        return OboDocument(data, base, limits)
-    if syntax in ("owl-xml", "owl-functional"):
-        return OwlDocument(data, syntax, base, limits)
-    if syntax == "sssom":
-        return SssomDocument(data, limits)
-    return RdfDocument(data, syntax, base, limits)
+    return READERS[syntax](data, syntax, base, limits)
 
 
 class RdfDocument:
@@ -314,3 +294,13 @@ class _Lines:
         self.given += self._fresh and bool(piece)
         self._fresh = piece.endswith(b"\n")
         return piece
+
+
+READERS: Final[Mapping[str, Callable[[bytes, str, str, Limits], Document]]] = {
+    **dict.fromkeys(RDF_SYNTAXES, RdfDocument),
+    "obo": lambda data, _, base, limits: OboDocument(data, base, limits),
+    "owl-xml": OwlDocument,
+    "owl-functional": OwlDocument,
+    "sssom": lambda data, _syntax, _base, limits: SssomDocument(data, limits),
+}
+"""Syntax → its reader, of document, syntax, base of relative names, limits."""

@@ -32,7 +32,11 @@ __getattr__ = on_demand(
             "Measure",
             "Units",
         ),
-        "kindcast.semantic.units.patterns": ("SearchBudget", "TooCostlyNow", "searching_within"),
+        "kindcast.semantic.units.patterns": (
+            "SearchBudget",
+            "TooCostlyNow",
+            "searching_within",
+        ),
         "kindcast.semantic.units.rates": ("read_rate_table",),
     },
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from kindcast.semantic.ontology import Progress, encode, silent
+from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
 from kindcast.server.api.requests import AppBroker, answer, moment
@@ -36,11 +36,7 @@ DOCUMENT = {
         "required": True,
         "content": {
             kind: {"schema": {"type": "string", "format": "binary"}}
-            for kind in (
-                *("text/turtle", "application/rdf+xml", "application/ld+json", "application/n-triples"),
-                *("application/n-quads", "application/trig", "text/obo", "application/owl+xml", "text/owl-functional"),
-                *("text/tab-separated-values", "application/octet-stream"),
-            )
+            for kind in (*CONTENT_TYPES, "application/octet-stream")
         },
     }
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kindcast.semantic.ontology import syntax_of_extension
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
@@ -213,9 +214,8 @@ def _show_report(report: dict[str, Any]) -> None:
 
 
 def _format_of(path: Path) -> str | None:
-    """What the extension says beyond doubt; packed files and the rest are told by their looks."""
-    known = {".ttl": "turtle", ".nt": "ntriples", ".jsonld": "json-ld", ".obo": "obo", ".ofn": "ofn", ".owx": "owx"}
-    return known.get(path.suffix.lower())
+    """The syntax, if the extension leaves no doubt; the server recognises packed and other files by their text."""
+    return syntax_of_extension(path.suffix.removeprefix("."))
 
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,59 @@
+"""The syntaxes of ontologies: content types, extensions and other names of each. Imports no parser.
+
+`kindcast.semantic.ontology.formats` has the reader of each syntax and recognises the syntax of a document; the HTTP API
+and the command line list what stands here.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = ["CONTENT_TYPES", "NAMES", "SYNTAXES", "Syntax", "syntax_of_extension"]
+
+
+class Syntax(NamedTuple):
+    """One syntax, as senders name it. The first content type and the first extension are the usual ones."""
+
+    content_types: tuple[str, ...]
+    extensions: tuple[str, ...]
+    other_names: tuple[str, ...] = ()
+
+
+SYNTAXES: Final[Mapping[str, Syntax]] = {
+    "turtle": Syntax(("text/turtle", "application/x-turtle", "application/turtle"), ("ttl", "turtle")),
+    "rdf-xml": Syntax(("application/rdf+xml",), ("rdf", "rdfs", "rdfxml"), ("rdf/xml",)),
+    "json-ld": Syntax(("application/ld+json", "application/json"), ("jsonld", "json")),
+    "n-triples": Syntax(("application/n-triples",), ("nt", "ntriples")),
+    "n-quads": Syntax(("application/n-quads",), ("nq", "nquads")),
+    "trig": Syntax(("application/trig", "application/x-trig"), ("trig",)),
+    "obo": Syntax(("text/obo", "application/obo", "application/x-obo", "text/x-obo"), ("obo",)),
+    "owl-xml": Syntax(("application/owl+xml",), ("owx", "owlxml"), ("owl/xml",)),
+    "owl-functional": Syntax(("text/owl-functional", "text/owl-functional-syntax"), ("ofn", "fss"), ("functional",)),
+    "sssom": Syntax(
+        ("text/tab-separated-values", "text/tsv", "application/sssom+tsv", "text/x-sssom"), ("tsv",), ("sssom.tsv",)
+    ),
+}
+"""Name → syntax."""
+
+NAMES: Final[Mapping[str, str]] = {
+    name: syntax
+    for syntax, known in SYNTAXES.items()
+    for name in (syntax, *known.content_types, *known.extensions, *known.other_names)
+}
+"""Every name, content type and extension → the name of the syntax."""
+
+CONTENT_TYPES: Final = tuple(known.content_types[0] for known in SYNTAXES.values())
+"""The usual content type of each syntax."""
+
+_BY_LOOKS: Final = frozenset({"rdf-xml", "json"})
+"""Syntaxes and extensions of files that often hold something else: the text decides."""
+
+
+def syntax_of_extension(extension: str) -> str | None:
+    """The syntax of files with this extension (without the dot), None if only their text can tell.
+
+    >>> syntax_of_extension("ttl"), syntax_of_extension("owl")
+    ('turtle', None)
+    """
+    extension = extension.lower()
+    found = next((name for name, known in SYNTAXES.items() if extension in known.extensions), None)
+    return None if {found, extension} & _BY_LOOKS else found

@@ -49,6 +49,9 @@ PUBLIC_PORTS = {"http": 80, "https": 443}
 
 MAX_ANSWER_BYTES = 1 << 18
 """All that a server may send as the answer to one request: headers, interim answers, and the body that is read."""
+MAX_INTERIM = 16
+"""Interim answers (1xx) to one request: reading one takes longer than any other part of so many bytes."""
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1")
 MIN_READ_BYTES = 64
 """What a piece counts at least, however short it is."""
 
@@ -217,16 +220,20 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
         self._read = 0
+        self._interim = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._read > MAX_ANSWER_BYTES:
             raise httpcore.ReadError("the answer is too long")
         found = await self._stream.read(max_bytes, timeout)
         self._read += max(len(found), MIN_READ_BYTES)
+        self._interim += len(_INTERIM.findall(found))
+        if self._interim > MAX_INTERIM:
+            raise httpcore.ReadError("there are too many interim answers")
         return found
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._read = 0
+        self._read = self._interim = 0
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:

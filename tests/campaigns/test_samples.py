@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns import __main__ as command
-from tests.campaigns import agreement, soak
+from tests.campaigns import agreement, neighbours, soak
 from tests.campaigns.campaign import Outcome
 
 
@@ -52,3 +52,13 @@ def test_campaign_run_is_kept_as_a_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert (head, end) == ("| head |", command.END)
     assert "| agreement | 7 |" in line
     assert (tmp_path / "agreement-7-failures.txt").exists()
+
+
+@pytest.mark.slow
+def test_good_neighbours_of_bad_clients_lose_nothing(tmp_path: Path) -> None:
+    """Some seconds beside all of them: every event is accepted and delivered, in bounded memory. How long that takes is
+    told by the campaign, not by a test."""
+    found = neighbours.measured(tmp_path, 2.0, neighbours.BAD)
+    assert found.publishes
+    assert neighbours.faults(found) == []
+    assert found.megabytes < 400 + neighbours.ROOM_MEGABYTES

@@ -76,14 +76,14 @@ class Broker:
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self.documents = DocumentReader(settings)
-        """What reads uploaded documents."""
+        """The reader of uploaded documents."""
         self.vocabulary_commands = VocabularyCommands(self, self.documents)
-        """Changes of the vocabulary by ontologies."""
+        """Commands that change ontologies."""
         self.declaration_commands = DeclarationCommands(self.vocabulary_commands)
-        """Changes of the vocabulary by declarations."""
+        """Commands that change declarations."""
 
     async def start(self) -> None:
-        """Open the store, restore everything, start the thread.
+        """Opens the store, restores the state and starts the thread.
 
         Raises `StoreInUse`, `StoreUnreadable`, and `kindcast.index.errors.UnknownEngine` for a wrong setting.
         """
@@ -109,7 +109,7 @@ class Broker:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Answer what is queued, then end the thread and close the store. May be called again."""
+        """Serves the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
         if self._thread is not None:
             await self._thread.stop()
@@ -117,7 +117,7 @@ class Broker:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The active vocabulary: one reference to a frozen thing. Any thread."""
+        """The active vocabulary, a frozen object. Any thread."""
         return self.state.vocabulary
 
     @property
@@ -133,13 +133,13 @@ class Broker:
 
     @property
     def oldest_wait(self) -> float:
-        """For how many seconds the oldest command has waited for its answer. The event loop only."""
+        """How many seconds the oldest command has waited for its answer. The event loop only."""
         oldest = next(iter(self._since.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     @property
     def trouble(self) -> str | None:
-        """Why changes are refused at present; None when they are not."""
+        """Why changes are refused now; None if they are accepted."""
         if self._thread is None or not self._thread.alive:
             return "the broker is not running"
         if self._waiting >= self.settings.max_queue_events:

@@ -1,10 +1,10 @@
 """Expiry and retention: subscriptions expire and are purged a week later; old events are deleted.
 
-Expiry itself needs no sweep to be exact: an event is never matched for a subscription whose time is over. The sweep
-marks such subscriptions and takes them out of the matcher, so that they cost nothing.
+Expiry is exact without a sweep: an event never matches a subscription whose time is over. The sweep marks such
+subscriptions and removes them from the matcher, so that they cost nothing.
 
-Retention has priority: an older event is deleted even if a subscriber has not taken it (it counts as
-discarded in the ledger), so a forgotten subscription cannot fill the disk.
+Retention has priority: an older event is deleted even if a subscriber has not received it, and the ledger counts the
+match as discarded. So a forgotten subscription cannot fill the disk.
 """
 
 import heapq
@@ -40,7 +40,7 @@ of a million."""
 
 
 class Sweeper:
-    """Decides what is due. The broker's thread only."""
+    """Runs the sweeps that are due. The broker's thread only."""
 
     def __init__(self, settings: Settings) -> None:
         self._interval = settings.sweep_seconds
@@ -53,12 +53,12 @@ class Sweeper:
         """All that end by then, and have not, are in the heap."""
 
     def watch(self, live: Live) -> None:
-        """Note when a subscription ends. Needed when it is new, revived, or ends earlier than it did."""
+        """Records an end time. Call it for a subscription that is new, revived, or ends earlier than before."""
         if live.expires_at <= self._until:
             heapq.heappush(self._ends, (live.expires_at, live.id))
 
     def erase(self, group: Group, live: Live) -> None:
-        """Forget a subscription; if many matches are left of it, the next sweeps erase them."""
+        """Deletes a subscription. If it has many matches, the next sweeps erase them."""
         gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=MATCHES_PER_SWEEP)
         group.totals.update(gone)
         forget(group, live)
@@ -66,7 +66,7 @@ class Sweeper:
             self._next = group.now
 
     def due_at(self) -> float:
-        """When to sweep next."""
+        """The time of the next sweep."""
         return max(min(self._next, self._until, self._first), self._not_before)
 
     @property
@@ -74,11 +74,11 @@ class Sweeper:
         return self._ends[0][0] if self._ends else math.inf
 
     def postpone(self) -> None:
-        """Not now: the store cannot be reached."""
+        """Delays the next sweep, because the store cannot be reached."""
         self._not_before = CLOCK.now() + PATIENCE_SECONDS
 
     def sweep(self, group: Group) -> None:
-        """Run one bounded sweep. A sweep that fails is tried again; commands are served meanwhile."""
+        """Runs one bounded sweep. A sweep that fails is tried again later; commands are served in the meantime."""
         if group.now < self._not_before:
             return
         try:
@@ -112,7 +112,7 @@ class Sweeper:
         subscriptions.expire(group.connection, [live.number for live in ended])
 
     def _clean(self, group: Group) -> bool:
-        """Purge and delete; whether there may be more."""
+        """Purges and deletes. Returns whether there may be more to do."""
         connection = group.connection
         over = group.now - self._grace
         aside = group.state.live_subscriptions.aside.values()

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 __all__ = ["collect_and_freeze", "paused"]
 
 LARGE = 1_000
-"""Concepts and subscriptions from which it is worth a full collection."""
+"""From this number of concepts and subscriptions on, a full collection is worth its time."""
 
 
 def collect_and_freeze(objects: int) -> None:
-    """After a large change: collect what it left behind, and freeze what stays. A full collection; any thread."""
+    """Runs a full collection after a large change, and freezes the objects that stay. Any thread."""
     if objects >= LARGE:
         gc.unfreeze()
         gc.collect()
@@ -26,8 +26,9 @@ def collect_and_freeze(objects: int) -> None:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Around the building of something large that stays: the collector waits until it is done. Else it would walk what
-    is there so far again and again, and everybody with it: no thread runs while it does. Any thread, nested or not."""
+    """Disables the collector while a large object is built that stays. Otherwise the collector would visit the
+    unfinished
+    object again and again, and every thread stops during a collection. Any thread; may be nested."""
     global _builders
     with _door:
         _builders += 1

@@ -1,8 +1,8 @@
-"""A group commit: commands that share one transaction, which begins when the first command needs it.
+"""Group commit: several commands share one transaction, which begins when the first command needs it.
 
-command 1 ─┐ savepoint        what fails is undone alone:      in the store by its savepoint,
-command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers   in memory by the steps it registered
-command 3 ─┘ savepoint        what the commit loses is undone by all steps, last first
+command 1 ─┐ savepoint        a command that fails is undone alone: in the store by its savepoint,
+command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers        in memory by its undo steps
+command 3 ─┘ savepoint        a commit that fails is undone by all undo steps, the last one first
 """
 
 import logging
@@ -42,11 +42,11 @@ _log = logging.getLogger("kindcast.broker")
 
 
 class GroupBroken(Exception):
-    """The transaction is lost with all that was in it."""
+    """The transaction is lost, with everything in it."""
 
 
 class Group:
-    """A transaction, the state it works on, and how to undo what it did to the state. The broker's thread only."""
+    """A transaction, the state that it changes, and the undo steps of those changes. The broker's thread only."""
 
     def __init__(self, connection: Connection, state: State) -> None:
         self._connection = connection
@@ -55,13 +55,13 @@ class Group:
         self.state = state
         self.now = CLOCK.now()
         self.touched: set[int] = set()
-        """Numbers of the subscriptions that got a match or changed."""
+        """Numbers of the subscriptions that got a match or were changed."""
         self.parked = False
-        """Whether something was parked, or is to be tried again at once."""
+        """Whether a candidate was parked or is due at once."""
         self.totals: Counter[str] = Counter()
-        """What to add to the ledger."""
+        """What the commit adds to the ledger."""
         self._noted: dict[int, str] = {}
-        """Number and id of the subscriptions that a snapshot from before this group does not know as they are."""
+        """Number and id of each subscription that was added, removed or changed in this group."""
 
     @property
     def connection(self) -> Connection:
@@ -76,7 +76,7 @@ class Group:
         return self._transaction is not None
 
     def on_undo(self, step: Callable[[], None]) -> None:
-        """How to take back a change of the state that was just made."""
+        """Registers the undo step of a change of the state that was just made."""
         self._undo.append(step)
 
     def note(self, live: Live, *, told: bool = True) -> None:
@@ -86,9 +86,10 @@ class Group:
             self.touched.add(live.number)
 
     def run(self, work: Callable[["Group"], T]) -> T:
-        """Run one command in its own savepoint. What it raises is raised again after its changes are undone.
+        """Runs one command in its own savepoint. If it raises, its changes are undone and the exception is raised
+        again.
 
-        Raises `StoreUnavailable` where the database refused, `GroupBroken` when the whole transaction is lost.
+        Raises `StoreUnavailable` if the database refuses a change, `GroupBroken` if the whole transaction is lost.
         """
         undone, noted = len(self._undo), len(self._noted)
         touched, totals = self.touched.copy(), self.totals.copy()
@@ -114,7 +115,7 @@ class Group:
         return result
 
     def commit(self) -> None:
-        """Make it durable. Raises `SQLAlchemyError`; what the disk holds then, `BrokerThread` finds out."""
+        """Commits. Raises `SQLAlchemyError`; `BrokerThread` then finds out whether the group is on disk."""
         assert self._transaction is not None
         if self.state.snapshot is not None and self._noted:
             subscriptions.note_changed(self._connection, self._noted)
@@ -124,7 +125,7 @@ class Group:
         self.state.changes_since_snapshot += len(self._noted)
 
     def undo(self) -> None:
-        """Take back every change of the state."""
+        """Undoes every change of the state."""
         self._take_back(0)
 
     def _take_back(self, down_to: int) -> None:
@@ -135,15 +136,15 @@ class Group:
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Changes of the state in memory, each with its undo step.
 #
-# The store is changed beside it, by the commands, in the same group, so both succeed or both fail.
-# A `Live` is what was true when it was read: each change returns what is true after it.
+# The commands change the store in the same group, so both changes succeed or both fail. A `Live` is the state at the
+# time it was read; each function returns the state after its change.
 
 SILENT = ("paused", "expired")
-"""Statuses in which a subscription gets no matches."""
+"""The statuses in which a subscription gets no matches."""
 
 
 def introduce(group: Group, live: Live) -> Live:
-    """A new subscription; `admit` makes it match."""
+    """Adds a new subscription, which does not match yet: `admit` makes it match."""
     live_subscriptions = group.state.live_subscriptions
     live = live_subscriptions.put_aside(live)
     group.on_undo(partial(live_subscriptions.drop, live.id))
@@ -152,7 +153,7 @@ def introduce(group: Group, live: Live) -> Live:
 
 
 def admit(group: Group, live: Live, compiled: Compiled) -> Live:
-    """Put it into the matcher: the next event may match."""
+    """Adds a subscription to the matcher: the next event may match it."""
     live_subscriptions = group.state.live_subscriptions
     live_subscriptions.matcher.add_compiled(live.id, compiled)
     live = live_subscriptions.enter(live)
@@ -166,7 +167,7 @@ def admit(group: Group, live: Live, compiled: Compiled) -> Live:
 
 
 def admit_many(group: Group, lives: Sequence[Live], trees: Sequence[Mapping[str, Any]]) -> None:
-    """`admit` each, with its stored tree, which the active vocabulary compiled."""
+    """Calls `admit` for each subscription, with its stored tree, which was compiled under the active vocabulary."""
     live_subscriptions = group.state.live_subscriptions
     restored = live_subscriptions.matcher.restore_many((live.id, tree) for live, tree in zip(lives, trees, strict=True))
 
@@ -185,7 +186,7 @@ def admit_many(group: Group, lives: Sequence[Live], trees: Sequence[Mapping[str,
 
 
 def exclude(group: Group, live: Live) -> Live:
-    """Take it out of the matcher, if it is there."""
+    """Removes a subscription from the matcher, if it is there."""
     if not live.matching:
         return live
     live_subscriptions = group.state.live_subscriptions
@@ -202,7 +203,7 @@ def exclude(group: Group, live: Live) -> Live:
 
 
 def set_status(group: Group, live: Live, status: str) -> Live:
-    """Note its status; out of the matcher with it where that is a silent one."""
+    """Sets the status. A subscription whose new status is silent is removed from the matcher."""
     live_subscriptions = group.state.live_subscriptions
     if status in SILENT:
         live = exclude(group, live)
@@ -214,7 +215,7 @@ def set_status(group: Group, live: Live, status: str) -> Live:
 
 
 def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
-    """Note when it ends."""
+    """Sets the end time."""
     live_subscriptions = group.state.live_subscriptions
     group.on_undo(partial(live_subscriptions.set_end, live.id, live.expires_at))
     live_subscriptions.set_end(live.id, expires_at)
@@ -223,7 +224,7 @@ def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
 
 
 def forget(group: Group, live: Live) -> None:
-    """It is deleted."""
+    """Removes a deleted subscription from the state."""
     live = exclude(group, live)
     live_subscriptions = group.state.live_subscriptions
     live_subscriptions.drop(live.id)
@@ -232,8 +233,8 @@ def forget(group: Group, live: Live) -> None:
 
 
 def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> None:
-    """Another matcher, under another vocabulary, with the same subscriptions: what it does not hold stands aside.
-    `declarations` are what that vocabulary was made of, beside its ontologies."""
+    """Replaces the matcher by one under another vocabulary. Subscriptions that the new matcher does not hold are kept
+    aside. `declarations` and the ontologies make that vocabulary."""
     state, before, declared_before = group.state, group.state.live_subscriptions, group.state.declarations
     state.live_subscriptions, state.declarations = before.under(matcher), declarations
 

@@ -1,7 +1,7 @@
 """Late matches: decisions of operators written in one transaction, as matches, non-matches or failed attempts.
 
-    decided by an operator ──▶ the parked row goes ──▶ a match at the next position, where it holds
-    not decided            ──▶ its next try, or given up: told on the subscription
+    decided     ──▶ the parked row is deleted ──▶ if it matches: a match at the next position
+    not decided ──▶ the time of the next try, or given up: noted on the subscription
 
 A candidate that is no longer pending (its subscription was deleted, or another answer came first) is skipped, so there
 is at most one match per event and subscription.
@@ -21,8 +21,8 @@ __all__ = ["LateDecisions", "record_decisions", "retry_given_up"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateDecisions:
-    """What came of the candidates of one event, by the number of their subscription: `matched` with the bindings as
-    JSON, or None; `unmatched`; and `retries`."""
+    """The decisions about the candidates of one event, by subscription number. `matched` has the bindings as JSON text,
+    or None; `retries` are the candidates that are tried again or given up."""
 
     event: int
     matched: Mapping[int, str | None] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class LateDecisions:
 
 
 def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
-    """Write them all. Costs a few statements per event, and one row per match."""
+    """Stores all decisions. Costs a few statements per event and one row per match."""
     connection, state = group.connection, group.state
     before = (state.sequence, state.last_accepted_at)
 
@@ -62,7 +62,7 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
 
 
 def retry_given_up(group: Group) -> int:
-    """All that was given up and is still kept is tried again from now on; returns how many."""
+    """Makes every candidate that was given up due again, if its event is still kept. Returns how many there are."""
     again = pending_store.retry_given_up(group.connection, group.now)
     group.totals["parked_given_up"] -= again
     group.parked = again > 0

@@ -15,7 +15,7 @@ LISTED = 20
 
 
 def register(group: Group, name: str, registration: Registration, *, limit: int) -> bool:
-    """Subscriptions may call it from now on; one of that name gives way. Returns whether it is new.
+    """Registers a remote operator, or replaces the one of that name. Returns whether it is new.
 
     Raises `OperatorFixed`, `TooManyOperators`, `InvalidDeclaration`.
     """
@@ -32,7 +32,7 @@ def register(group: Group, name: str, registration: Registration, *, limit: int)
 
 
 def unregister(group: Group, name: str) -> None:
-    """Forget it. Raises `UnknownOperator`, `OperatorFixed`, `OperatorInUse`."""
+    """Deletes a remote operator. Raises `UnknownOperator`, `OperatorFixed`, `OperatorInUse`."""
     registry = group.state.operators
     entry = registry.entries.get(name)
     if entry is None or entry.kind == "missing":
@@ -47,7 +47,7 @@ def unregister(group: Group, name: str) -> None:
 
 
 def keep_data(group: Group, key: Key, piece: Piece, document: bytes) -> bool:
-    """The built-in operators know `piece` from now on, read from `document`; returns whether it is new.
+    """Stores `document` and gives its content, `piece`, to the built-in operators. Returns whether the key is new.
 
     Raises `InvalidDeclaration`.
     """
@@ -59,8 +59,8 @@ def keep_data(group: Group, key: Key, piece: Piece, document: bytes) -> bool:
 
 
 def forget_data(group: Group, key: Key) -> bool:
-    """Forget an upload; returns whether there was one. Raises `OperatorInUse` while subscriptions call an operator that
-    reads such data: one of them may name it."""
+    """Deletes uploaded data. Returns whether there was any. Raises `OperatorInUse` while subscriptions call an operator
+    that reads data of this kind."""
     registry = group.state.operators
     if key not in registry.data.uploaded:
         return False

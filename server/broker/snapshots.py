@@ -1,13 +1,13 @@
 """Snapshots of the matcher on disk, so that a start need not compile every subscription again.
 
-    stop, or idle after many changes ──▶ folder/<commits>/   the matcher as it saves itself, and the roll
-                                          its token ──▶ the store, which notes from then on what changes
-    start ──▶ the folder with that token ──▶ roll ──▶ minus removed, plus added ones ──▶ as the store has it
+    stop, or idle after many changes ──▶ folder/<commits>/   the saved matcher, and the arrays of the subscriptions
+                                          its token ──▶ the store, which notes every later change
+    start ──▶ the folder with that token ──▶ minus removed, plus added subscriptions ──▶ as the store has them
 
 Only the database is trusted. A snapshot is used if it is complete, belongs to this vocabulary, these operators and this
-program, and has the token that the database names. Otherwise a line is logged, and the matcher is built from the store.
-The expression of a subscription never changes, so an old snapshot needs only the changes noted since: a server that is
-killed loses nothing.
+program, and has the token that the database names. Otherwise the server logs a warning and builds the matcher from the
+store. The expression of a subscription never changes, so an old snapshot needs only the changes noted since: a server
+that is killed loses nothing.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ ROLL = "server.roll"
 KIND = "kindcast server 2"
 PROGRAM = version("kindcast")
 ENGINE = "fused"
-"""The engine that has files of its own; any other would have to be filled again from a snapshot as well."""
+"""The engine that can save its index. An index of another engine is always built from the subscriptions."""
 DIGITS = 20
 """Of a folder's name, so that the order of names is that of numbers."""
 TOKEN_BYTES = 16
 NOTED_PER_CHANGE = 10
-"""So many renewals and the like, which a start takes in quickly, count as one subscription that comes or goes."""
+"""So many small changes, such as renewals, count as one added or removed subscription: a start applies them fast."""
 
 
 class Snapshots:
@@ -54,13 +54,14 @@ class Snapshots:
         self._limits = EventLimits(depth=settings.max_json_depth)
         self._budget = settings.index_bytes
         self._written: tuple[str, int] | None = None
-        """Of the matcher that was written, or opened, last: its vocabulary and how often it was changed by then."""
+        """The vocabulary and the change count of the matcher that was written or opened last."""
 
     def open(
         self, vocabulary: Vocabulary, operators: Iterable[Operator], token: str | None
     ) -> LiveSubscriptions | None:
-        """The roll and the matcher that were written with `token`, if they may be used. None without a word where there
-        are none."""
+        """The subscriptions and the matcher of the snapshot with `token`, if they may be used. Returns None without a
+        log
+        line if there is no snapshot."""
         if not self._every or (token is None and not self._folders()):
             return None
         try:
@@ -76,7 +77,7 @@ class Snapshots:
         return live_subscriptions
 
     def refuse(self, why: object) -> None:
-        """Say that the snapshot is not used."""
+        """Logs that the snapshot is not used, and why."""
         _log.warning("the snapshot of the subscriptions is not used; all subscriptions are compiled again: %s", why)
         self._written = None
 
@@ -91,7 +92,7 @@ class Snapshots:
         return self._write(state) if changes >= self._every else None
 
     def write(self, state: State) -> str | None:
-        """The same, if anything changed since the last."""
+        """Writes a snapshot if anything changed since the last one. Returns its token."""
         return (
             self._write(state)
             if self._every and (self._changes(state.matcher) or state.changes_since_snapshot)
@@ -99,13 +100,13 @@ class Snapshots:
         )
 
     def keep_newest(self) -> None:
-        """The store names the newest one: the others go."""
+        """Deletes all snapshots but the newest, which the store now names."""
         with contextlib.suppress(OSError):
             newest = max(self._folders(), default=None)
             self._clear(*(each for each in self._all() if each != newest))
 
     def _changes(self, matcher: Matcher) -> int:
-        """How much a snapshot would be ahead of the last one."""
+        """How many changes a new snapshot would have beyond the last one."""
         if self._written is None or self._written[0] != matcher.vocabulary.version:
             return len(matcher) + matcher.changes
         return matcher.changes - self._written[1]

@@ -1,8 +1,8 @@
-"""Restoring the broker's state from the store. A start needs nothing else.
+"""Restores the broker's state from the store. A start needs nothing else.
 
-active records ──decode──▶ ontologies, declarations ──▶ vocabulary ──▶ roll ◀── rows and trees of all subscriptions
-                                                                        ▲
-                                    the snapshot, if it may be used ────┘ then only of those that were noted since
+active records ──decode──▶ ontologies, declarations ──▶ vocabulary ──▶ subscriptions ◀── rows and trees of all of them
+                                                                             ▲
+                                         the snapshot, if it may be used ────┘ then only rows that were noted since
 """
 
 import logging
@@ -46,8 +46,8 @@ KEPT = 1_000
 
 
 def tell_new_rules(connection: Connection, state: State) -> None:
-    """Note by which rules this database is served; where it was served by others, what that does to its subscriptions.
-    Costs a second vocabulary and a walk over the stored trees, once."""
+    """Stores the number of the rules of matching that serve this database. If they have changed, also stores how the
+    change affects the subscriptions, which costs a second vocabulary and one walk over the stored trees."""
     meaning = state.vocabulary.meaning
     known = meanings.latest(connection)
     if known is not None and known.meaning >= meaning:
@@ -82,10 +82,10 @@ def _impact(connection: Connection, state: State, former: int) -> dict[str, Any]
 
 
 def restore(connection: Connection, settings: Settings, snapshots: Snapshots) -> State:
-    """Everything that the last server had. Raises `StoreUnreadable` rather than serve less.
+    """Restores the whole state of the last server. Raises `StoreUnreadable` if a part of it cannot be read.
 
-    Costs the building of the vocabulary, some µs per subscription, and the compilation of those that the snapshot does
-    not have.
+    Costs the construction of the vocabulary, some µs per subscription, and the compilation of the subscriptions that
+    the snapshot does not have.
     """
     started = time.perf_counter()
     ledger.open_ledger(connection)
@@ -131,7 +131,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
 
 
 def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions) -> None:
-    """Every subscription of the store into the roll, and the notes in the store to what the matcher says."""
+    """Adds every stored subscription, and updates the stored notes to what the matcher reports."""
     for row in subscriptions.renewable(connection):
         live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
     keep_notes(connection, list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True))))
@@ -139,8 +139,8 @@ def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions) -> 
 
 
 def _catch_up(connection: Connection, live_subscriptions: LiveSubscriptions, noted: Iterable[Row[Any]]) -> bool:
-    """Bring a roll that was opened to what the store says: what was `noted` since, and those whose expression had no
-    meaning. Whether the store has just these subscriptions then."""
+    """Updates subscriptions from a snapshot by the store: those in `noted`, and those whose expression had no meaning.
+    Returns whether the result has exactly the subscriptions of the store."""
     live_subscriptions.matcher.defers = True
     for row in noted:
         if row.id in live_subscriptions.matcher and row.status is not None and row.status not in SILENT:

@@ -1,7 +1,7 @@
 """The in-memory state of the broker's thread: the matcher, and what matching needs of each subscription.
 
-Invariant: between groups it says what the last commit says. Inside a group every change of it registers how to undo it
-(`Group.on_undo`), so a command or a commit that fails leaves no trace.
+Invariant: between groups, the state equals what the last commit wrote. Inside a group, every change of the state
+registers its undo step (`Group.on_undo`), so a command or commit that fails leaves no trace.
 """
 
 import json
@@ -22,23 +22,22 @@ from kindcast.server.operators.registry import EMPTY, Registry
 __all__ = ["Live", "LiveSubscriptions", "State"]
 
 
-# Who is subscribed: what the broker must know of every subscription at match time, however many there are.
+# What the broker needs of every subscription at match time.
 #
-#     in the matcher ──▶ its slot there ──▶ numbers[slot], ends[slot]     two flat arrays: 16 bytes per subscription
-#     not in it      ──▶ aside: id ──▶ Live                               paused, expired, or without a meaning at
-# present
+#     in the matcher     ──▶ its slot there ──▶ numbers[slot], ends[slot]    two flat arrays: 16 bytes per subscription
+#     not in the matcher ──▶ aside: id ──▶ Live                              paused, expired, or now without a meaning
 #
-# The names and slots are the matcher's own, so a start that opens a saved matcher reads two arrays and makes no object
-# a subscription.
+# Names and slots are those of the matcher. So a start that opens a saved matcher reads two arrays, and creates no
+# object per subscription.
 
 NEVER = math.inf
-"""The end of a slot that is free."""
+"""The end time of a free slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A subscription that is not purged, as it is now. `matching`: it is in the matcher (neither paused nor expired,
-    and its expression has a meaning under the vocabulary)."""
+    """The present state of a subscription that is not purged. `matching`: it is in the matcher, that is, it is neither
+    paused nor expired, and its expression has a meaning under the vocabulary."""
 
     number: int
     id: str
@@ -48,11 +47,14 @@ class Live:
 
 
 class LiveSubscriptions:
-    """One owner. Invariant: a subscription of the matcher is active and stands in the arrays at its slot; any other
-    stands in `aside`. Whoever changes the matcher keeps it so, by `enter` and `leave`."""
+    """Every subscription that is not purged. It has one owner.
+
+    Invariant: a subscription in the matcher is active, and the arrays hold it at its slot; `aside` holds every other
+    subscription. Code that changes the matcher keeps the invariant by calling `enter` and `leave`.
+    """
 
     def __init__(self, matcher: Matcher) -> None:
-        """For a matcher without subscriptions; see `opened`."""
+        """Takes a matcher without subscriptions; `opened` takes one that has some."""
         self.matcher = matcher
         self.aside: dict[str, Live] = {}
         self._numbers = array("q")
@@ -68,48 +70,48 @@ class LiveSubscriptions:
         return chain(self.matcher, self.aside)
 
     def __getitem__(self, id: str) -> Live:
-        """What is known of one. Raises `KeyError`."""
+        """The state of one subscription. Raises `KeyError`."""
         slot = self.matcher.slots.get(id)
         if slot is None:
             return self.aside[id]
         return Live(self._numbers[slot], id, "active", self._ends[slot], matching=True)
 
     def number(self, id: str) -> int:
-        """The number of one. Raises `KeyError`."""
+        """The number of one subscription. Raises `KeyError`."""
         slot = self.matcher.slots.get(id)
         return self.aside[id].number if slot is None else self._numbers[slot]
 
     def numbers_in_time(self, slots: npt.NDArray[np.int32], now: float) -> npt.NDArray[np.int64]:
-        """The numbers of the subscriptions in these slots of the matcher, `int64[slots]`; 0 for one whose time is
-        over."""
+        """The numbers of the subscriptions in these slots of the matcher, `int64[slots]`; 0 where a subscription has
+        expired."""
         if not slots.size:
             return np.zeros(0, dtype=np.int64)
         numbers = np.frombuffer(self._numbers, dtype=np.int64)[slots]
         return np.where(np.frombuffer(self._ends, dtype=np.float64)[slots] > now, numbers, 0)
 
     def numbers_sum(self) -> int:
-        """The sum of all numbers, to be compared with the store's. Some ns per subscription."""
+        """The sum of all numbers, for comparison with the store. Costs some ns per subscription."""
         inside = int(np.frombuffer(self._numbers, dtype=np.int64).sum()) if self._numbers else 0
         return inside + sum(each.number for each in self.aside.values())
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def put_aside(self, live: Live) -> Live:
-        """A subscription that is not in the matcher, new or changed."""
+        """Adds or changes a subscription that is not in the matcher."""
         live = replace(live, matching=False)
         self.keep(live)
         return live
 
     def keep(self, live: Live) -> None:
-        """`put_aside` one that says so itself."""
+        """Like `put_aside`, for a `Live` whose `matching` is already False."""
         self.aside[live.id] = live
 
     def drop(self, id: str) -> None:
-        """Forget one that is aside."""
+        """Removes a subscription that is not in the matcher."""
         del self.aside[id]
 
     def enter(self, live: Live) -> Live:
-        """It is in the matcher now."""
+        """Records a subscription that was just added to the matcher."""
         slot = self.matcher.slots[live.id]
         more = slot + 1 - len(self._numbers)
         if more > 0:
@@ -121,14 +123,14 @@ class LiveSubscriptions:
         return live if live.matching else replace(live, matching=True)
 
     def leave(self, id: str) -> Live:
-        """It will not be in the matcher any more: to be called before it is removed there."""
+        """Records that a subscription leaves the matcher. Call it before the matcher removes the subscription."""
         live = self[id]
         slot = self.matcher.slots[id]
         self._numbers[slot], self._ends[slot] = 0, NEVER
         return self.put_aside(live)
 
     def set_end(self, id: str, expires_at: float) -> None:
-        """When one ends."""
+        """Sets the end time of a subscription."""
         slot = self.matcher.slots.get(id)
         if slot is None:
             self.aside[id] = replace(self.aside[id], expires_at=expires_at)
@@ -136,14 +138,14 @@ class LiveSubscriptions:
             self._ends[slot] = expires_at
 
     def enter_found(self, ids: Iterable[str]) -> None:
-        """`enter` those of `ids`, all of which are aside, that the matcher has by now."""
+        """Calls `enter` for those of `ids` that the matcher now has. All of `ids` must be aside."""
         for id in ids:
             if id in self.matcher:
                 self.enter(self.aside[id])
 
     def under(self, matcher: Matcher) -> "LiveSubscriptions":
-        """The same subscriptions with another matcher, which may have more of them or fewer. This one stays as it
-        is. Some 0.5 µs per subscription."""
+        """The same subscriptions with another matcher, which may hold more or fewer of them. This object does not
+        change. Costs some 0.5 µs per subscription."""
         other = LiveSubscriptions(matcher)
         slots = _slots(matcher)
         size = int(slots.max(initial=-1)) + 1
@@ -165,8 +167,11 @@ class LiveSubscriptions:
     # ── looking ahead ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def soonest(self, count: int) -> tuple[list[tuple[float, str]], float]:
-        """(end, id) of the `count` subscriptions of the matcher that end first and of all aside that have not, and the
-        time up to which none is missing. Some ns per subscription, and 1 µs for each that is told."""
+        """The next subscriptions to end, and the time up to which the list is complete.
+
+        The list has (end, id) of the `count` subscriptions in the matcher that end first, and of all others that have
+        not expired. Costs some ns per subscription, and 1 µs per entry.
+        """
         ends = np.frombuffer(self._ends, dtype=np.float64)
         until = NEVER
         first = np.arange(ends.size)
@@ -181,7 +186,7 @@ class LiveSubscriptions:
     # ── on disk ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What `opened` needs, beside the matcher: copies."""
+        """Copies of the arrays that `opened` needs beside the matcher."""
         rest = [[each.number, each.id, each.status, each.expires_at] for each in self.aside.values()]
         return {
             "numbers": np.array(self._numbers, dtype=np.int64),
@@ -191,7 +196,7 @@ class LiveSubscriptions:
 
     @classmethod
     def opened(cls, matcher: Matcher, arrays: Mapping[str, npt.NDArray[Any]]) -> "LiveSubscriptions":
-        """From a matcher that was saved, and the arrays beside it. Raises `ValueError` where they do not fit
+        """Restores the subscriptions from a saved matcher and its arrays. Raises `ValueError` if the two do not belong
         together."""
         live_subscriptions = cls(matcher)
         live_subscriptions._numbers = array("q", arrays["numbers"].tobytes())
@@ -214,29 +219,29 @@ def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
 
 @dataclass(slots=True)
 class State:
-    """Owned by the broker's thread. Others may read `vocabulary`, one reference to a frozen thing."""
+    """Owned by the broker's thread. Other threads may read only `vocabulary`, a reference to a frozen object."""
 
     live_subscriptions: LiveSubscriptions
     """Every subscription that is not purged, and the matcher of those that match."""
     new_matcher: Callable[[Vocabulary], Matcher]
-    """An empty one, as the settings want it, without operators."""
+    """Makes an empty matcher by the settings, without operators."""
     declarations: Declarations = field(default_factory=Declarations)
     """The declarations of the vocabulary, without its ontologies."""
     operators: Registry = EMPTY
-    """Those that subscriptions may call. The matcher knows them, and leaves asking to others."""
+    """The operators that subscriptions may call. The matcher knows them and does not call them."""
     parked_under: str = ""
-    """The version of the vocabulary under which something was parked last: what it is made of is on disk."""
+    """The vocabulary version of the last parked candidate. Its ontologies and declarations are on disk."""
     snapshot: str | None = None
-    """The token of the snapshot on disk that the store knows; what changes after it is noted there. None: nothing is
+    """The token of the snapshot on disk that the store names. The store notes every change after it. None: nothing is
     noted, and no snapshot may be used."""
     changes_since_snapshot: int = 0
-    """Changes that were noted since that snapshot."""
+    """How many changes the store has noted since that snapshot."""
     commits: int = 0
     sequence: int = 0
     last_accepted_at: float = 0.0
 
     def empty_matcher(self, vocabulary: Vocabulary) -> Matcher:
-        """One without subscriptions that knows the operators and leaves asking them to others. Any thread."""
+        """A matcher without subscriptions that knows the operators and does not call them. Any thread."""
         matcher = self.new_matcher(vocabulary)
         for operator in self.operators.known.values():
             matcher.declare(operator)

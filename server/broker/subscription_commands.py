@@ -5,7 +5,7 @@
                  ▼ │ renew, within the grace period
                expired ──▶ purged
 
-`failing` and `disabled_by_failures` are set by the delivery; both go on matching, so that nothing is lost meanwhile.
+The delivery sets `failing` and `disabled_by_failures`. Such subscriptions still match, so that nothing is lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,9 +83,9 @@ def create(
     *,
     limit: int,
 ) -> Row[Any]:
-    """Store it and make it match; the next event may be for it. Returns its row.
+    """Stores a subscription and adds it to the matcher. Returns its row.
 
-    `compiled` was made outside the thread; if the vocabulary or the operators have changed since, it is made again.
+    `compiled` was made outside the thread. If the vocabulary or the operators have changed since, it is compiled again.
     Raises `InvalidSubscription`, `TooManySubscriptions`.
     """
     state = group.state
@@ -101,7 +101,7 @@ def create(
 
 
 def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, Any]:
-    """What is stored of a new subscription."""
+    """The row of a new subscription."""
     notes = as_records(became.notes)
     return {
         "id": new.id,
@@ -130,7 +130,7 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
 
 
 def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float) -> Row[Any]:
-    """Set when it ends; one that has expired is active again.
+    """Sets the end time. An expired subscription becomes active again.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`.
     """
@@ -148,7 +148,7 @@ def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper:
 
 
 def pause(group: Group, id: str, ticket: str | None) -> Row[Any]:
-    """Stop matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
+    """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
     _, live = _owned(group, id, ticket)
     _refuse_expired(group, live)
     set_status(group, live, "paused")
@@ -157,7 +157,8 @@ def pause(group: Group, id: str, ticket: str | None) -> Row[Any]:
 
 
 def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
-    """Go on after `pause`, or after the delivery gave up; what waits is tried at once.
+    """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are tried at
+    once.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
     """
@@ -170,7 +171,7 @@ def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
 
 
 def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
-    """`resume`, if its webhook was disabled by failures; its row, and how many messages are tried again.
+    """Calls `resume` if the webhook was disabled by failures. Returns the row and how many messages are tried again.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
     """
@@ -206,7 +207,7 @@ def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any],
 
 
 def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper) -> Row[Any]:
-    """Forget it with all that waits for it; returns the row that was. Many matches are erased by the next sweeps.
+    """Deletes a subscription with its waiting messages. Returns its last row. Later sweeps erase many matches in steps.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
     """
@@ -216,17 +217,17 @@ def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper) -> Row[A
 
 
 def notes_of(compiled: Compiled) -> list[dict[str, str]]:
-    """The notes of a compiled expression, JSON-able."""
+    """The notes of a compiled expression, as JSON values."""
     return as_records(compiled.notes)
 
 
 def as_records(notes: Iterable[Note]) -> list[dict[str, str]]:
-    """Notes, JSON-able."""
+    """Notes as JSON values."""
     return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in notes]
 
 
 def is_flagged(notes: list[dict[str, str]]) -> bool:
-    """Whether notes say that something is gone that the subscription needs."""
+    """Whether a note says that something which the subscription needs was removed."""
     return any(note["code"] in FLAGS for note in notes)
 
 
@@ -249,7 +250,7 @@ def _refuse_expired(group: Group, live: Live) -> None:
 
 
 def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, watch: bool = False) -> Live:
-    """Set when it ends; the sweeper finds out by itself that one ends later than it thought."""
+    """Sets the end time. The sweeper finds later end times by itself."""
     watch = watch or expires_at < live.expires_at
     live = set_expiry(group, live, expires_at)
     if watch:
@@ -280,7 +281,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
 # Each comes out as if it had been made alone, and one that is refused stops no other.
 
 Refusal = InvalidSubscription | ServerError
-"""Why one of many was not made."""
+"""The error of one subscription among many that were to be created."""
 
 
 def describe(

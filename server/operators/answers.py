@@ -35,13 +35,13 @@ Event = Mapping[str, tuple[Any, ...]]
 
 
 def missing(name: str) -> OperatorFailed:
-    """The operator is not provided any more."""
+    """The error for an operator that is no longer provided."""
     return OperatorFailed(f"there is no operator {name!r} at present", kind="missing")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an operator returned, and the seconds it took; 0.0 for all but the first of those who share the answer."""
+    """What an operator returned, and the seconds that it took; 0.0 for all but the first waiter of a shared call."""
 
     value: object
     seconds: float
@@ -77,12 +77,12 @@ class QueuedClient(Protocol):
 OperatorClient = DirectClient | QueuedClient
 
 Question = tuple[OperatorClient, str]
-"""An operator as it is registered, and the arguments: within one event, what is asked alike is answered alike."""
+"""A client and the arguments as text: within one event, equal questions have equal answers."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The answers about one event; how many are at it; which of its subscriptions are to be tried again."""
+    """The answers about one event, the number of its users, and its subscriptions that are tried again later."""
 
     answers: dict[Question, object] = field(default_factory=dict)
     users: int = 0
@@ -90,9 +90,8 @@ class _Kept:
 
 
 class AnswerCache:
-    """What operators answered of events that are being decided, or some of whose candidates are to be tried again, so
-    that nothing is asked twice. In memory; of events that wait for a try, so many, those of old tries go first. On one
-    event loop."""
+    """The answers about events that are being decided or that wait for a further try, so that no question is asked
+    twice. It is kept in memory, for at most `MOST` events; the oldest go first. It runs on one event loop."""
 
     MOST = 10_000
 
@@ -104,8 +103,9 @@ class AnswerCache:
 
     @contextmanager
     def of(self, event: int, ids: Iterable[str]) -> Iterator[tuple[dict[Question, object], set[str]]]:
-        """(the answers about an event, to be read and added to; where to note those of `ids` that are to be tried
-        again), for who decides these candidates. The answers go when nobody decides any of the event's, nor will."""
+        """For the task that decides the candidates `ids` of an event: its answers, to be read and extended, and the set
+        in which the task notes the candidates that are tried again. The answers are dropped when no task and no further
+        try needs them."""
         kept = self._kept.setdefault(event, _Kept())
         self._kept.move_to_end(event)
         kept.postponed.difference_update(ids)
@@ -121,8 +121,8 @@ class AnswerCache:
 
 
 class EventAnswers:
-    """The answers about one event. One thread at a time; `woken` is called, in any thread, for every answer that comes
-    after `NotAnswered` was raised for it."""
+    """Asks operators about one event. Used by one thread at a time. `woken` is called, in any thread, for each answer
+    that arrives after `NotAnswered` was raised for it."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class EventAnswers:
         woken: Callable[[], None] | None = None,
         answers: dict[Question, object] | None = None,
     ) -> None:
-        """Without `woken`, it waits for each answer. `answers` are known already, and grow."""
+        """Without `woken`, `ask` waits for each answer. `answers` are already known; new ones are added."""
         self._clients = clients
         self._woken = woken
         self._answers = {} if answers is None else answers
@@ -140,7 +140,7 @@ class EventAnswers:
         self._failed: dict[Question, OperatorFailed] = {}
 
     def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
-        """The answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and whatever an operator of our own
+        """The answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and whatever a built-in operator
         raises."""
         client = self._clients.get(name)
         if client is None:
@@ -172,7 +172,7 @@ class EventAnswers:
 
     @property
     def has_answers(self) -> bool:
-        """Whether anything was answered before."""
+        """Whether any answer is known."""
         return bool(self._answers)
 
     def knows(self, name: str, arguments: tuple[object, ...]) -> bool:
@@ -181,7 +181,7 @@ class EventAnswers:
         return client is not None and (client, repr(arguments)) in self._answers
 
     def cancel(self) -> None:
-        """Drop what was not answered."""
+        """Cancels the calls that are not answered yet."""
         for each in self._started.values():
             each.cancel()
 

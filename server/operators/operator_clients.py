@@ -1,9 +1,9 @@
-"""The client of one slow operator: deadline, concurrency limit, circuit breaker, answer cache and statistics.
+"""Clients of operators: deadline, concurrency limit, circuit breaker, answer cache and statistics of calls.
 
-    start ──▶ under way? ──▶ kept? ──▶ room? ──▶ circuit ──▶ the call, to its deadline ──▶ Answered, or OperatorFailed
+    start ──▶ running? ──▶ cached? ──▶ queue full? ──▶ circuit ──▶ call, with deadline ──▶ Answered, or OperatorFailed
 
-A question that is already being asked shares that call, whatever subscription or event it asks for; it is cancelled
-when no waiter is left. Calls run on the event loop of the server; `start` is the door for other threads.
+Equal questions share one call, whatever event or subscription they are for. The call is cancelled when no waiter is
+left. Calls run on the event loop of the server; other threads use `start`.
 """
 
 import asyncio
@@ -28,21 +28,22 @@ from kindcast.server.settings import Settings
 __all__ = ["Circuit", "Limits", "OperatorClients", "SharedCalls"]
 
 
-# A circuit breaker: an operator that keeps failing is left alone for a while, then asked once to see.
+# A circuit breaker: an operator that keeps failing gets no calls for a while, and then one call as a test.
 #
 # closed ──FAILURES in a row──▶ open ──its pause is over──▶ half open: one call, the others wait for it
 #    ▲                            ▲                             │ failed: a longer pause
 #    └────────── answered ────────┴─────────────────────────────┘
 
 FAILURES = 5
-"""In a row: fewer may be chance, more would hold up candidates for so many timeouts."""
+"""Failures in a row that open the circuit: fewer may be chance; more would delay candidates by as many timeouts."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-"""Doubled from the first to the longest: a short failure costs one second, a broken service one call per minute."""
+"""The pause doubles from the first to the longest: a short failure costs one second, a broken service gets one call
+per minute."""
 
 
 class Circuit:
-    """One an operator; on one event loop."""
+    """The circuit breaker of one operator. It runs on one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -66,8 +67,8 @@ class Circuit:
         return self._until
 
     async def enter(self) -> None:
-        """Before a call: waits while another one tries whether it works again. Every `enter` that returns is followed
-        by `succeeded`, `failed` or `left`. Raises `OperatorFailed` of the kind `circuit_open`."""
+        """Call this before each call. It waits while another call tests whether the operator works again. After it
+        returns, call `succeeded`, `failed` or `left`. Raises `OperatorFailed` of the kind `circuit_open`."""
         while self._until is not None:
             if self._probe is not None:
                 await asyncio.shield(self._probe)
@@ -79,12 +80,12 @@ class Circuit:
             return
 
     def succeeded(self) -> None:
-        """It answered."""
+        """The operator answered."""
         self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
         self.left()
 
     def failed(self, reason: str) -> None:
-        """It did not, in time or at all."""
+        """The operator failed, or did not answer in time."""
         self.failures += 1
         self.reason = reason
         if self._probe is not None:
@@ -94,7 +95,7 @@ class Circuit:
         self.left()
 
     def left(self) -> None:
-        """The call ended; one that was cancelled says nothing of the operator."""
+        """The call ended without a verdict on the operator, for example because it was cancelled."""
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(None)
         self._probe = None
@@ -103,13 +104,13 @@ class Circuit:
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_KEPT = 10_000
-"""Answers of one operator that are kept for those who ask the same."""
+"""Cached answers of one operator."""
 
 WAITING_EACH = 8
-"""Calls that may wait for each that runs; more are turned away, so that one slow operator cannot fill the memory, nor
-take all places of events that others wait for."""
+"""Waiting calls per running call. Further calls are refused, so that one slow operator can neither fill the memory nor
+take all places among the events that are being decided."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds before one that was turned away comes again."""
+"""Seconds after which a refused call is tried again."""
 
 Call = Callable[[Event, tuple[Any, ...]], Awaitable[object]]
 
@@ -127,14 +128,14 @@ class Limits:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A call that is under way, and who waits for it."""
+    """A running call and its waiters."""
 
     askers: "list[Future[Answered]]" = field(default_factory=list)
     task: "Future[Answered] | None" = None
 
 
 class SharedCalls:
-    """A call on the event loop. What is not answered in time is cancelled, whatever it waits for."""
+    """The client of a remote operator or a plug-in. A call that is not answered in time is cancelled."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class SharedCalls:
         *,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`closed` frees what the call holds."""
+        """`closed` frees the resources of the call."""
         self.limits = limits
         self.circuit = Circuit()
         self._call = call
@@ -160,7 +161,7 @@ class SharedCalls:
         self._failed = 0
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """Ask, or share the call that asks the same already. Any thread."""
+        """Starts a call, or shares the running call with the same question. Any thread."""
         seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
         plain = {name: tuple(event[name]) for name in sorted(seen)}
         key = hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
@@ -178,7 +179,7 @@ class SharedCalls:
         return asker
 
     def _leave(self, key: bytes, flight: _Flight, asker: "Future[Answered]") -> None:
-        """Somebody does not need the answer any more; the last one cancels the call."""
+        """A waiter no longer needs the answer. When no waiter is left, the call is cancelled."""
         if asker.cancelled():
             with self._guard:
                 if asker in flight.askers:
@@ -190,7 +191,8 @@ class SharedCalls:
                 flight.task.cancel()
 
     def _land(self, key: bytes, flight: _Flight, done: "Future[Answered]") -> None:
-        """Everybody gets what came of it; what is learned of it, is learned once."""
+        """Gives the result to all waiters. Only the first gets the seconds, so that the planner learns from a call
+        once."""
         with self._guard:
             if self._flights.get(key) is flight:
                 del self._flights[key]
@@ -211,7 +213,7 @@ class SharedCalls:
                 done.set_result(Answered(answered.value, 0.0))
 
     async def _ask(self, key: bytes, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
-        """The answer. Raises `OperatorFailed`."""
+        """The answer, from the cache or by a call. Raises `OperatorFailed`."""
         if (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
             return Answered(kept[1], 0.0)
         if self._waiting >= WAITING_EACH * self.limits.concurrency:
@@ -226,7 +228,7 @@ class SharedCalls:
             self._waiting -= 1
 
     def status(self) -> dict[str, Any]:
-        """How it is doing, for people."""
+        """The state of the circuit breaker and the number of calls."""
         circuit: dict[str, Any] = {"state": self.circuit.state}
         if self.circuit.failures:
             circuit |= {"failures_in_a_row": self.circuit.failures, "last_failure": self.circuit.reason}
@@ -234,7 +236,7 @@ class SharedCalls:
                 "failed": self._failed}  # fmt: skip
 
     def close(self) -> None:
-        """The last waiter has cancelled."""
+        """Frees the resources. All waiters must have cancelled."""
         self._closed()
 
     async def _asked(self, key: bytes, event: Event, arguments: tuple[Any, ...]) -> Answered:
@@ -282,7 +284,9 @@ class SharedCalls:
 
 
 class OperatorClients:
-    """One per server; on its event loop. What an operator's circuit has learned stays as long as its entry does."""
+    """The clients of all operators of a server, on its event loop. A client, with its circuit breaker, is kept as long
+    as
+    the registry has the same entry."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -292,11 +296,11 @@ class OperatorClients:
 
     @property
     def by_name(self) -> Mapping[str, OperatorClient]:
-        """The way to each operator that is there. A snapshot: any thread may keep it."""
+        """The client of each operator, by name. It is a copy, which any thread may keep."""
         return {name: client for name, (_, client) in self._made.items()}
 
     def follow(self, registry: Registry) -> None:
-        """Have a way to all that is in `registry`, and to nothing else."""
+        """Creates the clients that `registry` needs, and closes the others."""
         made: dict[str, tuple[Entry, OperatorClient]] = {}
         for name, entry in registry.entries.items():
             before = self._made.pop(name, None)
@@ -312,7 +316,7 @@ class OperatorClients:
         self._made = made
 
     async def close(self) -> None:
-        """End all processes and connections; nothing may be asked any more."""
+        """Ends all processes and connections. No call may be started afterwards."""
         for _, client in self._made.values():
             client.close()
         self._made = {}
@@ -344,8 +348,8 @@ class _Plugin:
 
     def __init__(self, operator: Operator, seconds: float) -> None:
         self._operator = _isolated(replace(operator, timeout=seconds, batch=None))
-        # A process is killed at the operator's timeout, which does not count its start; one that cannot be isolated can
-        # only be left behind.
+        # A process is killed at the operator's timeout, which does not include its start. A function that cannot run in
+        # a process cannot be killed: its thread is abandoned.
         self.longest_seconds = seconds + 1.0 + (START_SECONDS if self._operator.isolated else 0.0)
         self._threads = ThreadPoolExecutor(operator.concurrency, f"kindcast-operator-{operator.name}")
 

@@ -5,8 +5,8 @@ pending rows ──▶ the event's vocabulary, its late matcher ──▶ case �
                                                                └─ woken ◀┘
 failed ──▶ the next time of the schedule, or given up
 
-An operator that fails leaves its candidates for the next try, in which what others answered is not asked again. In the
-last try the other calls are asked all the same: they may still tell that an event is not for a subscription.
+If an operator fails, its candidates wait for the next try, which does not repeat calls that were answered. In the last
+try the other calls are still made: they may show that the event does not match.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Schedule:
     delays: Sequence[float]
 
     def next_try(self, tries: int, now: float, *, not_before: float = 0.0) -> float | None:
-        """After so many failed tries; None: no more.
+        """The time of the next try after so many failed ones; None if there is none.
 
         >>> Schedule((1.0, 5.0)).next_try(1, 100.0), Schedule((1.0, 5.0)).next_try(3, 100.0)
         (101.0, None)
@@ -82,13 +82,13 @@ class Schedule:
 
 @dataclass(slots=True)
 class _Open:
-    """Candidates that are not settled yet, by id."""
+    """Candidates that are not decided yet, by id."""
 
     numbers: dict[str, int]
     tries: dict[str, int]
     written: "list[asyncio.Future[None]]" = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
-    """Those that are to be tried again."""
+    """Candidates that are tried again later."""
 
 
 async def decide_event(
@@ -98,7 +98,7 @@ async def decide_event(
     schedule: Schedule,
     reader: EventReader,
 ) -> None:
-    """Returns when every candidate is settled or postponed, on disk. Cancelled, it leaves the rest parked."""
+    """Returns when every candidate is decided or postponed, on disk. If it is cancelled, the others stay parked."""
     row = await late_matchers.broker.read(lambda connection: find_event(connection, parked.event))
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
@@ -156,7 +156,8 @@ async def _begun(
     open: _Open,
     begin: Callable[[Sequence[str]], Case | list[str] | None],
 ) -> Case | None:
-    """The case, once the late matcher has all candidates; those of deleted subscriptions are dropped."""
+    """The case, once the late matcher has the subscriptions of all candidates. Candidates of deleted subscriptions are
+    dropped."""
     while True:
         found = await late_matchers.run(partial(begin, tuple(open.numbers)))
         if not isinstance(found, list):
@@ -195,7 +196,7 @@ def _queue_decisions(
 
 
 def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Schedule, now: float) -> Retry:
-    """A try that failed; one that was turned away since the operator has too much to do counts for nothing."""
+    """The row of a failed try. A call that was refused because the operator is busy does not count as a try."""
     after = now + (failure.after or 0.0)
     if failure.kind != "busy":
         tries += 1
@@ -222,6 +223,6 @@ def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:
 
 
 def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    """An answer has come. Any thread."""
+    """Wakes the task of an event: an answer has arrived. Any thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(woken.set)

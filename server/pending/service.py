@@ -4,8 +4,8 @@
     start ─────────▶            ▲
     timer, the next try ────────┘
 
-A row is read in the order of its next try and belongs to its task until it is settled or has another time. After a kill
-nothing is lost: the rows are there, and are read again.
+Rows are read in the order of their next try. A row belongs to its task until it is decided or postponed. If the process
+is killed, nothing is lost: the rows are read again.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ __all__ = ["LateMatchingService", "running_late_matching"]
 log = logging.getLogger("kindcast.parking")
 
 EVENTS_AT_ONCE = 1_000
-"""Under way at one time: each holds its body."""
+"""Events that are decided at one time: each holds its body in memory."""
 ROWS_PER_READ = 2_000
 LONGEST_SLEEP_SECONDS = 30.0
-"""Then it looks from the beginning: clocks are set, machines sleep."""
+"""After this time the store is read again in any case, because clocks are set and machines sleep."""
 FAULT_PAUSE_SECONDS = 5.0
-"""After an error of our own (the store cannot be read, say)."""
+"""The pause after an error of the server itself, for example when the store cannot be read."""
 KEEP_SECONDS = 30.0
-"""How often what was learned is written down, if something was."""
+"""How often new statistics of operators are stored."""
 
 
 class LateMatchingService:
@@ -61,7 +61,7 @@ class LateMatchingService:
         self._kept_evaluations = -1
 
     def announce(self) -> None:
-        """Something was parked. Any thread."""
+        """A candidate was parked. Any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -71,7 +71,7 @@ class LateMatchingService:
         self._woken.set()
 
     async def run(self) -> None:
-        """Decides until `stop`; then what was decided is written, and the rest stays parked."""
+        """Decides until `stop`. Then it writes the decisions so far; other candidates stay parked."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._queue.run())
             keeper = group.create_task(self._keep_learned())
@@ -91,7 +91,7 @@ class LateMatchingService:
         await self.late_matchers.close()
 
     async def keep_learned(self) -> None:
-        """Write down what was learned, if there is more than before."""
+        """Stores the statistics of operators, if they have changed."""
         evaluations, records = await self.late_matchers.run(self._records)
         if evaluations != self._kept_evaluations:
             now = time.time()
@@ -105,7 +105,7 @@ class LateMatchingService:
     # ── what is due ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _begin_due(self) -> float:
-        """Begin what is due; returns for how long nothing will be."""
+        """Starts tasks for the candidates that are due. Returns the seconds until the next ones are due."""
         try:
             if len(self._tasks) >= EVENTS_AT_ONCE:
                 return LONGEST_SLEEP_SECONDS  # a task that ends wakes us

@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDeclaration:
-    """One version of what is declared under a kind and a name."""
+    """One version of a declaration, which has a kind and a name."""
 
     kind: str
     name: str
@@ -37,12 +37,12 @@ class StoredDeclaration:
 
 
 def digest(body: Any) -> str:
-    """Of a body in a fixed form: the order of its members does not count."""
+    """The digest of a body. The order of its members does not count."""
     return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
 
 
 def add_version(connection: Connection, declared: StoredDeclaration, *, now: float) -> int:
-    """Store another version, not yet active; returns its number, from 1 upwards by kind and name."""
+    """Stores another version, which is not active yet. Returns its number; the versions of a name count from 1."""
     those = _those(declared.kind, declared.name)
     newest = select(declarations.c.version).where(those).order_by(declarations.c.version.desc()).limit(1)
     version = max(connection.execute(newest).scalars(), default=0) + 1
@@ -61,23 +61,23 @@ def add_version(connection: Connection, declared: StoredDeclaration, *, now: flo
 
 
 def activate(connection: Connection, kind: str, name: str, version: int) -> None:
-    """Make this version the active one of its name."""
+    """Makes this version the active one of its name."""
     connection.execute(update(declarations).where(_those(kind, name)).values(active=declarations.c.version == version))
 
 
 def delete_declaration(connection: Connection, kind: str, name: str) -> None:
-    """Forget every version of a name."""
+    """Deletes every version of a name."""
     connection.execute(delete(declarations).where(_those(kind, name)))
 
 
 def active(connection: Connection) -> Sequence[Row[Any]]:
-    """All that is active, by kind and name."""
+    """All active declarations, by kind and name."""
     query = select(declarations).where(declarations.c.active)
     return connection.execute(query.order_by(declarations.c.kind, declarations.c.name)).all()
 
 
 def list_active(connection: Connection, kind: str) -> Sequence[Row[Any]]:
-    """What is active of one kind, by name."""
+    """The active declarations of one kind, by name."""
     query = select(declarations).where(declarations.c.active, declarations.c.kind == kind)
     return connection.execute(query.order_by(declarations.c.name)).all()
 
@@ -89,7 +89,7 @@ def list_versions(connection: Connection, kind: str, name: str) -> Sequence[Row[
 
 
 def find_same(connection: Connection, declared: StoredDeclaration) -> Row[Any] | None:
-    """The newest version that says the same."""
+    """The newest version with the same body."""
     query = select(declarations).where(_those(declared.kind, declared.name), declarations.c.sha256 == declared.sha256)
     return connection.execute(query.order_by(declarations.c.version.desc()).limit(1)).one_or_none()
 

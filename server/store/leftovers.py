@@ -3,8 +3,8 @@
     deleted ──a step at once──▶ nothing left
                   └──more──▶ leftovers: number and cursor ──a step a sweep──▶ nothing left
 
-They are not visible any more: matches are only read through their subscription. The ledger counts those that were never
-delivered as discarded when they are erased; until then they are pending.
+These matches are no longer visible, because matches are only read through their subscription. The ledger counts those
+that were never delivered as pending until they are erased, and then as discarded.
 """
 
 from sqlalchemy import Connection, delete, func, insert, select
@@ -15,13 +15,13 @@ __all__ = ["count_pending", "erase", "erase_some", "remember"]
 
 
 def remember(connection: Connection, number: int, acked: int) -> None:
-    """More is left of this subscription, whose cursor stood at `acked`."""
+    """Notes that matches of a deleted subscription are left. `acked` was its cursor."""
     connection.execute(insert(leftovers).values(subscription=number, acked=acked))
 
 
 def erase(connection: Connection, number: int, acked: int, *, at_most: int) -> tuple[int, bool]:
-    """Erase so many matches, and as many attempts, of a subscription that is gone; returns how many of the matches were
-    never delivered, and whether nothing is left."""
+    """Deletes at most so many matches, and as many attempts, of a deleted subscription. Returns how many of the matches
+    were never delivered, and whether nothing is left."""
     first = select(matches.c.position).where(matches.c.subscription == number).order_by(matches.c.position)
     positions = connection.execute(first.limit(at_most)).scalars().all()
     if positions:
@@ -37,7 +37,7 @@ def erase(connection: Connection, number: int, acked: int, *, at_most: int) -> t
 
 
 def erase_some(connection: Connection, *, at_most: int) -> tuple[int, bool]:
-    """A step for one of those that have something left: how many matches were discarded, and whether there is more."""
+    """One step for one deleted subscription. Returns how many matches were discarded, and whether more may be left."""
     one = connection.execute(select(leftovers).order_by(leftovers.c.subscription).limit(1)).one_or_none()
     if one is None:
         return 0, False
@@ -48,7 +48,7 @@ def erase_some(connection: Connection, *, at_most: int) -> tuple[int, bool]:
 
 
 def count_pending(connection: Connection) -> int:
-    """How many matches that were never delivered are left."""
+    """How many matches of deleted subscriptions are left that were never delivered."""
     joined = leftovers.join(matches, matches.c.subscription == leftovers.c.subscription)
     query = select(func.count()).select_from(joined).where(matches.c.position > leftovers.c.acked)
     return connection.execute(query).scalar_one()

@@ -15,10 +15,10 @@ def latest(connection: Connection) -> Row[Any] | None:
 
 
 def begin(connection: Connection, meaning: int, *, since: float, impact: dict[str, Any] | None) -> None:
-    """From now on these rules hold here."""
+    """Stores that these rules of matching hold from now on."""
     connection.execute(insert(meanings).values(meaning=meaning, since=since, impact=impact))
 
 
 def has_subscriptions(connection: Connection) -> bool:
-    """Whether anybody is subscribed here."""
+    """Whether there is any subscription."""
     return connection.execute(select(subscriptions.c.number).limit(1)).first() is not None

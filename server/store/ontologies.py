@@ -36,7 +36,7 @@ _DESCRIPTION: tuple[Column[Any], ...] = (
     ontologies.c.relations,
     ontologies.c.activated_at,
 )
-"""All but the document and its records, which may be many megabytes each."""
+"""All columns but the document and its records, which may have many megabytes each."""
 
 _RECORDS: tuple[Column[Any], ...] = (*_DESCRIPTION, ontologies.c.records)
 
@@ -57,7 +57,7 @@ class StoredOntology:
 
 
 def add_version(connection: Connection, ontology: StoredOntology, *, now: float) -> int:
-    """Store another version, not yet active; returns its number, from 1 upwards by name."""
+    """Stores another version, which is not active yet. Returns its number; the versions of a name count from 1."""
     query = select(ontologies.c.version).where(ontologies.c.name == ontology.name)
     version = max(connection.execute(query.order_by(ontologies.c.version.desc()).limit(1)).scalars(), default=0) + 1
     connection.execute(
@@ -79,37 +79,37 @@ def add_version(connection: Connection, ontology: StoredOntology, *, now: float)
 
 
 def activate(connection: Connection, name: str, version: int, *, now: float) -> None:
-    """Make this version, and no other of the name, the active one."""
+    """Makes this version the only active one of its name."""
     named = ontologies.c.name == name
     connection.execute(update(ontologies).where(named).values(active=ontologies.c.version == version))
     connection.execute(update(ontologies).where(named, ontologies.c.version == version).values(activated_at=now))
 
 
 def delete_ontology(connection: Connection, name: str) -> None:
-    """Forget every version of a name."""
+    """Deletes every version of a name."""
     connection.execute(delete(ontologies).where(ontologies.c.name == name))
 
 
 def active_records(connection: Connection) -> Sequence[Row[Any]]:
-    """The active versions with their records, by name: what makes the vocabulary."""
+    """The active versions with their records, by name. They make the vocabulary."""
     return connection.execute(select(*_RECORDS).where(ontologies.c.active).order_by(ontologies.c.name)).all()
 
 
 def active_versions(connection: Connection) -> list[list[Any]]:
-    """[name, version] of all that is active, by name."""
+    """[name, version] of each active version, by name."""
     query = select(ontologies.c.name, ontologies.c.version).where(ontologies.c.active).order_by(ontologies.c.name)
     return [[name, version] for name, version in connection.execute(query)]
 
 
 def find_document(connection: Connection, name: str, version: int) -> bytes:
-    """The document of a version that is there, as it was uploaded."""
+    """The document of an existing version, as it was uploaded."""
     query = select(ontologies.c.document).where(ontologies.c.name == name, ontologies.c.version == version)
     document: bytes = connection.execute(query).scalar_one()
     return document
 
 
 def keep_records(connection: Connection, name: str, version: int, records: bytes) -> None:
-    """Keep what was read from a document again, because its records were missing or of another time."""
+    """Stores the records of a document that was read again, because they were missing or had an older form."""
     those = (ontologies.c.name == name) & (ontologies.c.version == version)
     connection.execute(update(ontologies).where(those).values(records=records))
 
@@ -130,7 +130,7 @@ def find_version(connection: Connection, name: str, version: int) -> Row[Any] | 
 
 
 def find_previous(connection: Connection, name: str) -> int | None:
-    """The version that was active before the present one; None where there was none."""
+    """The version that was active before the present one; None if there was none."""
     query = select(ontologies.c.version).where(
         ontologies.c.name == name, ontologies.c.active.is_(False), ontologies.c.activated_at.is_not(None)
     )
@@ -138,7 +138,7 @@ def find_previous(connection: Connection, name: str) -> int | None:
 
 
 def list_ontologies(connection: Connection) -> Sequence[Row[Any]]:
-    """One row a name, the active version if there is one, else the newest; by name."""
+    """One row per name, in order of names: the active version if there is one, otherwise the newest."""
     rows = connection.execute(select(*_DESCRIPTION).order_by(ontologies.c.name, ontologies.c.version)).all()
     chosen: dict[str, Row[Any]] = {}
     for row in rows:

@@ -23,12 +23,12 @@ __all__ = [
 
 
 def list_operators(connection: Connection) -> Sequence[Row[Any]]:
-    """(name, body, created_at, changed_at) of all, by name."""
+    """(name, body, created_at, changed_at) of all registrations, by name."""
     return connection.execute(select(operators).order_by(operators.c.name)).all()
 
 
 def put_operator(connection: Connection, name: str, body: Mapping[str, Any], now: float) -> bool:
-    """Store a registration, in place of the one of that name; returns whether it is a new one."""
+    """Stores a registration, and replaces the one of that name. Returns whether it is new."""
     changed = connection.execute(
         update(operators).where(operators.c.name == name).values(body=dict(body), changed_at=now)
     )
@@ -39,30 +39,30 @@ def put_operator(connection: Connection, name: str, body: Mapping[str, Any], now
 
 
 def delete_operator(connection: Connection, name: str) -> bool:
-    """Forget a registration; returns whether there was one."""
+    """Deletes a registration. Returns whether there was one."""
     return connection.execute(delete(operators).where(operators.c.name == name)).rowcount > 0
 
 
 def list_data(connection: Connection) -> Sequence[Row[Any]]:
-    """(kind, name, document, changed_at) of all that was uploaded, by kind and name."""
+    """(kind, name, document, changed_at) of all uploaded data, by kind and name."""
     return connection.execute(select(operator_data).order_by(operator_data.c.kind, operator_data.c.name)).all()
 
 
 def put_data(connection: Connection, kind: str, name: str, document: bytes, now: float) -> bool:
-    """Store a document, in place of the one of that name; returns whether it is a new one."""
+    """Stores a document, and replaces the one of that name. Returns whether it is new."""
     new = not delete_data(connection, kind, name)
     connection.execute(insert(operator_data).values(kind=kind, name=name, document=document, changed_at=now))
     return new
 
 
 def delete_data(connection: Connection, kind: str, name: str) -> bool:
-    """Forget a document; returns whether there was one."""
+    """Deletes a document. Returns whether there was one."""
     those = (operator_data.c.kind == kind) & (operator_data.c.name == name)
     return connection.execute(delete(operator_data).where(those)).rowcount > 0
 
 
 def note_uses(connection: Connection, subscription: int, names: Iterable[str]) -> None:
-    """A new subscription calls these operators."""
+    """Stores which operators a new subscription calls."""
     rows = [{"operator": name, "subscription": subscription} for name in sorted(names)]
     if rows:
         connection.execute(insert(operator_uses), rows)
@@ -87,12 +87,12 @@ def uses_of(connection: Connection, name: str, *, limit: int) -> list[str]:
 
 
 def keep_learned(connection: Connection, records: Sequence[Mapping[str, Any]], now: float) -> None:
-    """Store what was learned, in place of what was stored before."""
+    """Stores the statistics of operators, and replaces earlier ones."""
     connection.execute(delete(learned))
     connection.execute(insert(learned).values(id=1, records=[dict(each) for each in records], kept_at=now))
 
 
 def find_learned(connection: Connection) -> list[dict[str, Any]]:
-    """What was learned; nothing on a new database."""
+    """The stored statistics of operators; an empty list for a new database."""
     found = connection.execute(select(learned.c.records)).scalar_one_or_none()
     return list(found or [])

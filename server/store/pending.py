@@ -53,7 +53,7 @@ class ParkedRow(TypedDict):
 
 
 class Retry(TypedDict):
-    """What a failed try changes; `of_next_try_at` None: given up."""
+    """What a failed try changes. `of_next_try_at` is None if the candidate is given up."""
 
     of_event: int
     of_subscription: int
@@ -89,13 +89,13 @@ _UNDECIDED = (
 
 
 def insert_parked(connection: Connection, rows: Sequence[ParkedRow]) -> None:
-    """Park candidates of events of the same transaction."""
+    """Stores candidates of events of the same transaction."""
     if rows:
         connection.execute(_INSERT, rows)
 
 
 def take(connection: Connection, event: int, numbers: Collection[int]) -> set[int]:
-    """Remove the rows of these subscriptions; returns those that were there: they alone may be matched now."""
+    """Deletes the rows of these subscriptions and returns those that existed. Only those may get a match now."""
     found: set[int] = set()
     for some in _portions(sorted(numbers)):
         those = (parked.c.event == event) & parked.c.subscription.in_(some)
@@ -104,8 +104,8 @@ def take(connection: Connection, event: int, numbers: Collection[int]) -> set[in
 
 
 def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> int:
-    """Note failed tries of rows that are still there, and on the subscription what was given up; returns how many
-    were."""
+    """Stores failed tries of rows that still exist, and notes candidates that were given up on their subscription.
+    Returns how many were given up."""
     there: set[tuple[int, int]] = set()
     for event in {each["of_event"] for each in retries}:
         of_event = select(parked.c.subscription).where(parked.c.event == event, parked.c.next_try_at.is_not(None))
@@ -129,7 +129,7 @@ def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> in
 
 
 def note_late(connection: Connection, position: int, event: int, now: float, matched: int) -> bool:
-    """So many late matches of an event stand at a position; returns whether they are its first matches."""
+    """Stores the position and number of late matches of an event. Returns whether they are its first matches."""
     connection.execute(insert(late).values(position=position, event=event, decided_at=now))
     before: int = connection.execute(select(events.c.matched).where(events.c.sequence == event)).scalar_one()
     connection.execute(update(events).where(events.c.sequence == event).values(matched=before + matched))
@@ -137,26 +137,26 @@ def note_late(connection: Connection, position: int, event: int, now: float, mat
 
 
 def retry_given_up(connection: Connection, now: float) -> int:
-    """Try all again that was given up and is still kept, from the first try on; returns how many."""
+    """Makes all candidates due that were given up, from their first try on. Returns how many there are."""
     result = connection.execute(update(parked).where(parked.c.next_try_at.is_(None)).values(next_try_at=now, tries=0))
     return result.rowcount
 
 
 def withdraw_subscription(connection: Connection, number: int) -> int:
-    """Its candidates go with it; returns how many were waiting."""
+    """Deletes the candidates of a subscription. Returns how many were waiting."""
     return _withdraw(connection, parked.c.subscription == number)
 
 
 def withdraw_before(connection: Connection, sequence: int) -> int:
-    """Those of older events go; returns how many were waiting."""
+    """Deletes the candidates of older events. Returns how many were waiting."""
     return _withdraw(connection, parked.c.event < sequence)
 
 
 def keep_vocabulary(
     connection: Connection, version: str, ontologies: list[list[Any]], declarations: dict[str, Any]
 ) -> None:
-    """What a version of the vocabulary was made of, for later decisions under it. Versions that nothing is parked
-    under any more go."""
+    """Stores the ontologies and declarations of a vocabulary version, for later decisions under it. Deletes versions
+    that no candidate needs any more."""
     known = connection.execute(select(vocabularies.c.version)).scalars().all()
     old = [each for each in known if each != version and not _is_needed(connection, each)]
     if old:
@@ -170,7 +170,7 @@ def keep_vocabulary(
 
 
 def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
-    """(event, subscription, id, vocabulary_version, tries) of those whose time has come, longest waiting first."""
+    """(event, subscription, id, vocabulary_version, tries) of the candidates that are due, longest waiting first."""
     columns: tuple[Column[Any], ...] = (
         parked.c.event,
         parked.c.subscription,
@@ -190,14 +190,14 @@ def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
 
 
 def next_due(connection: Connection, *, after: float) -> float | None:
-    """When the next try is due that is not due yet."""
+    """The time of the next try after `after`."""
     upcoming = select(func.min(parked.c.next_try_at)).where(parked.c.next_try_at > after)
     found: float | None = connection.execute(upcoming).scalar_one()
     return found
 
 
 def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[Any]]:
-    """What is parked with an event: (id, reason, kind, tries, parked_at, next_try_at), oldest subscription first."""
+    """The candidates of an event: (id, reason, kind, tries, parked_at, next_try_at), oldest subscription first."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.id,
         parked.c.reason,
@@ -217,18 +217,18 @@ def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[A
 
 
 def count_waiting(connection: Connection, subscription: int) -> int:
-    """How many events an operator has yet to decide for a subscription."""
+    """How many candidates of a subscription wait for an operator."""
     mine = (parked.c.subscription == subscription) & parked.c.next_try_at.is_not(None)
     return connection.execute(select(func.count()).where(mine)).scalar_one()
 
 
 def vocabulary_parts(connection: Connection, version: str) -> Row[Any] | None:
-    """(ontologies, declarations) of a version, as `keep_vocabulary` kept them."""
+    """(ontologies, declarations) of a version, as `keep_vocabulary` stored them."""
     return connection.execute(select(vocabularies).where(vocabularies.c.version == version)).one_or_none()
 
 
 def ontology_is_needed(connection: Connection, name: str) -> int:
-    """How many candidates are to be decided under a vocabulary that this ontology is a part of."""
+    """How many candidates wait for a decision under a vocabulary that contains this ontology."""
     rows = connection.execute(select(vocabularies.c.version, vocabularies.c.ontologies))
     versions = [row.version for row in rows if any(part[0] == name for part in row.ontologies)]
     waiting = parked.c.vocabulary_version.in_(versions) & parked.c.next_try_at.is_not(None)

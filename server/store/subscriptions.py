@@ -13,36 +13,36 @@ from kindcast.server.store.tables import ledger, matches, operator_uses, subscri
 __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 
 
-# What a snapshot of the subscriptions does not know: which of them came, went or changed since it was written.
+# Changes since the last snapshot: which subscriptions were added, removed or changed after it was written.
 #
-#     ledger.snapshot    the token of the snapshot that these tables go with; NULL: none
-#     unsaved            number and id of each subscription that is not as it was in that snapshot
+#     ledger.snapshot    the token of the snapshot that belongs to these tables; NULL if there is none
+#     unsaved            number and id of each subscription that was added, removed or changed since
 #
-# The token is in the snapshot too. So a database that came from a back-up, or another one, never takes a snapshot for
-# its own; and a start need not read the subscriptions that did not change.
+# The snapshot holds the token too. So a restored back-up, or another database, never uses a snapshot that is not its
+# own, and a start need not read the subscriptions that did not change.
 
 _NOTE = text("INSERT INTO unsaved (number, id) VALUES (:number, :id) ON CONFLICT (number) DO NOTHING")
 
 
 def snapshot_token(connection: Connection) -> str | None:
-    """That of the snapshot that goes with this database, if there is one."""
+    """The token of the snapshot that belongs to this database, if there is one."""
     found: str | None = connection.execute(select(ledger.c.snapshot)).scalar_one()
     return found
 
 
 def begin_snapshot(connection: Connection, snapshot: str | None) -> None:
-    """A snapshot of this token was written of what is here now; None: no snapshot may be used from now on."""
+    """Stores the token of a snapshot of the present state. None: no snapshot may be used from now on."""
     connection.execute(delete(unsaved))
     connection.execute(update(ledger).values(snapshot=snapshot))
 
 
 def note_changed(connection: Connection, noted: Mapping[int, str]) -> None:
-    """These subscriptions, by number and id, came, went or changed. A row each, once."""
+    """Notes that these subscriptions, by number and id, were added, removed or changed. One row for each of them."""
     connection.execute(_NOTE, [{"number": number, "id": id} for number, id in noted.items()])
 
 
 def changed_since_snapshot(connection: Connection) -> list[Row[Any]]:
-    """(number, id, status, expires_at) of all that were noted, status and end None for those that are gone."""
+    """(number, id, status, expires_at) of all noted subscriptions. Status and end are None for deleted ones."""
     query = select(unsaved.c.number, unsaved.c.id, subscriptions.c.status, subscriptions.c.expires_at)
     joined = query.join_from(unsaved, subscriptions, subscriptions.c.number == unsaved.c.number, isouter=True)
     return list(connection.execute(joined.order_by(unsaved.c.number)))
@@ -57,20 +57,20 @@ def numbers_of_all(connection: Connection) -> tuple[int, int]:
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ROWS_AT_ONCE = 1_000
-"""Rows in memory while all trees are read: they may be larger together than what is made of them."""
+"""Rows in memory at a time while all trees are read: all of them may need more memory than the matcher."""
 NUMBERS_PER_QUERY = 500
 """Numbers in one IN list: far below every database's limit on parameters."""
 
 
 def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
-    """Store a new one; returns its number."""
+    """Stores a new subscription. Returns its number."""
     result = connection.execute(insert(subscriptions).values(values).returning(subscriptions.c.number))
     number: int = result.scalar_one()
     return number
 
 
 def insert_subscriptions(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-    """Store many new ones; returns their numbers, in the order of `rows`."""
+    """Stores many new subscriptions. Returns their numbers, in the order of `rows`."""
     if not rows:
         return []
     numbered = insert(subscriptions).returning(subscriptions.c.number, sort_by_parameter_order=True)
@@ -78,12 +78,12 @@ def insert_subscriptions(connection: Connection, rows: Sequence[dict[str, Any]])
 
 
 def change(connection: Connection, number: int, **values: Any) -> None:
-    """Set columns of one subscription."""
+    """Sets columns of one subscription."""
     connection.execute(update(subscriptions).where(subscriptions.c.number == number).values(values))
 
 
 def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[str, str]], bool]]) -> None:
-    """Set notes and flag of many: (number, notes, flagged) each."""
+    """Sets the notes and the flag of many subscriptions: (number, notes, flagged) each."""
     if changed:
         connection.execute(
             update(subscriptions)
@@ -122,7 +122,7 @@ def expire(connection: Connection, numbers: Sequence[int]) -> None:
 
 
 def find_subscription(connection: Connection, id: str) -> Row[Any] | None:
-    """One, by its id."""
+    """The subscription with this id, if there is one."""
     return connection.execute(select(subscriptions).where(subscriptions.c.id == id)).one_or_none()
 
 
@@ -135,7 +135,7 @@ def list_subscriptions(
     flagged: bool | None = None,
     now: float = 0.0,
 ) -> Sequence[Row[Any]]:
-    """A page in the order in which they were made. One whose time is over counts as expired, swept or not."""
+    """One page, in the order of creation. A subscription whose time is over counts as expired, even before a sweep."""
     query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
     if flagged is not None:
         query = query.where(subscriptions.c.flagged == flagged)
@@ -147,14 +147,14 @@ def list_subscriptions(
 
 
 def renewable(connection: Connection) -> Iterable[Row[Any]]:
-    """(number, id, status, expires_at) of all that are not purged."""
+    """(number, id, status, expires_at) of all subscriptions that are not purged."""
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)
     return connection.execute(select(*columns).order_by(subscriptions.c.number))
 
 
 def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
-    """(number, id, status, tree, notes, flagged) of all, or of those that have not expired, or of these numbers
-    only."""
+    """(number, id, status, tree, notes, flagged) of all subscriptions, or only of those that have not expired, or only
+    of these numbers."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,
@@ -173,19 +173,19 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
 
 
 def count_pending(connection: Connection, number: int) -> int:
-    """How many matches of one wait after its cursor."""
+    """How many matches of a subscription wait after its cursor."""
     acked = select(subscriptions.c.acked).where(subscriptions.c.number == number).scalar_subquery()
     query = select(func.count()).where(matches.c.subscription == number, matches.c.position > acked)
     return connection.execute(query).scalar_one()
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:
-    """How many there are of each status."""
+    """How many subscriptions have each status."""
     query = select(subscriptions.c.status, func.count()).group_by(subscriptions.c.status)
     return {status: number for status, number in connection.execute(query)}
 
 
 def count_flagged(connection: Connection) -> int:
-    """How many there are, expired ones not counted, some of which has no meaning at present."""
+    """How many subscriptions are flagged, that is, use something that was removed. Expired ones do not count."""
     query = select(func.count()).where(subscriptions.c.flagged, subscriptions.c.status != "expired")
     return connection.execute(query).scalar_one()

@@ -6,9 +6,9 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.explanations.explanation import as_json, explain
-    from kindcast.semantic.explanations.operator_plans import chains
+    from kindcast.semantic.explanations.operator_plans import chains, explain_chains, explain_plan
 
-__all__ = ["as_json", "chains", "explain"]
+__all__ = ["as_json", "chains", "explain", "explain_chains", "explain_plan"]
 
 __getattr__ = on_demand(
     __name__,
@@ -17,6 +17,10 @@ __getattr__ = on_demand(
             "as_json",
             "explain",
         ),
-        "kindcast.semantic.explanations.operator_plans": ("chains",),
+        "kindcast.semantic.explanations.operator_plans": (
+            "chains",
+            "explain_chains",
+            "explain_plan",
+        ),
     },
 )

@@ -281,7 +281,7 @@ class Statements:
             if subject not in self.definitions or found < self.definitions[subject]:
                 self.definitions[subject] = found
 
-    # ── life and death ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── deprecation ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _deprecated(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.Literal) and obj.value.strip().lower() in _TRUE:

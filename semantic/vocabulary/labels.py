@@ -7,7 +7,7 @@ The postings are flat arrays, built when they are first needed: a million labels
 all labels.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology
 from kindcast.semantic.vocabulary.terms import folded
 
-__all__ = ["FoundLabel", "LabelIndex", "Names", "best_label"]
+__all__ = ["FoundLabel", "LabelIndex", "Names", "best_label", "label_in"]
 
 
 _KINDS = ("class", "concept", "scheme", "individual", "retired")  # when documents disagree, the first of these wins
@@ -76,25 +76,32 @@ class Names:
         return any(iri in self.records and self.records[iri].kind not in ("individual", "retired") for iri in iris)
 
 
-def best_label(records: Sequence[ConceptRecord], iri: str, language: str) -> str:
-    """The label to show for `iri`, from the records of all its names: in `language`, in its base language (`en` for
-    `en-GB`), in any variety of that, without a language, in any; else the short end of the IRI."""
-    labels = [label for record in records for label in record.preferred]
-    if not labels:
-        return local_name(iri) or iri
+def language_rank(tag: str | None, language: str) -> int:
+    """How well a label with this language tag fits `language`, 0 is best: the language itself, its base language (`en`
+    for `en-GB`), any variety of that, no language, any other.
+
+    >>> [language_rank(tag, "en-GB") for tag in ("en-gb", "en", "en-us", None, "de")]
+    [0, 1, 2, 3, 4]
+    """
     wanted = language.lower()
     base = wanted.partition("-")[0]
-    tests: tuple[Callable[[str | None], bool], ...] = (
-        lambda tag: tag == wanted,
-        lambda tag: tag == base,
-        lambda tag: tag is not None and tag.partition("-")[0] == base,
-        lambda tag: tag is None,
-    )
-    for fits in tests:
-        found = next((text for text, tag in labels if fits(tag)), None)
-        if found is not None:
-            return found
-    return labels[0][0]
+    if tag is None:
+        return 3
+    if tag in (wanted, base):
+        return int(tag != wanted)
+    return 2 if tag.partition("-")[0] == base else 4
+
+
+def label_in(labels: Sequence[Label], language: str) -> str | None:
+    """The text of the first label that fits `language` best (`language_rank`); None if there is no label."""
+    return min(labels, key=lambda label: language_rank(label[1], language))[0] if labels else None
+
+
+def best_label(records: Sequence[ConceptRecord], iri: str, language: str) -> str:
+    """The label to show for `iri`, from the records of all its names: the one that fits `language` best, else the local
+    name of the IRI."""
+    labels = [label for record in records for label in record.preferred]
+    return label_in(labels, language) or local_name(iri) or iri
 
 
 def all_labels(record: ConceptRecord) -> list[Label]:

@@ -22,6 +22,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, Ontology
 from kindcast.semantic.ontology.requested_relations import RelationNames
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.semantic.vocabulary.labels import label_in
 
 __all__ = ["Relations", "Step"]
 
@@ -91,14 +92,8 @@ class Relations:
         return iri in self.labels
 
     def label(self, iri: str, language: str = "en") -> str:
-        """The label to show: in `language`, without one, in any; else the short end of the IRI."""
-        labels = self.labels.get(iri, ())
-        wanted = language.lower().partition("-")[0]
-        for tags in ((language.lower(), wanted), (None,)):
-            found = next((text for text, tag in labels if tag in tags), None)
-            if found is not None:
-                return found
-        return labels[0][0] if labels else local_name(iri) or iri
+        """The label to show: the one that fits `language` best, else the local name of the IRI."""
+        return label_in(self.labels.get(iri, ()), language) or local_name(iri) or iri
 
     def edge_count(self, iri: str) -> int:
         """The edges of a relation, after equivalent names are merged."""

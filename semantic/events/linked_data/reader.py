@@ -11,6 +11,7 @@ from typing import Any, Literal
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
 from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
+from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
@@ -138,7 +139,7 @@ class GraphReader:
     def tree(self, graph: Graph, root: str) -> Node:
         """The event that unfolds from `root`. Raises `InvalidEvent` beyond the limits."""
         with _bounded_recursion():
-            return unfolded(graph, root, self._limits)
+            return simplified(unfolded(graph, root, self._limits))
 
 
 def check_size(data: Any, most: int) -> None:

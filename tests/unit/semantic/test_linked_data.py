@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kindcast import Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.linked_data.reader import GraphReader
 from kindcast.semantic.events.linked_data.reference import Expander
@@ -161,3 +162,45 @@ def test_expander_keeps_no_meaning_of_a_context_that_needs_unknown_ones() -> Non
     for number in range(200):
         found = expander.expanded({"@context": {"a": f"https://example.com/{number}"}, "a": number})
         assert found == [{f"https://example.com/{number}": [{"@value": number}]}]
+
+
+CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
+NORMALIZED = {
+    "temperature": {"type": "Property", "value": 21.5, "unitCode": "CEL", "observedAt": "2026-01-31T12:00:00Z"},
+    "locatedIn": {"type": "Relationship", "object": "urn:x:house", "since": {"type": "Property", "value": 3}},
+    "label": {"type": "LanguageProperty", "languageMap": {"de": "Küche", "en": "kitchen"}},
+    "level": [
+        {"type": "Property", "value": 1, "datasetId": "urn:x:a"},
+        {"type": "Property", "value": 2, "datasetId": "urn:x:b", "previousValue": 5},
+    ],
+    "gone": {"type": "Property", "value": "urn:ngsi-ld:null"},
+}
+
+
+def test_ngsi_ld_members_are_the_values_that_they_stand_for() -> None:
+    """Normalized and concise entities are one event; what is said of a value stands beneath its name."""
+    entity = {"@context": CORE, "id": "urn:x:room", "type": "Room"}
+    concise = {
+        name: [{key: value for key, value in each.items() if key != "type"} for each in members]
+        for name, members in ((name, each if isinstance(each, list) else [each]) for name, each in NORMALIZED.items())
+    }
+    concise["locatedIn"][0]["since"] = {"value": 3}
+    contexts = Vocabulary().contexts
+    found = tree({**entity, **NORMALIZED}, contexts=contexts)
+    assert found == tree({**entity, **concise}, contexts=contexts)
+    matcher = Matcher(Vocabulary())
+    asked = [
+        "temperature > 70 degF and temperature.value = 21.5 degC and temperature.unitCode = 'CEL'",
+        "temperature.observedAt < 2026-02-01T00:00:00Z",
+        'locatedIn = "urn:x:house" and locatedIn.since = 3',
+        'label = "Küche" and label.@language = "en"',
+        "level = 1 and level = 2 and level.previousValue = 5",
+        "gone missing and level.@type missing",
+        '`@id` = "urn:x:room"',
+    ]
+    for each in asked:
+        matcher.add(each, each)
+    matched = [match.subscription for match in matcher.match({**entity, **NORMALIZED})]
+    assert matched == asked
+    simple = {**entity, "temperature": 21.5, "locatedIn": "urn:x:house", "level": [1, 2]}
+    assert '`@id` = "urn:x:room"' in [match.subscription for match in matcher.match(simple)]

@@ -1,0 +1,80 @@
+"""NGSI-LD entities: a member that stands for a value becomes that value (rule 23).
+
+    temperature ─▶ Node(type Property, hasValue 21, unitCode "CEL", observedAt "…")
+    temperature ─▶ 21 °C,  temperature.observedAt ─▶ "…"
+
+By the core context the members of both forms, normalized and concise, expand to the same properties of its namespace,
+and those of simplified entities to none. So a node is read so where it has a property that holds a value.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kindcast.semantic.model import Node, Resource
+
+__all__ = ["simplified"]
+
+NAMESPACE = "https://uri.etsi.org/ngsi-ld/"
+HOLDERS = tuple(
+    f"<{NAMESPACE}{name}>"
+    for name in (
+        "hasValue", "hasObject", "hasLanguageMap", "hasValueList", "hasObjectList", "hasValues", "hasObjects", "hasJSON",
+        "hasVocab",
+    )
+)  # fmt: skip
+"""The properties by which a member holds what it stands for."""
+PREVIOUS = {
+    f"<{NAMESPACE}hasPrevious{name}>": f"previous{name}"
+    for name in ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "JSON", "Vocab")
+}
+UNIT = f"<{NAMESPACE}unitCode>"
+DELETED = "urn:ngsi-ld:null"
+TAGS = ".@language"
+
+
+def simplified(node: Node) -> Node:
+    """The tree of an entity with what its members stand for; itself where none is a member of NGSI-LD. Linear."""
+    if not any(_stands(each) for values in node.values() for each in _listed(values)):
+        return node
+    members: dict[str, list[Any]] = {}
+    for name, values in node.items():
+        for each in _listed(values):
+            for path, value in _read(name, each):
+                members.setdefault(path, []).append(value)
+    return Node({name: found[0] if len(found) == 1 else found for name, found in members.items()}, node.value)
+
+
+def _stands(value: Any) -> bool:
+    return type(value) is Node and any(holder in value for holder in HOLDERS)
+
+
+def _read(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a member gives under dotted names: the values that it holds, and what is said of them."""
+    if not _stands(value):
+        if not _is_deleted(value):
+            yield name, value
+        return
+    unit = value.get(UNIT)
+    for holder in HOLDERS:
+        for each in _listed(value.get(holder)):
+            if _is_deleted(each):
+                continue
+            measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
+            yield name, {"value": each, "unitCode": unit} if measured else each
+        for tag in _listed(value.get(holder + TAGS)):
+            yield name + TAGS, tag
+    for inner, values in value.items():
+        plain = inner.removesuffix(TAGS)
+        if plain not in HOLDERS and inner not in ("@type", UNIT):
+            for each in _listed(values):
+                yield from _read(f"{name}.{PREVIOUS.get(inner, inner)}", each)
+    if isinstance(unit, str):
+        yield f"{name}.unitCode", unit
+
+
+def _is_deleted(value: Any) -> bool:
+    return value == DELETED or (type(value) is Resource and value.iri == DELETED)
+
+
+def _listed(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else [] if values is None else [values]

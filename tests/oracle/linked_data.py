@@ -14,7 +14,9 @@ from pyld import jsonld
 __all__ = ["Item", "Thing", "event_of", "items_of", "names_of", "things_of"]
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-WHOLE = {XSD + name for name in ("integer", "int", "long", "nonNegativeInteger")}
+SIGNS = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
+SIZES = ("long", "int", "short", "byte")
+WHOLE = {XSD + name for name in ("integer", *SIGNS, *SIZES, *(f"unsigned{each.title()}" for each in SIZES))}
 BROKEN = {XSD + name for name in ("decimal", "double", "float")}
 
 

@@ -15,18 +15,10 @@ from kindcast.semantic.model import Node, Resource
 __all__ = ["simplified"]
 
 NAMESPACE = "https://uri.etsi.org/ngsi-ld/"
-HOLDERS = tuple(
-    f"<{NAMESPACE}{name}>"
-    for name in (
-        "hasValue", "hasObject", "hasLanguageMap", "hasValueList", "hasObjectList", "hasValues", "hasObjects", "hasJSON",
-        "hasVocab",
-    )
-)  # fmt: skip
+HELD = ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "Values", "Objects", "JSON", "Vocab")
+HOLDERS = tuple(f"<{NAMESPACE}has{each}>" for each in HELD)
 """The properties by which a member holds what it stands for."""
-PREVIOUS = {
-    f"<{NAMESPACE}hasPrevious{name}>": f"previous{name}"
-    for name in ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "JSON", "Vocab")
-}
+PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
 TAGS = ".@language"

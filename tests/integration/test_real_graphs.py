@@ -1,0 +1,64 @@
+"""The example documents of ONE Record and of NGSI-LD data models are read without loss, says the oracle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kindcast import Vocabulary
+from kindcast.semantic.events.linked_data.graph import unfolded
+from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.flatten import EventLimits, flatten
+from kindcast.semantic.model import Resource, TypedText
+from tests.oracle.linked_data import Item, Thing, event_of, items_of
+
+ENVIRONMENT = (
+    "https://raw.githubusercontent.com/smart-data-models/dataModel.Environment/master/context.jsonld",
+    "https://smart-data-models.github.io/dataModel.Environment/context.jsonld",
+)
+ELSEWHERE = (
+    "https://smart-data-models.github.io/dataModel.Transportation/context.jsonld",
+    "https://fiware.github.io/data-models/context.jsonld",
+)
+"""Contexts that the data does not hold: here they have the terms of the other one."""
+
+
+def test_every_example_document_is_read_as_its_expanded_form_says(shared_data: Path) -> None:
+    """Every value of every document stands under its path of properties, and nothing else does."""
+    folder = shared_data / "jsonld"
+    environment = json.loads((folder / "ngsi-ld" / "environment-context.jsonld").read_text("utf-8"))
+    contexts = {**Vocabulary().contexts, **dict.fromkeys(ENVIRONMENT, environment)}
+    contexts |= dict.fromkeys(ELSEWHERE, environment)
+    reader = GraphReader(contexts, EventLimits())
+    documents = [*folder.glob("onerecord/examples/*.json"), *folder.glob("ngsi-ld/[A-Z]*.jsonld")]
+    assert len(documents) == 76
+    values = 0
+    for file in documents:
+        document = json.loads(file.read_text("utf-8"))
+        graph = reader.graph(document, "application/ld+json")
+        (root,) = graph.roots
+        tree = unfolded(graph, root, EventLimits())
+        read = {
+            (name, _published(found.scalar))
+            for name, all_found in flatten(tree, EventLimits()).scalars.items()
+            for found in all_found
+        }
+        told = {(_name(item), _value(item.value)) for item in items_of(event_of(document, contexts))}
+        assert read == told, file.name
+        values += len(told)
+    assert values > 1_000
+
+
+def _name(item: Item) -> str:
+    return ".".join(each if each.startswith("@") else f"<{each}>" for each in item.path)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Thing):
+        return ("node", value.iri, value.types)
+    return type(value).__name__, value
+
+
+def _published(scalar: Any) -> Any:
+    if isinstance(scalar, Resource):
+        return ("node", scalar.iri, scalar.types)
+    return ("str", scalar.text) if isinstance(scalar, TypedText) else (type(scalar).__name__, scalar)

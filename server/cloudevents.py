@@ -354,6 +354,18 @@ class EventReader:
             raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
 
 
+def digest_of(body: str | bytes) -> str | None:
+    """The digest of a stored event, computed again from its body; None for a body that is no event."""
+    try:
+        whole = msgspec.json.decode(body)
+        members = {name: whole.pop(name) for name in ("data", "data_base64") if name in whole}
+        rest = {name: value for name, value in whole.items() if name not in ("id", "source")}
+    except (msgspec.DecodeError, UnicodeError, AttributeError):
+        return None
+    content = msgspec.json.encode([rest, members], order="deterministic")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
 # ── data ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from kindcast.server.clock import CLOCK
+from kindcast.server.cloudevents import digest_of
 
 __all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "path_of"]
 
@@ -88,7 +89,8 @@ def follow_clock(seen: Seen | None) -> None:
 
 
 def examine(database: Path) -> dict[str, Any]:
-    """What SQLite finds wrong with the file, and how many commits the witness knows that are not there."""
+    """What SQLite finds wrong with the file, which stored events do not fit their digests, and how many commits the
+    witness knows that are not there. Reads everything once."""
     damage: list[str] = []
     commits = 0
     if not database.is_file() or not database.stat().st_size:
@@ -98,6 +100,12 @@ def examine(database: Path) -> dict[str, Any]:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
                 commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]
+                connection.text_factory = bytes  # a damaged text may be no text any more
+                rows = connection.execute("SELECT sequence, body, digest FROM events")
+                wrong = [sequence for sequence, body, digest in rows if (digest_of(body) or "").encode() != digest]
+                if wrong:
+                    shown = ", ".join(map(str, wrong[:MAX_DAMAGE]))
+                    damage.append(f"{len(wrong):,} stored events are not what was accepted: {shown}")
             except (sqlite3.DatabaseError, TypeError) as error:
                 damage.append(f"{database} cannot be read: {error}")
     seen = Witness(path_of(database)).read()

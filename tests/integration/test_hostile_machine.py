@@ -1,7 +1,9 @@
 """What a machine can do to a server: a clock that jumps, files that lose what they had."""
 
 import shutil
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,23 @@ def test_database_that_lost_commits_is_refused_and_the_repair_is_named(tmp_path:
     assert kindcast("repair", "--data", str(data), "--accept-loss").status == 0
     with running_application(data) as client:
         assert [each["price"] for each in waiting(client, mine)] == [1]
+
+
+def test_stored_event_that_was_damaged_is_found(tmp_path: Path) -> None:
+    """By its digest, whatever it holds; events that are whole are not accused, those of an older server neither."""
+    older = shutil.copytree(Path(__file__).parents[1] / "fixtures" / "commit_96216f5" / "data", tmp_path / "older")
+    assert examine(older / "kindcast.db")["damage"] == []
+    database = tmp_path / "kindcast.db"
+    with running_application(tmp_path) as client:
+        publish(client, price=1, name="Köln ✓", much=10**15, little=1e-9, deep=[{"a": None}])
+        headers = {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/s", "ce-type": "t"}
+        for kind, content in (("text/plain", b"plain"), ("application/octet-stream", b"\x00\xff")):
+            sent = client.post("/v1/events", content=content, headers=headers | {"ce-id": kind, "Content-Type": kind})
+            assert sent.status_code == 202
+    assert examine(database)["damage"] == []
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE events SET body = replace(body, '\"price\":1', '\"price\":3')")
+    assert examine(database)["damage"] == ["1 stored events are not what was accepted: 1"]
 
 
 def test_witness_that_was_cut_off_does_not_keep_a_whole_database_from_starting(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.server.cli.spark import read_inputs
+from kindcast.spark_jobs.snapshot import Inputs
 from tests.harness.application import problem_code, running_application, subscribe
 
 HERE, THERE = "https://example.com/here.jsonld", "https://example.com/there.jsonld"
@@ -89,3 +91,14 @@ def test_context_is_there_after_a_restart_and_its_prefixes_are_known(tmp_path: P
         assert answered.json()["events"][0]["matched"] == 1
         assert client.delete("/v1/contexts", params={"url": THERE}).json()["subscriptions"]["flagged"]["count"] == 0
         assert client.post("/v1/events", json=event).json()["events"][0]["matched"] == 1
+
+
+def test_contexts_go_into_the_snapshots_of_jobs(tmp_path: Path) -> None:
+    """Read from the data folder: the vocabulary of a job has the contexts, and the version, of the server."""
+    with running_application(tmp_path / "data") as client:
+        assert put(client, THERE, CARGO).status_code == 201
+        version = client.get("/v1/ontologies").json()["vocabulary_version"]
+    read_inputs(tmp_path / "data", tmp_path / "inputs")
+    snapshot = Inputs(folder=tmp_path / "inputs").snapshot(tmp_path / "output")
+    assert snapshot.vocabulary_version == version
+    assert snapshot.vocabulary().contexts[THERE] == CARGO

@@ -54,7 +54,6 @@ CLASS_TYPES: Final = frozenset({str(RDFS.Class), str(OWL.Class), str(OWL.Depreca
 DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
 SKOS_CONCEPT: Final = str(SKOS.Concept)
 SKOS_NAMESPACE: Final = str(SKOS)
-SCHEME: Final = str(SKOS.ConceptScheme)
 IN_SCHEME: Final = str(SKOS.inScheme)
 NOTATION: Final = str(SKOS.notation)
 NOTATIONS: Final = (  # properties that hold the code of a concept in a system of codes
@@ -131,7 +130,6 @@ PROPERTY_TYPES: Final = frozenset(
         OWL.DeprecatedProperty,
     )
 )
-DEPRECATED_PROPERTY: Final = str(OWL.DeprecatedProperty)
 SUB_PROPERTY: Final = str(RDFS.subPropertyOf)
 RANGE: Final = str(RDFS.range)
 DOMAIN: Final = str(RDFS.domain)

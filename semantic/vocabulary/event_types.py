@@ -74,8 +74,6 @@ class Shape:
         return self.types is None or type in self.types
 
 
-ANY = Shape()
-"""Nothing is said of what stands here."""
 EVENT_TYPES = "@type"
 """Where data says its further types: R1's own pair, which belongs to every event and is no attribute of a type."""
 

@@ -4,8 +4,8 @@
     lines, gzip; CSV         whole files: they cannot be entered in the middle
     Parquet                  ranges of row groups
 
-Files are found below the folder that is named, in order; names that begin with `_` or `.` are not looked at. Whatever
-file system pyarrow knows will do (a path, or s3://, gs://, hdfs://).
+Files below the named folder are read in order. Names that begin with `_` or `.` are skipped. Every file system that
+pyarrow supports can be used (a path, or s3://, gs://, hdfs://).
 """
 
 import posixpath
@@ -26,9 +26,9 @@ __all__ = ["Format", "Split", "file_system", "lines_in", "numbered", "splits_of"
 Format = Literal["lines", "csv", "parquet"]
 
 SPLIT_BYTES = 32 << 20
-"""Of lines in one task: some seconds of work, so that none is waited for long and what a crash undoes is little."""
+"""Bytes of lines in one task: some seconds of work, so that a crash undoes little."""
 SPLIT_ROWS = 100_000
-"""Of Parquet in one task, in whole row groups."""
+"""Rows of Parquet in one task, in whole row groups."""
 EXTENSIONS: dict[str, Format] = {
     ".jsonl": "lines",
     ".ndjson": "lines",
@@ -54,7 +54,7 @@ class Split:
     parts: tuple[tuple[str, str], ...] = ()
     stamp: str = ""
     problem: str = ""
-    """Why nothing of the file can be read."""
+    """Why the file cannot be read; empty if it can."""
 
     @property
     def gzipped(self) -> bool:

@@ -61,11 +61,9 @@ __all__ = [
 #
 #     splits ─▶ (digest of the name, split, line) ─shuffled by digest─▶ all but the first ─▶ FOLDER/split=<n>/
 #
-# The one thing here that has to be shuffled: 32 bytes per event, and only of events that have names. Plain data is
-# named
-# by its place, so that a split of CSV, or of columns without names, is not even read. Which lines repeat others stays
-# in
-# files: a task reads those of its split.
+# Only this step needs a shuffle: 32 bytes per event, and only for events that have names. Plain data is named by its
+# place, so a split of CSV, or of columns without names, is not read for this. The numbers of repeated lines are stored
+# in files, and each task reads those of its split.
 
 NAMED = pa.schema([("name", pa.binary()), ("split", pa.int32()), ("line", pa.int64())])
 SPLITS_SHUFFLED_TOGETHER = 4
@@ -75,7 +73,7 @@ NAMES = {"source", "id"}
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The lines of one split that repeat another one: how many, where they are listed, and a digest of which."""
+    """The repeated lines of one split: their number, the file that lists them, and a digest of the list."""
 
     folder: str = ""
     count: int = 0
@@ -131,7 +129,7 @@ def find_repeated(session: SparkSession, splits: Sequence[Split], read: ReadOpti
 
 
 def without_repeated(batches: Iterable[EventBatch | Rejected], repeated: Repeated) -> Iterator[EventBatch | Rejected]:
-    """What was read of a split, but for the lines that repeat others."""
+    """The events of a split without the repeated lines."""
     lines = repeated.lines()
     for batch in batches:
         if isinstance(batch, Rejected) or not lines.size:
@@ -145,7 +143,7 @@ def without_repeated(batches: Iterable[EventBatch | Rejected], repeated: Repeate
 
 
 def _has_names(split: Split) -> bool:
-    """Whether events of a split can have names of their own."""
+    """Whether events of a split may have a source and an id."""
     if split.problem or split.format == "csv":
         return False
     if split.format == "lines":
@@ -181,14 +179,13 @@ def _digest(source: str, id: str) -> bytes:
 
 # An archive against all subscriptions: two ways to the same rows.
 #
-#     match(events, snapshot)      DataFrame → DataFrame, for pipelines of one's own; Spark reads and writes
-#     match_units(session, …)      splits × shards as tasks that read and write by themselves: the command, and the
-# fast
-#     way
+#     match(events, snapshot)      DataFrame → DataFrame, for your own pipelines; Spark reads and writes
+#     match_units(session, …)      splits × shards as tasks that read and write by themselves: the command, and faster
 #
-# A unit of work is a split of the archive against a group of shards of the subscriptions, as many as fit into a
-# worker's memory. Nothing is shuffled, so no value is too frequent; a task has a bounded number of events. With several
-# groups the tasks go group by group, and the parts of an event are joined at the end by their place, split by split.
+# A unit of work matches one split of the archive against one group of shards, as many shards as fit into a worker's
+# memory. Nothing is shuffled, so a frequent value costs no more than others; a task has a bounded number of events.
+# With
+# several groups, the tasks run group by group, and the parts of an event are joined at the end by its place.
 
 
 @dataclass(frozen=True, slots=True)

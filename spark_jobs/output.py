@@ -94,7 +94,7 @@ OPEN_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A unit that is done: the names of the folders that it wrote into, and what it counted."""
+    """A finished unit: the folders that it wrote into, and its counts."""
 
     unit: str
     folders: tuple[str, ...]
@@ -102,7 +102,7 @@ class Done:
 
 
 class UnitWriter:
-    """Writes the files of one unit. Nothing is seen of them before `finish`."""
+    """Writes the files of one unit. Readers do not see them before `finish`."""
 
     def __init__(self, output: Path, unit: str) -> None:
         self._unit = unit
@@ -308,7 +308,7 @@ def sync(path: Path) -> None:
 # retries them. Units that are done are not run again.
 
 Work = Callable[[UnitWriter], Mapping[str, float]]
-"""Writes the files of a unit and returns what it counted."""
+"""A function that writes the files of a unit and returns its counts."""
 
 POLL_SECONDS = 0.2
 WORST_FIRST = 400
@@ -316,7 +316,7 @@ WORST_FIRST = 400
 
 
 def unit_name(kind: str, split: Split, *parts: Any) -> str:
-    """The name of a unit: another one whenever it would write something else."""
+    """The name of a unit: a digest, which differs whenever the unit would write something else."""
     told = {name: value for name, value in asdict(split).items() if name != "path"}
     return hashlib.sha256(repr((kind, sorted(told.items()), parts)).encode()).hexdigest()[:20]
 

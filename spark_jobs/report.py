@@ -3,9 +3,9 @@
 {"stage": "match", "done": 3, "total": 40, …}      now and then
 {"result": {…}}   or   {"problem": "…"}            last
 
-JobFailed                 the job cannot do what it was asked for
+JobFailed              the job cannot do what it was asked to do
 ├── NoJava             there is no Java 17 or newer
-├── NoArchive          nothing to read at the place that was named
+├── NoArchive          there is nothing to read at the given place
 ├── UnusableSnapshot   the snapshot of a matcher is damaged, or of another version
 └── UnusableOutput     the output folder holds something else, or cannot be written
 """
@@ -28,11 +28,6 @@ __all__ = [
     "tell_result",
 ]
 
-
-# Progress reports: lines of JSON on standard output, for the process that started the job.
-#
-# {"stage": "match", "done": 3, "total": 40, …}      now and then
-# {"result": {…}}   or   {"problem": "…"}            last
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a stage, how much is done, and the total (None: unknown)."""
@@ -66,7 +61,7 @@ def _tell(value: dict[str, Any]) -> None:
 
 
 class JobFailed(Exception):
-    """A job cannot do what it was asked for. The text says what to do."""
+    """The job cannot do what it was asked to do. The message says what to do instead."""
 
 
 class NoJava(JobFailed):

@@ -5,7 +5,7 @@
     FOLDER/shard-000/ …          `Matcher.save`: the subscriptions, in as many shards as fit a worker's memory
 
 The id of a subscription determines its shard, so a changed subscription changes one shard. No pickle: records are
-MessagePack and JSON, the index is flat arrays. The folder lies where all workers see it, or Spark carries it to them.
+MessagePack and JSON, the index is flat arrays. The folder must lie where all workers see it.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# Expensive operators in jobs: built-in ones and those installed on the driver and every worker; and the statistics
+# Operators in jobs: the built-in ones and those that are installed on the driver and every worker; and the statistics
 # of their calls.
 
 
@@ -84,7 +84,7 @@ Subscriptions = Iterable[tuple[str, str | Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A subscription that was not taken, and why."""
+    """A subscription that was refused, and why."""
 
     subscription: str
     reason: str
@@ -101,8 +101,8 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a snapshot holds. Small: it goes to the workers with every task. With `carried` the folder is not where
-    `folder` says but where Spark has put it on each worker."""
+    """What a snapshot holds. It is small, because it goes to the workers with every task. All workers must see
+    `folder`."""
 
     folder: str
     vocabulary_version: str
@@ -114,16 +114,11 @@ class Snapshot:
     """`kindcast.semantic.vocabulary.vocabulary.MEANING` when it was written; those of the first meaning do not say it.
     One of another meaning is compiled again from its trees whenever it is opened: write it again to have that done
     once."""
-    carried: bool = False
     refused: tuple[Refused, ...] = field(default=(), compare=False)
 
     @property
     def place(self) -> Path:
         """The folder on this machine."""
-        if self.carried:
-            from pyspark import SparkFiles
-
-            return Path(SparkFiles.get(Path(self.folder).name))
         return Path(self.folder)
 
     def groups(self, together: int = SHARD_SUBSCRIPTIONS) -> tuple[tuple[int, ...], ...]:
@@ -233,7 +228,7 @@ def write_snapshot(
         meaning=MEANING,
         refused=tuple(refused),
     )
-    told = {name: value for name, value in asdict(snapshot).items() if name not in ("folder", "carried")}
+    told = {name: value for name, value in asdict(snapshot).items() if name != "folder"}
     (writing / "snapshot.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     writing.rename(folder)
@@ -317,7 +312,7 @@ class Inputs:
     shards: int | None = None
 
     def stamp(self) -> str:
-        """Another text whenever a file changed, or what files mean (`MEANING`)."""
+        """A digest that changes whenever a file or the rules of matching (`MEANING`) change."""
         files = [*self.ontologies, self.declarations, self.subscriptions]
         if self.folder is not None:
             files += sorted(self.folder.iterdir())
@@ -336,13 +331,6 @@ class Inputs:
         subscriptions = list(self._subscriptions(bad))
         written = write_snapshot(place, ontologies, subscriptions, declarations=declared, shards=self.shards)
         return replace(written, refused=(*bad, *written.refused))
-
-    def copy_to(self, folder: Path) -> None:
-        """The same inputs as a folder for `--inputs`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, ontology in enumerate(self._ontologies()):
-            (folder / f"{number:03}.records").write_bytes(encode(ontology))
-        (folder / "declarations.json").write_text(json.dumps(self._declared()), encoding="utf-8")
 
     def _ontologies(self) -> list[Ontology]:
         try:

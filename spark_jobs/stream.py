@@ -2,12 +2,12 @@
 
     stream_events ─▶ repeated events dropped ─▶ each micro-batch: newest snapshot ─▶ match ─▶ OUTPUT/batch=<n>/day=…
 
-What a batch writes is one folder, renamed into place; Spark's checkpoint says which batches are behind us. A batch that
-was cut off is done again and replaces nothing, since nothing of it was seen. Subscriptions and ontologies are looked at
-between batches: what changed counts from the next batch on, and each row says the version of the vocabulary.
+A batch writes one folder, which is renamed into place; Spark's checkpoint says which batches are done. A batch that was
+interrupted is done again; readers saw nothing of it. Changes of subscriptions and ontologies are read between batches
+and count from the next batch on; each row names its version of the vocabulary.
 
-An event is repeated if another of the same source and id *arrived* within the window. By arrival, not by the time that
-the event says: Spark drops what is older than its watermark, and nothing is to be dropped for coming late.
+An event is repeated if another one with the same source and id *arrived* within the window. The time of arrival counts
+and not the time in the event, because Spark drops events that are older than its watermark.
 """
 
 import json
@@ -36,7 +36,7 @@ from kindcast.spark_jobs.snapshot import Snapshot
 __all__ = ["FILES", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 
 
-# DataFrames of events from archives and streams: `schemas.EVENTS`, and beside it the records that cannot be read.
+# DataFrames of events from archives and streams: `schemas.EVENTS`, and the records that cannot be read.
 #
 # read_events(session, archive)         an archive
 # stream_events(session, format, …)     files as they come, a socket, Kafka, whatever Spark can read as a stream

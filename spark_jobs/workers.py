@@ -22,7 +22,7 @@ __all__ = ["Matched", "ShardMatcher", "opened", "settle", "vocabulary_of"]
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What became of a batch: the events that can be read, their matches, and the events that cannot."""
+    """The result of a batch: the events that can be read, their matches, and the events that cannot be read."""
 
     batch: EventBatch
     table: MatchTable
@@ -31,7 +31,7 @@ class Matched:
 
 @dataclass(slots=True)
 class ShardMatcher:
-    """Shards, opened. In tables of matches the slots of a shard come after those of the one before."""
+    """Open shards. In tables of matches, the slots of a shard follow those of the shard before it."""
 
     matchers: Sequence[Matcher]
     context: bool
@@ -39,7 +39,7 @@ class ShardMatcher:
     _first: list[int] = field(default_factory=list, repr=False)
 
     def match(self, batch: EventBatch) -> Matched:
-        """The matches of a batch. An event that cannot be read is set aside; the others do not suffer for it."""
+        """The matches of a batch. An event that cannot be read is set aside and does not affect the others."""
         try:
             return Matched(batch, self._matches(batch), [])
         except InvalidEvent:
@@ -156,8 +156,8 @@ _collector = _Collector()
 
 
 def settle() -> None:
-    """Have garbage collections pass by what is open. To be called in a worker when a task ends: Spark's daemon collects
-    after each task, and looking through a vocabulary and the libraries takes as long as a task does."""
+    """Freezes the open objects, so that garbage collections skip them. A worker calls this when a task ends: Spark's
+    daemon runs a collection after each task, which would take as long as the task itself."""
     if _collector.restless:
         gc.unfreeze()  # what was open before may be garbage now
         gc.collect()

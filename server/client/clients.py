@@ -1,7 +1,7 @@
 """The two HTTP clients: `Client` blocks, `AsyncClient` awaits. The calls themselves are in `calls.py`.
 
-Only what cannot be one is here twice: sending a request, and the loop that reads a stream. What a stream means, and
-when to connect again, is in `stream.py`.
+Two things exist twice, once for each client: sending a request, and the loop that reads a stream. `StreamReader` parses
+the stream and decides when to connect again, for both.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ __all__ = ["AsyncClient", "Client", "StreamReader"]
 
 # A parser of server-sent events that does no I/O: bytes in, messages out, and when to reconnect.
 #
-# `StreamReader` keeps what must survive a lost connection: the last cursor, the pause the server asked for, and how
-# often in a row nothing came. `Client.listen` and `AsyncClient.listen` feed it and sleep as it says, so the rules
-# stand
-# here once. Follows the event-stream format of the HTML standard (section 9.2.6) as far as our server uses it: `id`,
+# `StreamReader` keeps what must survive a lost connection: the last cursor, the pause that the server asked for, and
+# the
+# number of failures in a row. `Client.listen` and `AsyncClient.listen` feed it and sleep as it says. It follows the
+# event-stream format of the HTML standard (section 9.2.6) as far as our server uses it: `id`,
 # `event`, `data`, `retry` and comments.
 
 FIRST_PAUSE_SECONDS = 1.0

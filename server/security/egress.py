@@ -291,9 +291,8 @@ def _look_up(host: str, port: int) -> list[str]:
 # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────────
 # Connection pools of the webhooks: one small pool per endpoint, over the guarded network.
 #
-# One pool per endpoint, because a pool of httpcore looks at all its connections for every request. Idle connections
-# are
-# closed soon, so that a name that moves is resolved, and checked, again.
+# One pool per endpoint, because a pool of httpcore checks all its connections for every request. Idle connections are
+# closed soon, so that a name that changes its address is resolved and checked again.
 
 KEEPALIVE_SECONDS = 15.0
 """A connection or pool that was unused for this long is closed."""

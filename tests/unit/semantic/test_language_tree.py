@@ -174,7 +174,7 @@ def test_parse_tree_unknown_operator_has_the_nearest_one(key: str, near: str | N
     """The known ones are told in any case."""
     (problem,) = problems_of({"all": [{key: ["a", 1]}]})
     assert (problem.code, problem.at) == ("unknown-operator", Position(pointer="/all/0"))
-    assert problem.detail.startswith(f"'{key}' is no operator; known are all any not some isa below is")
+    assert problem.detail.startswith(f"'{key}' is no operator; known are all any not some every isa below is")
     if near is not None:
         assert near in [each["label"] for each in problem.suggestions]
 

@@ -15,9 +15,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
 DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
+
+UNMEASURED = (
+    "acceptance/",
+    "benchmarks/",
+    "campaigns/",
+    "integration/test_cli",
+    "integration/test_client",
+    "integration/test_delivery",
+    "spark/",
+)
+"""Tests of whole servers and jobs. Counting coverage doubles what a test takes, and index and semantic have tests of
+their own: these run without it."""
 
 # No deadlines: the machines that run this are shared, and no test asserts a time.
 settings.register_profile(
@@ -28,6 +41,13 @@ settings.register_profile(
     "sample", parent=settings.get_profile("fuzz"), derandomize=True, database=None, max_examples=40
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "sample"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that say nothing about the lines of index and semantic leave them uncounted."""
+    for item in items:
+        if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)).startswith(UNMEASURED):
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,9 @@ import coverage
 import pytest
 
 SAMPLE = (
+    "index/test_ctps_errata.py",
     "index/test_engines.py",
+    "index/test_fused.py::test_fused_over_random_clauses_finds_what_naive_finds",
     "index/test_dexin_errata.py",
     "index/test_fused_results.py",
     "index/test_fused_scattered.py::test_scattered_rows_are_found_as_by_the_plain_twin[64]",

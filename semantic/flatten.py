@@ -67,6 +67,8 @@ class QuantityObject:
     unit: str
     published: Mapping[str, Any]
     comparator: Comparator | None = None
+    node: Resource | None = None
+    """The node of a graph that states it: both are one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class StatedCode:
 
     codes: tuple[tuple[str, str], ...]
     published: Mapping[str, Any]
+    node: Resource | None = None
 
 
 Scalar = str | int | float | bool | QuantityObject | StatedCode | Resource | TypedText
@@ -145,16 +148,16 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
                 detail = f"more than {limits.values} values in one event: split it"
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
-            if path and isinstance(node, Node):  # a value too, and one element wherever it stands (rule 21)
-                if node.value is not None:
-                    flat.scalars.setdefault(name, []).append(Found(node.value))
-                if not isinstance(path[-1], int):
-                    flat.elements.setdefault(name, []).append(node)
             quantity = as_quantity(node) if path and not isinstance(node, Node) else None
             found = Stated(quantity, "value") if quantity is not None else None
             if found is None and stated is not None and path:
                 found = stated(name, node)
-            read = None if found is None else _put_stated(flat, name, found)
+            read = None if found is None else _put_stated(flat, name, found, node)
+            if path and isinstance(node, Node):  # a value too, and one element wherever it stands (rule 21)
+                if node.value is not None and found is None:
+                    flat.scalars.setdefault(name, []).append(Found(node.value))
+                if not isinstance(path[-1], int):
+                    flat.elements.setdefault(name, []).append(node)
             for key, value in reversed(list(node.items())):
                 if not isinstance(key, str):
                     problems.append(problem_at(path, "bad-name", f"the name {key!r} is not a string"))
@@ -175,14 +178,16 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
     return flat, problems, is_json
 
 
-def _put_stated(flat: Flat, name: str, found: Stated) -> str | None:
+def _put_stated(flat: Flat, name: str, found: Stated, node: Mapping[str, Any]) -> str | None:
     """Puts what an object states under its name, and the number of a quantity, with its unit, under that of the member;
     the name of this member, None where it is still to be read."""
     scalar = found.scalar
     flat.scalars.setdefault(name, []).append(Found(scalar))
     if not isinstance(scalar, QuantityObject) or found.number is None or scalar.comparator is not None:
         return None
-    number = scalar.published[found.number]
+    number = node[found.number]
+    if isinstance(number, list) and len(number) == 1:
+        number = number[0]
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
     flat.scalars.setdefault(f"{name}.{found.number}", []).append(Found(number, scalar.unit))

@@ -9,6 +9,7 @@ docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kindcast.index.clause import ConceptId
@@ -37,7 +38,7 @@ from kindcast.semantic.vocabulary.identifier_patterns import readings_of_identif
 from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_event_term
 
-__all__ = ["Canonicaliser", "EventLimits", "range_of"]
+__all__ = ["OBJECTS", "Canonicaliser", "EventLimits", "range_of"]
 
 CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
@@ -201,6 +202,10 @@ class Canonicaliser:
         """Whether some attribute is declared to hold objects that state quantities or codes."""
         return self._vocabulary.attributes.states
 
+    def stated_by(self, node: Node) -> Stated | None:
+        """What a node of a graph states by the shapes that are known (rule 22)."""
+        return stated_value(node, QuantityMembers(), CodeMembers(), self._units.knows)
+
     def is_stating(self, name: str) -> bool:
         """Whether the objects under an attribute are declared to state a quantity or a code."""
         found = self._declaration(name)
@@ -210,7 +215,8 @@ class Canonicaliser:
         """What asks the objects of `event`, by the array in which they are elements, what they state (rule 22); None
         where none is asked."""
         declared = self._vocabulary.attributes.states
-        said = frozenset(STATED) if self.states(event.context) else frozenset[str]()
+        is_asked = self.states(event.context) or isinstance(event.data, Node)  # graphs always
+        said = frozenset(STATED) if is_asked else frozenset[str]()
         if not said and self._vocabulary.schemas.states:
             said = self._typed.stated(self._typed.types_of(_types_said(event)))
         if not declared and not said:
@@ -286,9 +292,19 @@ class Canonicaliser:
         if isinstance(scalar, bool):
             return Value(scalar, boolean=scalar)
         if isinstance(scalar, TypedText):
-            return self._read_string(name, scalar.text, notes)
+            return self._read_typed(name, scalar, notes)
         if isinstance(scalar, Resource):
             return self._read_resource(scalar)
+        if isinstance(scalar, OBJECTS) and scalar.node is not None:  # one value, with what the node is
+            of_node, whole = self._read_resource(scalar.node), self.read(name, replace(scalar, node=None), unit, notes)
+            concepts = tuple(dict.fromkeys((*of_node.concepts, *whole.concepts)))
+            return replace(
+                of_node,
+                concepts=concepts,
+                amount=whole.amount,
+                dimension=whole.dimension,
+                amounts=whole.amounts,
+            )
         if isinstance(scalar, QuantityObject):
             dimension, amount = self._measure(name, scalar.value, scalar.unit, notes)
             if scalar.comparator is None or amount is None:
@@ -297,6 +313,12 @@ class Canonicaliser:
         if isinstance(scalar, StatedCode):
             return self._read_code(name, scalar, notes)
         return self._read_number(name, scalar, scalar, unit, notes)
+
+    def _read_typed(self, name: str, scalar: TypedText, notes: list[Note]) -> Value:
+        """A literal of a graph as its text, and as the code that it is where its datatype is a system (rule 22)."""
+        value = self._read_string(name, scalar.text, notes)
+        coded = self._vocabulary.coded(scalar.datatype, scalar.text).candidates
+        return replace(value, concepts=tuple(dict.fromkeys((*value.concepts, *coded)))) if coded else value
 
     def _read_resource(self, node: Resource) -> Value:
         """A node of a graph: the concept that its IRI is, if it is one, and the classes that the graph states of it."""

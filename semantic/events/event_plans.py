@@ -21,11 +21,12 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.events.linked_data.reader import may_be_graph
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText
+from kindcast.semantic.vocabulary.stated import may_state
 
 __all__ = ["EventPlans", "ReadEvent"]
 
@@ -113,6 +114,7 @@ class _Shape:
         "alone",
         "beside",
         "gaps",
+        "may_state",
         "members",
         "names",
         "owner",
@@ -134,6 +136,8 @@ class _Shape:
         """Members without a value of their own → what the others make present."""
         self.siblings: dict[str, tuple[str, ...]] = {}
         """Last segment of an attribute → the names here that mean one with that segment."""
+        self.may_state = nested and may_state(names)
+        """Whether a node of a graph with these names may state a quantity or a code (rule 22)."""
         self.unit: str | None = None
         """The name of the unit, where an object with these names may be a quantity (rule 15)."""
         if nested and len(names) == 2 and "value" in names:
@@ -261,7 +265,8 @@ class EventPlans:
         found = dict.fromkeys(first)
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         for member, value, unit in self._values(self._groups(data, context)):
-            noted = member.noted.get(value if unit is None else (value, unit))
+            is_kept = type(value) not in OBJECTS  # these hold an object, which has no hash
+            noted = member.noted.get(value if unit is None else (value, unit)) if is_kept else None
             if noted is None:
                 noted = self._noted(member, value, unit)
             if noted:
@@ -429,11 +434,21 @@ class EventPlans:
         self, member: _Member, node: Node, several: dict[ColumnId, dict[Key, None]], presents: list[Present]
     ) -> None:
         """What a node of a graph is worth under its own name."""
-        if node.value is not None:
+        shape = self._shape(member, node)
+        stated = self.canonicaliser.stated_by(node) if shape.may_state else None
+        if stated is not None:
+            number = None if stated.number is None else shape.members[shape.names.index(stated.number)]
+            if number is not None and number.attributes:
+                raise _Refused  # its number is read with the unit
+            presents.append(member.present)
+            cell = self._read(member.attributes, stated.scalar, None) if member.attributes else NOTHING
+        elif node.value is not None:
             presents.append(member.present)
             cell = self._cell(member, node.value, None)
-            if cell:
-                _merge(several, cell)
+        else:
+            return
+        if cell:
+            _merge(several, cell)
 
     def _enter(self, container: Any, depth: int) -> None:
         """Raises `_Refused` for more nesting or values than an event may have."""
@@ -654,7 +669,11 @@ class EventPlans:
                 elif kind is TypedText:
                     yield member, value.text, None
                 elif kind is Node:
-                    groups.append((self._shape(member, value), value, depth + 1, None, ()))
+                    inner = self._shape(member, value)
+                    groups.append((inner, value, depth + 1, None, ()))
+                    stated = self.canonicaliser.stated_by(value) if inner.may_state else None
+                    if stated is not None:
+                        yield member, stated.scalar, None
                 elif kind is int or kind is float:
                     unit = shape.unit_beside(member, data, names)
                     if unit or member.is_measured:
@@ -678,7 +697,7 @@ class EventPlans:
         for name in member.names:
             self.canonicaliser.read(name, value, unit, notes)
         found = tuple(notes)
-        if type(value) is not str or len(value) <= LONGEST:
+        if type(value) not in OBJECTS and (type(value) is not str or len(value) <= LONGEST):
             self._count(1)
             member.noted[value if unit is None else (value, unit)] = found
         return found

@@ -9,12 +9,14 @@ shapes of common standards, and declared for others. Knows no vocabulary: `code_
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.flatten import Comparator, QuantityObject, Stated, StatedCode
+from kindcast.semantic.model import Node, Resource, TypedText
+from kindcast.semantic.ontology.namespaces import local_name
 
 __all__ = [
     "FHIR",
@@ -23,6 +25,8 @@ __all__ = [
     "QuantityMembers",
     "code_members",
     "may_be_compared",
+    "may_state",
+    "plain_members",
     "quantity_members",
     "stated_value",
 ]
@@ -39,6 +43,7 @@ CODES: Final = ("code", "notation", "termCode", "codeValue")
 """FHIR, SKOS, schema.org's DefinedTerm and CategoryCode."""
 SYSTEMS: Final = ("system", "inScheme", "inDefinedTermSet", "inCodeSet")
 
+_LEADING: Final = frozenset({*NUMBERS, *CODES, "coding"})
 UNIT_SYSTEMS: Final = frozenset(
     {"http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8", "urn:iso:std:iso:4217", "urn:oid:1.0.4217"}
 )
@@ -67,6 +72,49 @@ class CodeMembers:
     code: str | None = None
     system: str | None = None
     within: str | None = None
+
+
+def plain_members(node: Node) -> tuple[dict[str, Any], dict[str, str]]:
+    """The members of a node of a graph as those of a JSON object, by local name and by IRI, and the name that each has
+    in the node. Of several values the first one counts, but for codings. Costs a look at each member, and at those of
+    nodes right below."""
+    members: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, values in node.items():
+        if name.startswith("<") and name.endswith(">"):
+            iri = name[1:-1]
+            listed = values if isinstance(values, list) else [values]
+            if not listed:
+                continue
+            local = local_name(iri) or iri
+            inner = [_plain_member(each) for each in listed[:MOST_CODINGS]]
+            for each in dict.fromkeys((local, iri)):
+                members[each] = inner if local == "coding" else inner[0]
+                names[each] = name
+    return members, names
+
+
+def may_state(names: Iterable[str]) -> bool:
+    """Whether a node of a graph with members of these names may state a quantity or a code."""
+    return any(local_name(name[1:-1]) in _LEADING for name in names if name.startswith("<"))
+
+
+def _plain_member(value: Any, *, deep: bool = True) -> Any:
+    """A value as JSON has it: the IRI of a node, and its members, where it is not inside another."""
+    match value:
+        case Resource(iri=iri):
+            return {"@id": iri}
+        case TypedText(text=text):
+            return text
+        case Node(value=resource):
+            found: dict[str, Any] = {} if resource is None or resource.iri is None else {"@id": resource.iri}
+            for name, each in value.items() if deep else ():
+                if name.startswith("<") and name.endswith(">"):
+                    first = each[0] if isinstance(each, list) and each else each
+                    found[local_name(name[1:-1]) or name] = _plain_member(first, deep=False)
+            return found
+        case _:
+            return value
 
 
 def quantity_members(attribute: str, declared: Any) -> QuantityMembers | None:
@@ -105,13 +153,18 @@ def stated_value(
     codes: CodeMembers | None,
     is_unit: Callable[[str], bool],
 ) -> Stated | None:
-    """The quantity or code that `node` states, None for neither. `is_unit` says whether a unit is known: of several
-    members that may name it, the first with a known one is taken. Cost: a few look-ups."""
-    if quantities is not None:
-        found = _quantity(node, quantities, is_unit)
-        if found is not None:
-            return found
-    return None if codes is None else _code(node, codes)
+    """The quantity or code that `node`, an object or a node of a graph, states; None for neither. `is_unit` says
+    whether a unit is known: of several members that may name it, the first with a known one is taken. Cost: a few
+    look-ups."""
+    if isinstance(node, Node):
+        members, names = plain_members(node)
+        stated = stated_value(members, quantities, codes, is_unit)
+        if stated is None:
+            return None
+        number = None if stated.number is None else names[stated.number]
+        return Stated(replace(stated.scalar, node=node.value), number)
+    found = None if quantities is None else _quantity(node, quantities, is_unit)
+    return _code(node, codes) if found is None and codes is not None else found
 
 
 def _quantity(node: Mapping[str, Any], members: QuantityMembers, is_unit: Callable[[str], bool]) -> Stated | None:

@@ -9,7 +9,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -76,11 +76,26 @@ def attributes_of(
     object is asked what it states (rule 22)."""
     attributes: dict[str, list[Reading]] = {}
     if isinstance(data, Thing):
+        stating = [(path, thing, found) for path, thing in things_of(data) if (found := _stated_by(thing, world))]
+        told = [thing for _, thing, _ in stating]
         for item in items_of(data):
+            if any(item.value is each for each in told):
+                continue  # it is one value with what it states
             names = names_of(item.path, world.broader)
             names += [(each, each) for each in world.broader("ce.type") if item.path == ("@type",)]
             for name, declared in names:
                 attributes.setdefault(name, []).append(_read(declared, item.value, None, world))
+        for path, thing, found in stating:
+            for name, declared in names_of(path, world.broader):
+                own = _read(declared, thing, None, world) if thing.iri is not None or thing.types else Reading()
+                whole = _read(declared, found, None, world)
+                concepts = own.concepts | whole.concepts
+                both = replace(own, amount=whole.amount, amounts=whole.amounts, concepts=concepts)
+                attributes.setdefault(name, []).append(both)
+            for member in thing.members if isinstance(found, Stated) and not found.comparator else ():
+                for name, declared in names_of((*path, member), world.broader):
+                    if _local(member) == found.member:
+                        attributes.setdefault(name, []).append(_read(declared, found.number, found.unit, world))
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
     if isinstance(data, Mapping):
         flat = list(_flat("", data, None, world, everywhere=everywhere))
@@ -89,6 +104,18 @@ def attributes_of(
         for name in world.broader(world.attribute(raw)):
             attributes.setdefault(name, []).append(_read(name, value, unit, world))
     return attributes
+
+
+def _local(iri: str) -> str:
+    return iri[max(iri.rfind(each) for each in "#/:") + 1 :]
+
+
+def _stated_by(thing: Thing, world: World) -> "Stated | Coded | None":
+    """What a node of a graph states, by the local names of its properties."""
+    plain = {_local(name): values[0] for name, values in thing.members.items() if values and "\n" not in name}
+    plain = {name: each.iri if isinstance(each, Thing) else each for name, each in plain.items()}
+    nowhere = replace(world, declarations={})
+    return _stated("node", plain, nowhere, everywhere=True) or _stated_code("node", plain, nowhere, everywhere=True)
 
 
 def elements_of(data: Any, attribute: str, world: World) -> list[Any]:

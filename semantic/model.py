@@ -14,6 +14,7 @@ import msgspec
 from kindcast.index.clause import ConceptId
 
 __all__ = [
+    "AGGREGATES",
     "All",
     "AnyOf",
     "Arithmetic",
@@ -53,6 +54,8 @@ __all__ = [
     "Value",
     "ValueConstraint",
     "Variable",
+    "aggregate_name",
+    "aggregate_of",
 ]
 
 SubscriptionSlot = NewType("SubscriptionSlot", int)
@@ -149,6 +152,23 @@ class Variable:
 
     name: str
     at: Position | None = field(default=None, compare=False)
+
+
+AGGREGATES = ("count", "sum", "min", "max")
+"""What may stand around an attribute in a comparison: `count(items) > 3` (rule 26)."""
+
+
+def aggregate_name(function: str, attribute: str) -> str:
+    """An aggregate in place of the name of an attribute: as no data may name one (rule 1)."""
+    return f"ce.{function}({attribute})"
+
+
+def aggregate_of(name: str) -> tuple[str, str] | None:
+    """The function and the attribute of an aggregate; None for the name of an attribute."""
+    if not name.endswith(")") or not name.startswith("ce."):
+        return None
+    function, _, attribute = name[3:-1].partition("(")
+    return (function, attribute) if function in AGGREGATES else None
 
 
 # ── expressions ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -451,6 +471,8 @@ class CanonicalEvent:
     attributes: Mapping[str, tuple[Value, ...]]
     elements: Mapping[str, tuple["CanonicalEvent", ...]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    repeated: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """How often each value of an attribute occurs, where some do so more than once."""
 
 
 class Match(msgspec.Struct, frozen=True, order=True, gc=False):

@@ -8,6 +8,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -47,6 +48,8 @@ from kindcast.semantic.model import (
     SomeOf,
     Term,
     TextTest,
+    aggregate_name,
+    aggregate_of,
 )
 from tests.harness.vocabularies import vocabulary_of
 from tests.oracle import Declaration, World
@@ -325,9 +328,26 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
 
 
 @st.composite
+def _of_aggregates(draw: st.DrawFn) -> Expression:
+    """A comparison of an aggregate."""
+    name = aggregate_name(
+        draw(st.sampled_from(["count", "sum", "min", "max"])),
+        draw(st.sampled_from(("size", "weight", "temp", "a", "b", "due", "box", "box.size", "contact"))),
+    )
+    order = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
+    operand: Any = st.one_of(st.sampled_from((1, 2, 3, 5.5, 10, 35)).map(Constant), st.just(AttributeRef("size")))
+    if name.endswith(("(weight)", "(temp)")) and "count" not in name:
+        operand = st.sampled_from(_MASSES if "weight" in name else _TEMPERATURES).map(Constant) | operand
+    found = Comparison(name, order, draw(operand))
+    return found if (order, found.operand) != ("<", Constant(1)) else replace(found, order=">")
+
+
+@st.composite
 def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
     """One predicate on one of `names`."""
     name = draw(st.sampled_from(names))
+    if names is _ASKED and not draw(st.integers(0, 11)):
+        return draw(_of_aggregates())
     orders = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
     sorts = ["compare", "compare", "in", "between", "presence", "attribute"]
     if name == "host":  # an address has no order
@@ -377,7 +397,11 @@ def expressions() -> st.SearchStrategy[Expression]:
     """Expressions of at most six predicates, `some` over `box` among them, negated anywhere; now and then empty."""
     inner = st.recursive(atoms(("a", "b", "kind", "size")), _grouped, max_leaves=2)
     some = st.one_of(st.builds(SomeOf, st.just("box"), inner), st.builds(EveryOf, st.just("box"), inner))
-    every = atoms().filter(lambda each: not isinstance(each, Presence)).map(EveryValue)
+    every = (
+        atoms()
+        .filter(lambda each: not isinstance(each, Presence) and aggregate_of(getattr(each, "attribute", "")) is None)
+        .map(EveryValue)
+    )
     grouped = st.recursive(st.one_of(atoms(), atoms(), atoms(), some, every), _grouped, max_leaves=6)
     return st.integers(0, 15).flatmap(lambda number: grouped if number else st.just(All(())))
 

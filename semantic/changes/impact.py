@@ -32,7 +32,7 @@ from kindcast.index.clause import ConceptId
 from kindcast.semantic.conditions.predicates import checks_of, holds_instants, text_test
 from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
-from kindcast.semantic.model import AttributeRef, Comparison
+from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
@@ -218,7 +218,7 @@ def _dated(operand: Any) -> Literal["date-time", "date", "number"] | None:
 
 def _attribute_parts(name: Any) -> Iterator[Part]:
     if isinstance(name, Mapping):
-        name = name.get("attribute")
+        name = next((name[key] for key in ("attribute", *AGGREGATES) if key in name), None)
     if isinstance(name, str) and not name.startswith("?"):
         yield AttributePart(name)
 
@@ -236,6 +236,8 @@ def _operand(operand: Any, *, equal: bool) -> Iterator[Part]:
             yield UnitPart(operand["unit"])
         elif isinstance(operand.get("attribute"), str):
             yield AttributePart(operand["attribute"])
+        elif any(isinstance(operand.get(each), str) for each in AGGREGATES):
+            yield from _attribute_parts(operand)
         elif equal and isinstance(operand.get("value"), str):
             yield WordPart(operand["value"])
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
+from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
 from kindcast.semantic.conditions.operator_clauses import is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of
-from kindcast.semantic.model import CanonicalEvent, EveryValue, Presence, Value
+from kindcast.semantic.model import CanonicalEvent, EveryValue, Presence, Value, aggregate_of
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["LoweredClause", "Lowering", "ValueColumns"]
@@ -36,6 +37,7 @@ class Lowering:
         self._vocabulary = vocabulary
         self._attributes: dict[str, AttributeId] = {}
         self._columns: dict[tuple[str, str], ColumnId] = {}
+        self._aggregates: dict[str, str] = {}  # aggregate -> the attribute over which it ranges
 
     def clause(self, atoms: tuple[Atom, ...]) -> LoweredClause | None:
         """The clause of `atoms`, or None if it can never hold (a concept that is gone). Linear in the operands."""
@@ -89,6 +91,11 @@ class Lowering:
             for value in found:
                 for column, key in self.columns(name, value):
                     values.setdefault(column, set()).add(key)
+        for name in self._aggregates:
+            for value in values_of(event, name):
+                present.add(self._attributes[name])
+                for column, key in self.columns(name, value):
+                    values.setdefault(column, set()).add(key)
         for name, elements in event.elements.items():
             attribute = self._attributes.get(elements_of(name))
             if attribute is not None and elements:
@@ -103,6 +110,10 @@ class Lowering:
     def known(self, name: str) -> AttributeId | None:
         """The number of an attribute that some subscription asks about."""
         return self._attributes.get(name)
+
+    def aggregates(self, names: Iterable[str]) -> bool:
+        """Whether some subscription asks an aggregate over one of these attributes: events with it are read whole."""
+        return bool(self._aggregates) and not frozenset(self._aggregates.values()).isdisjoint(names)
 
     def asks(self, name: str, reading: str) -> bool:
         """Whether some subscription reads an attribute so."""
@@ -135,6 +146,9 @@ class Lowering:
         return self._column(name, reading)
 
     def _attribute(self, name: str) -> AttributeId:
+        aggregate = aggregate_of(name)
+        if aggregate is not None:
+            self._aggregates[name] = aggregate[1]
         return self._attributes.setdefault(name, AttributeId(len(self._attributes)))
 
     def _column(self, name: str, reading: str) -> ColumnId:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
+from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
 from kindcast.semantic.model import (
     AttributeRef,
@@ -43,6 +44,7 @@ from kindcast.semantic.model import (
     Term,
     TextTest,
     Value,
+    aggregate_of,
 )
 from kindcast.semantic.units.instants import (
     PERIODS,
@@ -73,6 +75,8 @@ Reading = str
 quantity. `under:` and `above:` with the dimension: the finite end of an interval that has all amounts below or above
 (rule 22). `since` and `until`: the ends of a date, both the same for a date-time; `day`, `month` and `year`: where
 such a date begins; `version`, `ip`, `ip4`, `ip6` and networks of the latter: `semantic.units.kinds` (rule 26)."""
+NO_ATTRIBUTE = "ce.()"
+"""Of which nothing can be declared."""
 AMOUNT, UNDER, ABOVE = "amount:", "under:", "above:"
 
 Check = tuple[Reading, Test]
@@ -89,6 +93,10 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
     if isinstance(predicate, EveryOf | EveryValue):
         return None
     name = getattr(predicate, "attribute", "")
+    aggregate = aggregate_of(name)
+    if aggregate is not None:  # numbers have the unit of the attribute, but for `count`
+        predicate = replace(predicate, attribute=NO_ATTRIBUTE if aggregate[0] == "count" else aggregate[1])  # type: ignore[arg-type]
+        return checks_of(predicate, vocabulary, array)
     declared_as = vocabulary.attributes.declared_as(name, array)
     if declared_as != name:
         predicate = replace(predicate, attribute=declared_as)  # type: ignore[arg-type]  # it has one
@@ -446,7 +454,7 @@ class AtomEvaluator:
         if isinstance(predicate, SomeOf):
             elements = event.elements.get(predicate.attribute, ())
             return bool(elements) and any(self._element(each) for each in elements) != self.atom.negated
-        values = event.attributes.get(getattr(predicate, "attribute", ""), ())
+        values = values_of(event, getattr(predicate, "attribute", ""))
         if isinstance(predicate, EveryOf):
             elements = event.elements.get(predicate.attribute, ())
             if not values and not elements:
@@ -459,7 +467,7 @@ class AtomEvaluator:
                 return False
             return all(self._each._of_value(value, event) for value in values) != self.atom.negated
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            others = event.attributes.get(predicate.operand.name, ())
+            others = values_of(event, predicate.operand.name)
             found = any(self._compare(predicate, left, right) for left in values for right in others)
             return bool(others) and found != self.atom.negated
         return any(map(self.satisfied_by, values)) != self.atom.negated
@@ -474,7 +482,7 @@ class AtomEvaluator:
         """Whether the predicate, or its negation, holds where the attribute has this value alone."""
         predicate = self.atom.predicate
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            others = event.attributes.get(predicate.operand.name, ())
+            others = values_of(event, predicate.operand.name)
             return bool(others) and any(self._compare(predicate, value, other) for other in others) != self.atom.negated
         return self.satisfied_by(value) != self.atom.negated
 

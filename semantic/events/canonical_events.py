@@ -123,11 +123,12 @@ class Canonicaliser:
             declared = self._typed.types_of(each for each in texts if isinstance(each, str))
             if not isinstance(data, Node):  # a schema describes a JSON document
                 self._typed.check(declared, data, notes)
-        attributes = self._read(scalars, notes)
+        repeated: dict[str, tuple[int, ...]] = {}
+        attributes = self._read(scalars, notes, repeated)
         if self._typed:
             attributes = self._typed.complete(attributes, declared, notes)
         found = self._elements(elements, "", {}, stated)
-        return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)))
+        return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)), repeated)
 
     def graph_event(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
         """`event` with the tree of its graph as data, where its data is one (rule 20), and what is to be noted of that;
@@ -187,7 +188,9 @@ class Canonicaliser:
         if found is None:
             flat = flatten(data, self._limits, stated(array) if stated is not None else None)
             inner = self._elements(flat.elements, array, done, stated)
-            found = done[array, id(data)] = CanonicalEvent(self._read(flat.scalars, [], array), inner)
+            repeated: dict[str, tuple[int, ...]] = {}
+            attributes = self._read(flat.scalars, [], repeated, array)
+            found = done[array, id(data)] = CanonicalEvent(attributes, inner, (), repeated)
         return found
 
     # ── what objects state ──────────────────────────────────────────────────────────────────────────────────────
@@ -241,10 +244,16 @@ class Canonicaliser:
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _read(
-        self, scalars: Mapping[str, Iterable[Found]], notes: list[Note], array: str = ""
+        self,
+        scalars: Mapping[str, Iterable[Found]],
+        notes: list[Note],
+        repeated: dict[str, tuple[int, ...]],
+        array: str = "",
     ) -> dict[str, tuple[Value, ...]]:
+        """Attribute → its distinct values; `repeated` gets how often each occurs, where some do so more than once."""
         declared_as = self._vocabulary.attributes.declared_as
         attributes: dict[str, dict[Any, Value]] = {}
+        again: dict[str, dict[Any, int]] = {}
         siblings: dict[tuple[int, str], str | None] = {}
         for raw, all_found in scalars.items():
             names = self.names(raw, array)
@@ -256,6 +265,11 @@ class Canonicaliser:
                     values = attributes.setdefault(name, {})
                     if key not in values:
                         values[key] = self.read(declared_as(name, array), scalar, unit, notes)
+                    else:
+                        more = again.setdefault(name, {})
+                        more[key] = more.get(key, 0) + 1
+        for name, more in again.items():
+            repeated[name] = tuple(1 + more.get(key, 0) for key in attributes[name])
         return {name: tuple(values.values()) for name, values in attributes.items()}
 
     def _sibling_unit(self, name: str, found: Found, known: dict[tuple[int, str], str | None]) -> str | None:

@@ -508,6 +508,8 @@ class EventPlans:
             names = self.canonicaliser.names(raw)
             if raw == TYPE:  # its texts are types of the event as well (rule 1)
                 names = tuple(dict.fromkeys((*names, *self.canonicaliser.names("ce.type"))))
+            if self._lowering.aggregates(names):
+                raise _Refused
             asked = {each: number for each in names if (number := self._lowering.known(each)) is not None}
             member = _Member(raw, names, asked)
             arrays = (self._lowering.known(elements_of(each)) for each in self.canonicaliser.names(raw))

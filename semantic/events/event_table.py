@@ -165,7 +165,7 @@ class TableReader:
                 attributes,
                 frozenset(attributes.values()),
                 frozenset(each for each in elements if each is not None),
-                self._needs_event(names) or self._is_stated(raw),
+                self._needs_event(names) or self._is_stated(raw) or self.lowering.aggregates(names),
             )
             if len(self._names) >= CACHED_NAMES:
                 self._names.clear()
@@ -400,12 +400,14 @@ class Table:
                 units = None if leaf.units is None else leaf.units.part(low, high)
                 part.read(leaf, part_of_cells(leaf.cells, low, high), rows, units)
         for each in self._elements:
-            attributes = self._reader.name(each.name).elements
-            if attributes:
+            known = self._reader.name(each.name)
+            if known.elements or known.needs_event:
                 low, high = np.searchsorted(each.rows, (start, stop)).tolist()
                 there = np.zeros(stop - start, dtype=np.bool_)
                 there[each.rows[low:high] - start] = True
-                part.note(there, attributes)
+                part.note(there, known.elements)
+                if known.needs_event:
+                    part.whole |= there
         return part.batch({row: self.lowered(start + row) for row in np.flatnonzero(part.whole).tolist()})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest
+from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of
@@ -220,7 +221,7 @@ class _Teller:
         verdict = evaluator.holds(self._event)
         text = self._text(atom)
         attribute = getattr(atom.predicate, "attribute", "")
-        values = [self._value(atom, evaluator, value) for value in self._event.attributes.get(attribute, ())]
+        values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
         return {
             "text": text,
             "attribute": attribute,
@@ -330,7 +331,7 @@ class _Teller:
         if not values:
             return f"{text}: {attribute} is absent"
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            if predicate.operand.name not in self._event.attributes:
+            if not values_of(self._event, predicate.operand.name):
                 return f"{text}: {predicate.operand.name} is absent"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
         said = [each for each in values if each["verdict"]] or values

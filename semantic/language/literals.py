@@ -4,6 +4,8 @@ import json
 import math
 import re
 
+from kindcast.semantic.model import aggregate_of
+
 __all__ = [
     "BARE_NAME",
     "BARE_TERM",
@@ -63,7 +65,10 @@ def quoted_string(text: str) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """An attribute name as text, in backquotes where it needs them."""
+    """An attribute name as text, in backquotes where it needs them; an aggregate as it is written."""
+    aggregate = aggregate_of(name)
+    if aggregate is not None:
+        return f"{aggregate[0]}({quoted_name(aggregate[1])})"
     if BARE_NAME.fullmatch(name) and name.lower() not in KEYWORDS and name not in ("every", "EVERY"):
         return name
     return "`" + quoted_string(name)[1:-1].replace('\\"', '"').replace("`", "\\`") + "`"

@@ -41,6 +41,7 @@ EXPECTED = {
     "NOCASE": "`nocase`",
     "SOME": "`some`",
     "EVERY": "`every`",
+    "AGGREGATE": "an aggregate (count(items))",
     "NOT": "`not`",
     "_AND": "`and`",
     "_OR": "`or`",
@@ -186,10 +187,11 @@ def _words(expected: Iterable[str]) -> str:
     words: list[str] = []
     if left >= _PREDICATE:
         words.append("a predicate such as price <= 400 or target isa Computer")
-        left -= _PREDICATE | {"EVERY", "CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
+        left -= _PREDICATE | {"AGGREGATE", "EVERY", "CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
     if left >= _VALUE:
         words.append('a value (400, "red", true, 20 kg, a date-time, an attribute)')
-        left -= _VALUE | {"DATE", "DURATION", "NETWORK", "NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}
+        left -= _VALUE | {"AGGREGATE", "DATE", "DURATION", "NETWORK"}
+        left -= {"NAME", "CURIE", "QUOTED_NAME", "IRI", "VARIABLE", "AT_NAME"}
     if "WORD" in left:
         words.append(EXPECTED["WORD"])
         left -= {"WORD", "NAME", "CURIE", "STRING", "IRI"}

@@ -56,6 +56,8 @@ from kindcast.semantic.model import (
     TextTest,
     ValueConstraint,
     Variable,
+    aggregate_name,
+    aggregate_of,
 )
 from kindcast.semantic.units.instants import parse_dates, parse_duration, parse_instant
 
@@ -169,6 +171,8 @@ def _is_unit(unit: str) -> bool:
     return unit.isalpha() and unit.lower() not in KEYWORDS
 
 
+AGGREGATED = "AGGREGATED"
+"""The type of a token that an aggregate became."""
 EVERY = All(())
 """What nothing at all means: every event."""
 
@@ -204,7 +208,9 @@ def _at(token: Token) -> Position:
 
 
 def _name(token: Token, *, offset: int = 0) -> str:
-    """The name in a token, from `offset` on."""
+    """The name in a token, from `offset` on; that of an aggregate as it is."""
+    if token.type == AGGREGATED:
+        return str(token)
     return _sound(unquoted_name(str(token)[offset:]), token)
 
 
@@ -260,6 +266,8 @@ class _Builder(Transformer[Token, Any]):
         return EveryOf(_name(attribute), item, _at(keyword))
 
     def every_value(self, keyword: Token, item: Any) -> Expression:
+        if aggregate_of(item.attribute) is not None:
+            raise refuse("syntax", "an aggregate has one value: leave out every", _at(keyword))
         if isinstance(item, Presence):
             raise refuse("syntax", "exists and missing are not about values: leave out every", _at(keyword))
         return EveryValue(item, _at(keyword))
@@ -268,6 +276,10 @@ class _Builder(Transformer[Token, Any]):
 
     def attribute(self, token: Token) -> Token:
         return token
+
+    def aggregate(self, function: Token, attribute: Token) -> Token:
+        name = aggregate_name(str(function), _name(attribute))
+        return Token(AGGREGATED, name, line=function.line, column=function.column)
 
     def kind_test(self, attribute: Token, test: Token, *terms: Term) -> Expression:
         at = _at(attribute)

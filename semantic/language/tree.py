@@ -25,6 +25,7 @@ from kindcast.semantic.language.bounds import (
 from kindcast.semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_absolute_iri, is_keyword
 from kindcast.semantic.language.mistakes import HABITS
 from kindcast.semantic.model import (
+    AGGREGATES,
     All,
     AnyOf,
     Arithmetic,
@@ -53,6 +54,8 @@ from kindcast.semantic.model import (
     TextTest,
     ValueConstraint,
     Variable,
+    aggregate_name,
+    aggregate_of,
 )
 from kindcast.semantic.units.instants import parse_dates, parse_instant
 
@@ -85,9 +88,9 @@ def to_tree(expression: Expression) -> dict[str, Json]:
         case Comparison(attribute, order, operand):
             return {order: [_attribute(attribute), _compared(operand)]}
         case Membership(attribute, constants):
-            return {"in": [attribute, [_operand(constant) for constant in constants]]}
+            return {"in": [_attribute(attribute), [_operand(constant) for constant in constants]]}
         case Between(attribute, low, high, closed):
-            return {"between": [attribute, [_operand(low), _operand(high)], closed]}
+            return {"between": [_attribute(attribute), [_operand(low), _operand(high)], closed]}
         case Presence(attribute, present):
             return {"exists" if present else "missing": attribute}
         case TextTest(attribute, test, text, nocase):
@@ -103,6 +106,9 @@ def to_tree(expression: Expression) -> dict[str, Json]:
 
 
 def _attribute(name: str) -> Json:
+    aggregate = aggregate_of(name)
+    if aggregate is not None:
+        return {aggregate[0]: aggregate[1]}
     return {"attribute": name} if name.startswith("?") else name
 
 
@@ -116,7 +122,7 @@ def _term(term: Term) -> Json:
 
 def _operand(operand: Constant | AttributeRef) -> Json:
     if isinstance(operand, AttributeRef):
-        return {"attribute": operand.name}
+        return {"attribute": operand.name} if aggregate_of(operand.name) is None else _attribute(operand.name)
     match operand.value:
         case Term() as term:
             shown = _term(term)
@@ -286,7 +292,8 @@ class _Reader:
             item = self.expression(body[1], f"{pointer}/1")
             return EveryOf(self._attribute(body[0], f"{pointer}/0"), item, Position(pointer=pointer))
         item = self.expression(body, pointer)
-        if not isinstance(item, KindTest | RelationTest | Comparison | Membership | Between | TextTest):
+        kinds = KindTest | RelationTest | Comparison | Membership | Between | TextTest
+        if not isinstance(item, kinds) or aggregate_of(item.attribute) is not None:
             self.problem("syntax", 'every takes one predicate on values, {"=": ["tags", "a"]}', pointer)
             return _NOTHING
         return EveryValue(item, Position(pointer=pointer))
@@ -320,12 +327,12 @@ class _Reader:
             detail = 'a variable is compared with numbers and variables; a string that starts so is {"value": "?n"}'
             self.problem("syntax", detail, f"{pointer}/1")
         operand = self._operand(body[1], f"{pointer}/1")
-        return Comparison(self._attribute(body[0], f"{pointer}/0"), cast(Order, key), operand, at)
+        return Comparison(self._subject(body[0], f"{pointer}/0"), cast(Order, key), operand, at)
 
     def _membership(self, key: str, body: Any, pointer: str) -> Expression:
         if not self._shape(key, body, pointer, 2, '["colour", ["red", "green"]]'):
             return _NOTHING
-        attribute = self._attribute(body[0], f"{pointer}/0")
+        attribute = self._subject(body[0], f"{pointer}/0")
         operands = self._list(body[1], f"{pointer}/1")
         constants = tuple(self._constant(each, f"{pointer}/1/{number}") for number, each in enumerate(operands))
         return Membership(attribute, constants, Position(pointer=pointer))
@@ -341,7 +348,7 @@ class _Reader:
         if closed not in get_args(Closed):
             self.problem("syntax", f"the ends are one of {' '.join(get_args(Closed))}", f"{pointer}/2")
         low, high = (self._constant(body[1][place], f"{pointer}/1/{place}") for place in (0, 1))
-        attribute = self._attribute(body[0], f"{pointer}/0")
+        attribute = self._subject(body[0], f"{pointer}/0")
         return Between(attribute, low, high, cast(Closed, closed), Position(pointer=pointer))
 
     def _presence(self, key: str, body: Any, pointer: str) -> Expression:
@@ -394,6 +401,13 @@ class _Reader:
             return ""
         return name
 
+    def _subject(self, name: Any, pointer: str) -> str:
+        """An attribute, or an aggregate over one."""
+        if not _is_aggregate(name):
+            return self._attribute(name, pointer)
+        ((function, attribute),) = name.items()
+        return aggregate_name(function, self._attribute(attribute, f"{pointer}/{function}"))
+
     def _terms(self, body: Any, pointer: str) -> tuple[Term, ...]:
         if not isinstance(body, list | tuple):
             return (self._term(body, pointer),)
@@ -416,6 +430,8 @@ class _Reader:
     def _operand(self, operand: Any, pointer: str) -> Constant | AttributeRef:
         if isinstance(operand, Mapping) and set(operand) == {"attribute"}:
             return AttributeRef(self._attribute(operand, pointer), Position(pointer=pointer))
+        if _is_aggregate(operand):
+            return AttributeRef(self._subject(operand, pointer), Position(pointer=pointer))
         return self._constant(operand, pointer)
 
     def _constant(self, operand: Any, pointer: str) -> Constant:
@@ -467,6 +483,8 @@ class _Reader:
         if isinstance(argument, str) and argument.startswith("@"):
             return AttributeRef(argument[1:], at)
         operand = self._operand(argument, pointer)
+        if isinstance(operand, AttributeRef) and aggregate_of(operand.name) is not None:
+            self.problem("syntax", "an operator takes attributes, no aggregate", pointer)
         if isinstance(operand, Constant) and isinstance(operand.value, Instance):
             self.problem("syntax", 'an operator takes a concept {"iri": "…"}, or a string', pointer)
         return operand
@@ -500,5 +518,10 @@ def _is_sum(node: Any) -> bool:
     if isinstance(node, str):
         return node.startswith("?")
     if isinstance(node, Mapping):
-        return set(node) != {"attribute"}
+        return set(node) != {"attribute"} and not _is_aggregate(node)
     return isinstance(node, int | float)
+
+
+def _is_aggregate(node: Any) -> bool:
+    """Whether this is `{"count": "items"}` or the like."""
+    return isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in AGGREGATES

@@ -42,6 +42,8 @@ from kindcast.semantic.model import (
     TextTest,
     ValueConstraint,
     Variable,
+    aggregate_name,
+    aggregate_of,
 )
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, parse_instant
@@ -178,6 +180,9 @@ class _Resolver:
     # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
 
     def name(self, raw: str, at: Position | None) -> str:
+        aggregate = aggregate_of(raw)
+        if aggregate is not None:
+            return aggregate_name(aggregate[0], self.name(aggregate[1], at))
         if not raw and not self.stored:
             self.problem("empty-name", "the name of an attribute is empty", at)
         return self.vocabulary.attributes.resolve_within(raw, self.array)
@@ -259,10 +264,13 @@ class _Resolver:
         if isinstance(node.operand, AttributeRef):
             other = self.name(node.operand.name, node.operand.at)
             operand: Constant | AttributeRef = replace(node.operand, name=other)
-            if self.declaration(other) is None:
+            if self.declaration(other) is None and aggregate_of(other) is None:
                 detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
                 self.notes.append(Note("attribute-operand", name, detail))
             return replace(node, attribute=name, operand=operand)
+        counts = (aggregate_of(name) or ("",))[0] == "count"
+        if counts and (node.order, node.operand.value) in (("=", 0), ("<=", 0), ("<", 1)):
+            self.flagged("absent-count", name, "what is absent has no count: ask whether it is missing", node.at)
         kind = read_as(self.declared_as(name), self.vocabulary)
         if kind is not None:
             ordered = node.order not in ("=", "!=")

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from kindcast.semantic.model import (
@@ -149,7 +150,32 @@ class _Evaluation:
         return self.inner[name]
 
     def values(self, attribute: str) -> list[Reading]:
+        function, _, inner = attribute.removeprefix("ce.").removesuffix(")").partition("(")
+        if attribute == f"ce.{function}({inner})":
+            return self.aggregate(function, self.world.attribute(inner))
         return self.attributes.get(self.world.attribute(attribute), [])
+
+    def aggregate(self, function: str, name: str) -> list[Reading]:
+        """Rule 26: over occurrences; a quantity in an array is one, not an element beside it."""
+        readings = self.attributes.get(name, [])
+        quantities = sum((each.text, each.number, each.boolean) == (None, None, None) for each in readings)
+        others = max(len(self.elements(name)) - quantities, 0)
+        if function == "count":
+            return [Reading(number=len(readings) + others)] if readings or others else []
+        if not readings or others:
+            return []
+        combine = {"sum": _exact_sum, "min": min, "max": max}[function]
+        number, amount, moment = None, None, None
+        if all(each.amount is not None and each.amount[0] == readings[0].amount[0] for each in readings):  # type: ignore[index]
+            amount = readings[0].amount[0], combine([each.amount[1] for each in readings])  # type: ignore[index]
+        if all(each.number is not None for each in readings):
+            number = combine([each.number for each in readings])
+        if amount is None and any(each.amount for each in readings):
+            number = None
+        if function != "sum" and all(each.instant is not None for each in readings):
+            moment = combine([each.instant for each in readings])
+        found = Reading(number=number, instant=moment, amount=amount)
+        return [] if found == Reading() else [found]
 
     def is_gone(self, node: Any) -> bool:
         """Rule 14: the relation, or all that it asks for, are names that the vocabulary does not have."""
@@ -253,7 +279,9 @@ class _Evaluation:
             case Quantity(number, unit):
                 return _amounts(order, value.amount, measure(number, unit))
             case _:
-                unit = self.world.declaration(self.world.attribute(attribute)).unit
+                inner = attribute.partition("(")[2].removesuffix(")") if attribute.startswith("ce.") else attribute
+                is_count = attribute.startswith("ce.count(")
+                unit = None if is_count else self.world.declaration(self.world.attribute(inner or attribute)).unit
                 if unit is not None:
                     return _amounts(order, value.amount, measure(constant, unit))
                 return _ordered(order, value.number, constant)
@@ -273,6 +301,8 @@ class _Evaluation:
         return (moment, moment) if moment is not None else ends
 
     def holds_instants(self, attribute: str) -> bool:
+        if attribute.startswith(("ce.min(", "ce.max(")):
+            attribute = attribute[7:-1]
         return self.world.declaration(self.world.attribute(attribute)).kind == "instant"
 
     def is_ordered_member(self, attribute: str, left: str | None, order: str, right: str | None) -> bool:
@@ -323,6 +353,10 @@ class _Evaluation:
         if value.is_duration and self.world.declaration(self.world.attribute(attribute)).unit is None:
             return False
         return value.is_numeric
+
+
+def _exact_sum(numbers: list[Any]) -> float:
+    return float(sum(Fraction(repr(each)) for each in numbers))
 
 
 def _span(value: Reading) -> tuple[Any, Any] | None:

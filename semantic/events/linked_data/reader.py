@@ -41,7 +41,7 @@ def is_linked_data(data: Any, media_type: str) -> bool:
 def may_be_graph(event: Mapping[str, Any] | Event) -> bool:
     """Whether a `GraphReader` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
     if not isinstance(event, Event):
-        return "@context" in event
+        return isinstance(event, Mapping) and "@context" in event
     data = event.data
     return type(data) is not Node and (
         "datacontenttype" in event.context or (type(data) is dict and "@context" in data)

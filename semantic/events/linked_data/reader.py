@@ -38,7 +38,7 @@ def is_linked_data(data: Any, media_type: str) -> bool:
     return isinstance(data, dict) and "@context" in data
 
 
-def may_be_graph(event: Mapping[str, Any] | Event) -> bool:
+def may_be_graph(event: object) -> bool:
     """Whether a `GraphReader` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
     if not isinstance(event, Event):
         return isinstance(event, Mapping) and "@context" in event

@@ -8,7 +8,7 @@ import ipaddress
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -144,6 +144,12 @@ class Settings(BaseSettings):
     """`priors.json` of `kindcast spark learn`: what is expected of operators that were never asked here."""
     operator_timeout_seconds: PositiveFloat = 10.0
     """A call of an operator that does not say itself how long it may take."""
+    linked_data: Literal["auto", "graphs", "plain"] = "auto"
+    """How events in JSON-LD are read: as `graphs`, or as `plain` JSON; `auto` keeps what the data folder does, which is
+    `graphs` but in folders of versions that read plain JSON."""
+    unknown_contexts: Literal["refuse", "plain"] = "refuse"
+    """What becomes of an event whose content type says JSON-LD and that needs an unknown context: refused, or read as
+    `plain` JSON."""
     planner: str = "greedy"
     """In which order operators are asked: `greedy`, `sub_order`, `sequential` or `naive`; the matches are the same."""
     operator_delays_seconds: tuple[PositiveFloat, ...] = (

@@ -71,7 +71,13 @@ class Canonicaliser:
         self._declarations: dict[str, AttributeDeclaration | None] = {}
         self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
         self._typed = TypedEvents(vocabulary, self.names)
-        self._graphs = GraphReader(vocabulary.contexts, self._limits, is_event_class=self._is_event_class)
+        self._graphs = GraphReader(
+            vocabulary.contexts,
+            self._limits,
+            is_event_class=self._is_event_class,
+            reads_json=vocabulary.reads_linked_data,
+            plain_where_unknown=vocabulary.unknown_contexts == "plain",
+        )
 
     def _is_event_class(self, iri: str) -> bool:
         """Whether a declared type of events is the class of this IRI (rule 21)."""

@@ -7,6 +7,7 @@ frozen version.
     schema      a JSON Schema                              by event type
     context     {"@context": {…}}                          by the URL of a JSON-LD context
     code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
+    reading     {"linked_data": "plain"}                   how events are read; not declared, but set by a server
 
 A declaration is checked before it counts: by itself, and against all others.
 """
@@ -34,6 +35,9 @@ MOST_ATTRIBUTES = 10_000
 MOST_BYTES = 16 << 20
 """Bytes of all declarations as JSON: they are read again with every version of the vocabulary."""
 
+PLAIN: Mapping[str, str] = {"linked_data": "plain"}
+"""JSON-LD is read as plain JSON."""
+
 _FIELDS: Mapping[str, str] = {
     "attribute": "attributes",
     "synonyms": "synonyms",
@@ -41,6 +45,7 @@ _FIELDS: Mapping[str, str] = {
     "schema": "schemas",
     "context": "contexts",
     "code-system": "code_systems",
+    "reading": "reading",
 }
 """The member of `Declarations` that a kind stands in."""
 
@@ -55,6 +60,7 @@ class Declarations:
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     code_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in _FIELDS.values())
@@ -69,6 +75,7 @@ class Declarations:
             "schemas": self.schemas,
             "contexts": self.contexts,
             "code_systems": self.code_systems,
+            "reading": self.reading,
         }
 
     def checked(self) -> "Declarations":
@@ -157,8 +164,10 @@ class Declarations:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Declarations":
-        """What `to_json` gave. Not checked again: it was when it was declared."""
-        return cls(**{name: stored.get(name) or {} for name in _FIELDS.values()})
+        """What `to_json` gave. Not checked again: it was when it was declared. What does not say how events are read is
+        of a time that read JSON-LD as plain JSON."""
+        found = {name: stored.get(name) or {} for name in _FIELDS.values()}
+        return cls(**found | {"reading": stored.get("reading", PLAIN)})
 
     @classmethod
     def of(cls, declared: Iterable[tuple[str, str, Any]]) -> "Declarations":
@@ -166,7 +175,8 @@ class Declarations:
         found: dict[str, dict[str, Any]] = {name: {} for name in _FIELDS.values()}
         for kind, name, body in declared:
             found[_FIELDS[kind]][name] = body
-        return cls(**found | {"rates": next(iter(found["rates"].values()), {})})
+        single: dict[str, Any] = {name: next(iter(found[name].values()), {}) for name in ("rates", "reading")}
+        return cls(**found | single)
 
 
 def _check_unit(units: Units, attribute: str, unit: str) -> None:

@@ -172,15 +172,19 @@ class Vocabulary:
         schemas: Mapping[str, Any] | None = None,
         contexts: Mapping[str, Any] | None = None,
         code_systems: Mapping[str, Any] | None = None,
+        reading: Mapping[str, str] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
         Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
         `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes by name.
+        `reading` says how JSON-LD is read (rule 20): `{"linked_data": "plain"}` as plain JSON, `{"unknown_contexts":
+        "plain"}` as plain JSON where it needs an unknown context.
 
         Raises InvalidDeclaration.
         """
         self._ontologies = tuple(ontologies)
+        self._reading = dict(reading or {})
         self._roots = root_words(synonyms or {})
         self._units = Units(rates)
         names = self._names = Names.of(self._ontologies)
@@ -209,7 +213,11 @@ class Vocabulary:
         self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
         self._version = _version(
-            self._ontologies, [attributes, synonyms, rates, schemas], contexts=contexts, code_systems=code_systems
+            self._ontologies,
+            [attributes, synonyms, rates, schemas],
+            contexts=contexts,
+            code_systems=code_systems,
+            reading=reading,
         )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
         self._readings: dict[str, Resolution] = {}
@@ -276,6 +284,16 @@ class Vocabulary:
     def report(self) -> dict[str, Any]:
         """The load report, as `PUT /v1/ontologies/{name}` answers it (without version). A fresh copy."""
         return json.loads(json.dumps(self._report))  # type: ignore[no-any-return]
+
+    @property
+    def reads_linked_data(self) -> bool:
+        """Whether JSON-LD events are read as graphs, and not as plain JSON."""
+        return self._reading.get("linked_data") != "plain"
+
+    @property
+    def unknown_contexts(self) -> str:
+        """What becomes of a JSON-LD event that needs an unknown context: `refuse`, or `plain`, read as plain JSON."""
+        return self._reading.get("unknown_contexts", "refuse")
 
     @property
     def graph(self) -> ConceptGraph:

@@ -26,7 +26,7 @@ from kindcast.server.broker.state import Live, LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import active_declarations, fill, keep_notes
 from kindcast.server.operators.startup import restore_registry
 from kindcast.server.settings import Settings
-from kindcast.server.store import ledger, meanings, subscriptions
+from kindcast.server.store import declarations, ledger, meanings, subscriptions
 
 __all__ = ["restore"]
 
@@ -78,6 +78,38 @@ def _impact(connection: Connection, state: State, former: int) -> dict[str, Any]
     return report
 
 
+GRAPHS_SINCE = 3
+"""The rules of matching by which JSON-LD is first read as graphs."""
+
+
+def keep_reading(connection: Connection, settings: Settings) -> None:
+    """Stores how events in JSON-LD are read, as a declaration beside the others: so snapshots, backtests and Spark jobs
+    over the data folder read the same. A folder that an earlier version has served goes on with plain JSON (rule
+    21)."""
+    known = declarations.list_active(connection, "reading")
+    before: dict[str, str] = dict(known[0].body) if known else {}
+    linked_data = settings.linked_data
+    if linked_data == "auto":
+        linked_data = "plain" if before.get("linked_data") == "plain" or _is_older(connection) else "graphs"
+    chosen = {"linked_data": linked_data, "unknown_contexts": settings.unknown_contexts}
+    body = {name: value for name, value in chosen.items() if value == "plain"}
+    if body == before:
+        return
+    declarations.delete_declaration(connection, "reading", "events")
+    if body:
+        stored = declarations.StoredDeclaration(kind="reading", name="events", body=body)
+        version = declarations.add_version(connection, stored, now=time.time())
+        declarations.activate(connection, "reading", "events", version)
+
+
+def _is_older(connection: Connection) -> bool:
+    """Whether the rules of matching that this database was last served by read JSON-LD as plain JSON."""
+    known = meanings.latest(connection)
+    if known is not None:
+        return bool(known.meaning < GRAPHS_SINCE)
+    return ledger.position(connection)[0] > 0
+
+
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -89,6 +121,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     """
     started = time.perf_counter()
     ledger.open_ledger(connection)
+    keep_reading(connection, settings)
     declared = active_declarations(connection)
     vocabulary = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
     new_matcher = partial(

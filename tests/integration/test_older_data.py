@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from tests.harness.application import problem_code, running_application
@@ -209,3 +210,44 @@ def test_older_export_is_imported(tmp_path: Path) -> None:
             shown = client.get(f"/v1/subscriptions/{each['id']}").json()
             kept = ("canonical", "clauses", "metadata")
             assert chosen(shown, kept) == chosen(SAID["subscriptions"][name], kept)
+
+
+LINKED: dict[str, Any] = {"@context": {"w": "http://p/weight"}, "w": 7}
+
+
+def test_older_folder_reads_json_ld_as_plain_json_until_it_is_told_otherwise(folder: Path) -> None:
+    """Rule 21: nothing that was subscribed there changes its meaning, also after another start, and by what content
+    type or setting it may."""
+
+    def matched(client: httpx.Client, number: int) -> list[bool]:
+        found = []
+        for kind in ("application/json", "application/ld+json"):
+            event = msgspec.json.encode({**LINKED, "number": number})
+            answer = client.post("/v1/events", content=event, headers={"Content-Type": kind}).json()
+            found.append(created["id"] in got(client, answer["events"][0]["sequence"]))
+        return found
+
+    with running_application(folder, **SETTINGS) as client:
+        created = client.post("/v1/subscriptions", json={"expression": "weight = 7"}).json()
+        assert matched(client, 1) == [False, False]
+    with running_application(folder, **SETTINGS) as client:
+        assert matched(client, 2) == [False, False]
+    with running_application(folder, **SETTINGS | {"linked_data": "graphs"}) as client:
+        assert matched(client, 3) == [True, True]
+    with running_application(folder, **SETTINGS) as client:
+        assert matched(client, 4) == [True, True]
+
+
+def test_new_folder_reads_json_ld_as_graphs_and_unknown_contexts_as_it_is_told(tmp_path: Path) -> None:
+    """A folder of this version; what needs an unknown context is refused, or plain JSON with a note."""
+    event = {"content": msgspec.json.encode({"@context": "http://nowhere/", "weight": 7})}
+    headers = {"headers": {"Content-Type": "application/ld+json"}}
+    with running_application(tmp_path) as client:
+        client.post("/v1/subscriptions", json={"expression": "weight = 7"}).raise_for_status()
+        assert client.post("/v1/events", json=LINKED).json()["matched"] == 1
+        assert client.post("/v1/events", **event, **headers).status_code == 422
+    with running_application(tmp_path, unknown_contexts="plain") as client:
+        answer = client.post("/v1/events", **event, **headers).json()
+        assert (answer["matched"], answer["events"][0]["notes"][0]["code"]) == (1, "unknown-context")
+    with running_application(tmp_path, linked_data="plain") as client:
+        assert client.post("/v1/events", json=LINKED).json()["matched"] == 0

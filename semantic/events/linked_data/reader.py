@@ -6,7 +6,7 @@ Event(data, context) ──is it one?──▶ JSON-LD ──reference──▶ 
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
@@ -17,9 +17,8 @@ from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
-__all__ = ["GraphReader", "UnknownContexts", "is_linked_data", "may_be_graph"]
+__all__ = ["GraphReader", "is_linked_data", "may_be_graph"]
 
-UnknownContexts = Literal["refuse", "plain"]
 """What becomes of a document that is said to be JSON-LD and needs contexts that are not known."""
 REFERENCE_VALUES = 100_000
 """JSON values of a document that no compiled context reads: PyLD takes seconds for so many."""
@@ -57,14 +56,17 @@ class GraphReader:
         limits: EventLimits,
         *,
         is_event_class: Callable[[str], bool] = lambda iri: False,
-        unknown_contexts: UnknownContexts = "refuse",
+        reads_json: bool = True,
+        plain_where_unknown: bool = False,
     ) -> None:
         """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
-        a node of RDF an event."""
+        a node of RDF an event. Without `reads_json` JSON-LD is plain JSON, and with `plain_where_unknown` it is
+        where it needs an unknown context."""
         self._expander = Expander(contexts)
         self._limits = limits
         self._is_event_class = is_event_class
-        self._unknown_contexts = unknown_contexts
+        self._reads_json = reads_json
+        self._plain_where_unknown = plain_where_unknown
 
     def read(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
         """`event` with the tree of its graph as data, and what is to be noted; itself where its data is no graph.
@@ -77,13 +79,13 @@ class GraphReader:
         if isinstance(data, Node):
             return event, ()
         media_type = media_type_of(event.context)
-        if not is_linked_data(data, media_type):
+        if not self._reads(data, media_type):
             return event, ()
         try:
             graph = self.graph(data, media_type)
         except InvalidEvent as error:
             codes = {problem.code for problem in error.problems}
-            if codes == {"unknown-context"} and (media_type != JSON_LD or self._unknown_contexts == "plain"):
+            if codes == {"unknown-context"} and (media_type != JSON_LD or self._plain_where_unknown):
                 detail = f"read as plain JSON: {error.problems[0].detail}"
                 return event, (Note("unknown-context", "", detail),)
             raise
@@ -96,12 +98,15 @@ class GraphReader:
             raise InvalidEvent([Problem("several-events", detail)])
         return Event(self.tree(graph, roots[0]), event.context), ()
 
+    def _reads(self, data: Any, media_type: str) -> bool:
+        return is_linked_data(data, media_type) and (self._reads_json or not isinstance(data, dict | list))
+
     def events_of(self, event: Event) -> list[Event]:
         """The events that a document states, each the whole document with `graphroot`, which says which of them it is;
         `event` itself where it is one. Their `id` is that of `event` with the `@id` of their root, else its number.
         Raises `InvalidEvent`."""
         media_type = media_type_of(event.context)
-        if isinstance(event.data, Node) or not is_linked_data(event.data, media_type):
+        if isinstance(event.data, Node) or not self._reads(event.data, media_type):
             return [event]
         roots = list(self.graph(event.data, media_type).roots)
         if len(roots) == 1:

@@ -129,7 +129,7 @@ def _habit(text: str, offset: int) -> str | None:
 
 def _advice(word: str, expected: set[str]) -> str:
     """How a keyword can stand where it stands, or where else it should."""
-    if "KIND" in expected or "WORD" in expected:
+    if "ORDER" in expected or "WORD" in expected:
         return (
             '; not stands before the predicate: not colour = "red"'
             if word.lower() == "not"
@@ -187,7 +187,7 @@ def _words(expected: Iterable[str]) -> str:
     words: list[str] = []
     if left >= _PREDICATE:
         words.append("a predicate such as price <= 400 or target isa Computer")
-        left -= _PREDICATE | {"AGGREGATE", "EVERY", "CURIE", "QUOTED_NAME", "VARIABLE", "NUMBER"}
+        left -= _PREDICATE | {"AGGREGATE", "EVERY", "CURIE", "QUOTED_NAME", "IRI", "KIND", "VARIABLE", "NUMBER"}
     if left >= _VALUE:
         words.append('a value (400, "red", true, 20 kg, a date-time, an attribute)')
         left -= _VALUE | {"AGGREGATE", "DATE", "DURATION", "NETWORK"}

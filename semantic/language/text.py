@@ -9,7 +9,7 @@ canonical text of a resolved expression never changes its meaning.
 
 import functools
 from importlib.resources import files
-from typing import Any, assert_never, cast
+from typing import Any, Final, assert_never, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
@@ -171,6 +171,8 @@ def _is_unit(unit: str) -> bool:
     return unit.isalpha() and unit.lower() not in KEYWORDS
 
 
+EVENT_TYPE: Final = "ce.type"
+"""What a test of a kind asks that names no attribute."""
 AGGREGATED = "AGGREGATED"
 """The type of a token that an aggregate became."""
 EVERY = All(())
@@ -284,6 +286,11 @@ class _Builder(Transformer[Token, Any]):
     def kind_test(self, attribute: Token, test: Token, *terms: Term) -> Expression:
         at = _at(attribute)
         return KindTest(_name(attribute), cast(Any, test.lower()), _listed(terms, at), at)
+
+    def type_test(self, test: Token, *terms: Term) -> Expression:
+        """Without an attribute it asks for the type of the event (rule 21)."""
+        at = _at(test)
+        return KindTest(EVENT_TYPE, cast(Any, test.lower()), _listed(terms, at), at)
 
     def relation_test(self, attribute: Token, relation: Token, *terms: Term) -> Expression:
         at = _at(attribute)

@@ -62,7 +62,7 @@ def _verdict(verdict: bool, told: str) -> Text:
 # ── offline ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if TYPE_CHECKING:
-    from kindcast.semantic import Matcher, Vocabulary
+    from kindcast.semantic import Event, Matcher, Vocabulary
 
 
 ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
@@ -75,7 +75,10 @@ SubscriptionsOption = Annotated[
     list[str], typer.Option("--subscription", metavar="TEXT", help="A subscription; may be given several times.")
 ]
 EventOption = Annotated[
-    str, typer.Option("--event", metavar="FILE", help="A file of events (JSON, NDJSON), - for standard input, or JSON.")
+    str,
+    typer.Option(
+        "--event", metavar="FILE", help="A file of events (JSON, NDJSON, CloudEvents), - for standard input, or JSON."
+    ),
 ]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help=f"The index to use: {', '.join(ENGINES)}.")]
 
@@ -100,7 +103,7 @@ def match_offline(
         try:
             if line.event is None:
                 raise CommandFailed(line.problem)
-            found = [match.subscription for match in matcher.match(line.event)]
+            found = [match.subscription for match in matcher.match(_event(line.event))]
         except (CommandFailed, InvalidEvent) as error:
             bad += 1
             problems.show(CommandFailed(f"event {line.number}: {error}"))
@@ -122,7 +125,10 @@ def explain_offline(
     from kindcast.semantic import explain
 
     vocabulary = _vocabulary(ontology, listed(relations))
-    published = one_event(event)
+    try:
+        published = _event(one_event(event))
+    except InvalidEvent as error:
+        raise CommandFailed(f"the event cannot be read: {error}") from error
     try:
         told = explain(vocabulary, subscription, published, language=lang)
     except InvalidSubscription as error:
@@ -131,6 +137,14 @@ def explain_offline(
         output.print_json(told)
         return
     show(told)
+
+
+def _event(value: dict[str, Any]) -> "dict[str, Any] | Event":
+    """A CloudEvent in the JSON format as the server reads it; any other object is the data of an event. Raises
+    `InvalidEvent`."""
+    from kindcast.server.cloudevents import EventReader
+
+    return EventReader(max_events=1).from_object(value).event if "specversion" in value else value
 
 
 def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":

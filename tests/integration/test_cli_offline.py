@@ -131,6 +131,22 @@ def test_match_several_ontologies_make_one_vocabulary(kindcast: Kindcast) -> Non
     assert ran.json["matches"] == ["target isa Computer and room isa Room"]
 
 
+def test_match_and_explain_read_a_cloudevent_as_the_server_does(kindcast: Kindcast) -> None:
+    """Its context counts, its data are the attributes, and its content type says how they are read."""
+    offer = {"@context": {"@vocab": "http://p/"}, "@type": "http://p/Offer", "price": {"@value": "350"}}
+    head = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "offer"}
+    event = json.dumps({**head, "datacontenttype": "application/ld+json", "data": offer})
+    wanted = 'ce.type = "offer" and <http://p/price> = "350"'
+    options = ("--ontology", "shop.ttl", "--subscription", wanted, "--event")
+    assert kindcast("match", *options, event, "--json").json == {"event": 1, "matches": [wanted]}
+    assert kindcast("explain", *options, event, "--json").json["matches"] is True
+    bad = kindcast("explain", *options, json.dumps({"specversion": "1.0"}))
+    assert bad.status == 1
+    assert "a CloudEvent has the attribute id" in " ".join(bad.err.split())
+    plain = kindcast("match", *options, json.dumps(offer | {"type": "offer"}), "--json")
+    assert plain.json["matches"] == []
+
+
 def test_match_nothing_found_is_no_failure(kindcast: Kindcast) -> None:
     """That no subscription wants an event is an answer."""
     ran = kindcast("match", "--ontology", "shop", "--subscription", WISH, "--event", '{"target": "Maus", "price": 1}')

@@ -46,6 +46,9 @@ def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptio
         if isinstance(batch, Rejected):
             test.counts.unreadable += 1
             continue
+        if batch.needs_reading:
+            test.feed(_all(batch))
+            continue
         try:
             found = test.matcher.match_table(batch.columns(with_context=True))
         except InvalidEvent:

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kindcast.semantic import Event
+from kindcast.semantic.events import GRAPH_TYPES, media_type_of
 from kindcast.semantic.units import parse_instant
+from kindcast.semantic.vocabulary import FHIR
 from kindcast.spark_jobs.schemas import NO_DAY
 
 __all__ = [
@@ -158,6 +160,8 @@ def _instant(said: Any, name: str) -> int | None:
 
 TEXT_SHOWN = 200
 """Characters of a bad line that the quarantine shows."""
+READ_ALONE = GRAPH_TYPES | {FHIR}
+"""Content types that say how the data is read."""
 EXACT = 1 << 53
 DAY = 86_400_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -193,6 +197,11 @@ class EventBatch:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether some event is a graph, or means what its content type says: columns cannot tell."""
+        return self.events is not None and any(map(_is_read_alone, self.events))
 
     def columns(self, *, with_context: bool) -> Any:
         """What `Matcher.match_table` takes; with the context attributes as `ce.…` where they are asked for."""
@@ -235,6 +244,13 @@ class EventBatch:
             table=None if events is not None or self.table is None else self.table.take(pa.array(chosen)),
             bodies=[self.bodies[row] for row in chosen] if self.bodies else [],
         )
+
+
+def _is_read_alone(event: Event) -> bool:
+    data, context = event.data, event.context
+    if type(data) is dict and "@context" in data:
+        return True
+    return "datacontenttype" in context and media_type_of(context) in READ_ALONE
 
 
 def from_events(found: Sequence[ArchivedEvent], file: str, lines: Sequence[int], bodies: list[str]) -> EventBatch:

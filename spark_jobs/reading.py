@@ -310,7 +310,9 @@ def _of_columns(
 ) -> list[EventBatch] | None:
     """The batches of lines that were read as columns; None where they are no plain data, or say a time that is none."""
     names = set(table.column_names)
-    if "specversion" in names or any(name == "ce" or name.startswith("ce.") for name in names):
+    if not names.isdisjoint({"specversion", "@context"}) or any(
+        name == "ce" or name.startswith("ce.") for name in names
+    ):
         return None
     for name, value in split.parts:
         if name not in names:

@@ -47,6 +47,9 @@ class ShardMatcher:
             return Matched(kept, self._matches(kept), rejected)
 
     def _matches(self, batch: EventBatch) -> MatchTable:
+        if batch.needs_reading:
+            read = ((matcher, [matcher.read(event) for event in batch.each()]) for matcher in self.matchers)
+            return self._in_one([matcher.match_read(events) for matcher, events in read])
         columns = batch.columns(with_context=self.context)
         return self._in_one([matcher.match_table(columns) for matcher in self.matchers])
 

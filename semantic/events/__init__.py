@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
     from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
     from kindcast.semantic.events.event_plans import ReadEvent
-    from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES
+    from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 
 __all__ = [
     "GRAPH_TYPES",
@@ -20,6 +20,7 @@ __all__ = [
     "ReadEvent",
     "correction_of",
     "is_newer",
+    "media_type_of",
 ]
 
 __getattr__ = on_demand(
@@ -39,6 +40,7 @@ __getattr__ = on_demand(
             "GRAPH_TYPES",
             "JSON_LD",
             "RDF_TYPES",
+            "media_type_of",
         ),
     },
 )

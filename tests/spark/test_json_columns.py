@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -189,3 +190,24 @@ def test_event_of_a_line_that_was_read_as_columns_lacks_what_it_lacks(tmp_path: 
     assert [event.data for event in batch.each()] == expected
     assert [event.data for event in batch.take([2, 0]).each()] == [expected[2], expected[0]]
     assert all(isinstance(event, Event) for event in batch.each())
+
+
+def test_lines_that_are_graphs_are_matched_as_graphs(tmp_path: Path) -> None:
+    """JSON-LD and RDF in an archive mean what they mean to a server; what cannot be read is rejected alone."""
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("price", "price = 7")
+    matcher.add("same", "<http://p/price> = 7")
+    graph = {"@context": {"cost": "http://p/price"}, "cost": 7}
+    head = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
+    lines = [
+        {"price": 7},
+        graph,
+        {**head, "datacontenttype": "application/ld+json", "data": graph},
+        {**head, "datacontenttype": "text/turtle", "data": "<http://e/1> <http://p/price> 7 ."},
+        {**head, "datacontenttype": "application/ld+json", "data": {"@context": "http://nowhere/", "cost": 7}},
+        {"price": 7},
+    ]
+    found = told(read(tmp_path, b"\n".join(map(msgspec.json.encode, lines))), matcher)
+    assert [each[-1] for each in found[:4]] == [["price"], ["price", "same"], ["price", "same"], ["price", "same"]]
+    assert "http://nowhere/" in found[4][1]
+    assert found[5][-1] == ["price"]

@@ -19,7 +19,6 @@ from kindcast.semantic.model import Event, Node, Note
 
 __all__ = ["GraphReader", "is_linked_data", "may_be_graph"]
 
-"""What becomes of a document that is said to be JSON-LD and needs contexts that are not known."""
 REFERENCE_VALUES = 100_000
 """JSON values of a document that no compiled context reads: PyLD takes seconds for so many."""
 ROOT = "graphroot"

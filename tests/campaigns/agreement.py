@@ -145,7 +145,7 @@ def _remember(name: str) -> None:
 
     def remembered(self: World, *arguments: Any) -> Any:
         kept = self.__dict__.setdefault("_kept", {})
-        key = name, *arguments
+        key = name, *(frozenset(each) if isinstance(each, set) else each for each in arguments)
         if key not in kept:
             kept[key] = method(self, *arguments)
         return kept[key]

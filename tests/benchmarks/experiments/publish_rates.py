@@ -161,7 +161,11 @@ def _bare_route(path: Path) -> Iterator[tuple[int, int]]:
 
 def _serve(path: Path, told: Any) -> None:
     """uvicorn with a route of its own: decodes the events and commits them, many requests in one commit."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)
+    listener = socket.socket(
+        socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio asks for no delay by this
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1_024)
     waiting: SimpleQueue[tuple[list[bytes], asyncio.AbstractEventLoop, asyncio.Future[None]]] = SimpleQueue()
     threading.Thread(target=_commit, args=(path, waiting), daemon=True).start()
 

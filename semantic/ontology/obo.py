@@ -665,6 +665,7 @@ _DEFINITION: Final = ox.NamedNode(_IAO + "0000115")
 _REPLACED_BY: Final = ox.NamedNode(_IAO + "0100001")
 _ALTERNATIVE_ID: Final = ox.NamedNode(_OIO + "hasAlternativeId")
 _SHORTHAND: Final = ox.NamedNode(_OIO + "shorthand")
+_ID: Final = ox.NamedNode(_OIO + "id")  # a term's own id is its code, as the OWL tools write it
 _LABEL: Final = rdfs("label")
 _SAME_CLASS: Final = owl("equivalentClass")
 _DEPRECATED: Final = owl("deprecated")
@@ -762,6 +763,7 @@ class _Reader:
         for clause in frame.clauses:
             self._clause(subject, frame, clause)
         if frame.kind == "Term":
+            self.writer.add(subject, _ID, ox.Literal(frame.id))
             self._expressions.definitions(subject, frame)
             self._expressions.cross_references(subject, frame)
 

@@ -214,6 +214,7 @@ def as_owl(found: list[Term]) -> Graph:
     for term in found:
         subject = iri(term.id)
         graph.add((subject, RDF.type, OWL.Class))
+        graph.add((subject, URIRef(OIO + "id"), Literal(term.id)))
         for predicate, text in ((RDFS.label, term.name), (URIRef(IAO + "0000115"), term.definition)):
             if text:
                 graph.add((subject, predicate, Literal(text)))

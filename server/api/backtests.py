@@ -70,10 +70,10 @@ def _asked(body: dict[str, Any], language: str) -> Asked:
     unknown = [name for name in body if name not in BACKTEST["properties"]]  # type: ignore[operator]
     if unknown:
         errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem(422, "invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
     expression = body.get("expression", body.get("where"))
     if ("expression" in body) == ("where" in body) or not isinstance(expression, str | dict):
-        raise Problem(422, "invalid-request", "send `expression`, a text, or `where`, a tree")
+        raise Problem("invalid-request", "send `expression`, a text, or `where`, a tree")
     return Asked(
         expression=expression,
         versions=_versions(body.get("ontologies") or {}),
@@ -87,7 +87,7 @@ def _versions(said: Any) -> Mapping[str, int]:
     if isinstance(said, dict) and all(type(version) is int for version in said.values()):
         return said
     errors = [{"pointer": "/ontologies", "detail": "no versions by name"}]
-    raise Problem(422, "invalid-request", "`ontologies` is an object of versions by name", errors=errors)
+    raise Problem("invalid-request", "`ontologies` is an object of versions by name", errors=errors)
 
 
 def _moment(body: dict[str, Any], name: str) -> float | None:
@@ -97,5 +97,5 @@ def _moment(body: dict[str, Any], name: str) -> float | None:
     instant = parse_instant(said) if isinstance(said, str) else None
     if instant is None:
         errors = [{"pointer": f"/{name}", "detail": "no date-time"}]
-        raise Problem(422, "invalid-request", f"`{name}` is a date-time of RFC 3339", errors=errors)
+        raise Problem("invalid-request", f"`{name}` is a date-time of RFC 3339", errors=errors)
     return instant / 1_000_000

@@ -127,14 +127,14 @@ def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
     if len(candidates) > 1:
         listed = [{**_short(vocabulary, each, lang), "curie": vocabulary.curie(each)} for each in candidates[:20]]
         detail = f"{term!r} may mean {len(candidates)} concepts: name one by its CURIE or IRI"
-        raise Problem(409, "ambiguous-term", detail, candidates=listed)
+        raise Problem("ambiguous-term", detail, candidates=listed)
     return candidates[0]
 
 
 def _unknown(vocabulary: Vocabulary, term: str) -> Problem:
     nearest = list(vocabulary.suggest(term))
     near = f"; the nearest is {nearest[0]['label']!r}" if nearest else ""
-    return Problem(404, "unknown-concept", f"no concept is called {term[:200]!r}{near}", suggestions=nearest)
+    return Problem("unknown-concept", f"no concept is called {term[:200]!r}{near}", suggestions=nearest)
 
 
 def _short(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, str]:

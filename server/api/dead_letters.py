@@ -79,6 +79,4 @@ def _parsed(cursor: str | None) -> tuple[int, int]:
             return int(number), int(position)
     except (ValueError, binascii.Error):
         pass
-    raise Problem(
-        400, "invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning"
-    )
+    raise Problem("invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning")

@@ -1,6 +1,6 @@
 """Error responses: every exception becomes `application/problem+json` (RFC 9457) in this module.
 
-    exception ──table──▶ Problem(status, code, detail, errors) ──▶ {"type": "https://kindcast.dev/problems/<code>", …}
+    exception ──table──▶ Problem(code, detail, errors) ──▶ {"type": "https://kindcast.dev/problems/<code>", …}
 
 `type` is stable, `detail` says what to do, `errors` lists each fault with its `pointer` (JSON) or `line` and `column`
 (text) and the nearest known names. Nothing of a stack trace ever leaves the process.
@@ -30,6 +30,8 @@ from kindcast.semantic.errors import (
     UnsupportedFormat,
 )
 from kindcast.server import errors
+from kindcast.server.api import problem_types
+from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES
 from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
 from kindcast.server.delivery.message import CursorGone, InvalidCursor
 from kindcast.server.security.egress import SinkRefused
@@ -38,7 +40,6 @@ from kindcast.server.strict_json import MalformedJson
 __all__ = ["MEDIA_TYPE", "Problem", "as_document", "faults", "install", "problem_of", "respond"]
 
 MEDIA_TYPE = "application/problem+json"
-TYPES = "https://kindcast.dev/problems/"
 RETRY_SECONDS = "1"
 """What a client is asked to wait while the store or the broker cannot take anything."""
 
@@ -46,54 +47,57 @@ _log = logging.getLogger("kindcast.http")
 
 
 class Problem(HTTPException):
-    """An answer that is an error. `errors` are its single faults; further keywords become members of the document."""
+    """An answer that is an error. `errors` are its single faults; further keywords become members of the document.
+
+    `code` is one of `PROBLEM_TYPES`, which has the status too; `status` is given where that code has several.
+    """
 
     def __init__(
         self,
-        status: int,
         code: str,
         detail: str,
         *,
+        status: int | None = None,
         title: str | None = None,
         errors: Sequence[Mapping[str, Any]] = (),
         headers: Mapping[str, str] | None = None,
         **extensions: Any,
     ) -> None:
-        super().__init__(status, detail, dict(headers) if headers else None)
+        super().__init__(status or PROBLEM_TYPES[code].status, detail, dict(headers) if headers else None)
         self.code = code
-        self.title = title or code.replace("-", " ").capitalize()
+        self.title = title or problem_types.title(code)
         self.errors = list(errors)
         self.extensions = extensions
 
 
-_SIMPLE: tuple[tuple[type[Exception], int, str], ...] = (
-    (errors.StoreUnavailable, 503, "store-unavailable"),
-    (errors.BrokerBusy, 503, "busy"),
-    (errors.UnknownSubscription, 404, "unknown-subscription"),
-    (errors.UnknownOntology, 404, "unknown-ontology"),
-    (errors.UnknownOperator, 404, "unknown-operator"),
-    (errors.OperatorFixed, 409, "operator-fixed"),
-    (errors.TooManyOperators, 507, "too-many-operators"),
-    (errors.VersionChanged, 412, "precondition-failed"),
-    (errors.NothingBefore, 409, "nothing-before"),
-    (errors.UnknownDeclaration, 404, "unknown-declaration"),
-    (errors.UnknownEvent, 404, "unknown-event"),
-    (errors.UnknownJob, 404, "unknown-job"),
-    (errors.SparkMissing, 501, "spark-missing"),
-    (errors.BacktestFailed, 500, "backtest-failed"),
-    (errors.TicketMissing, 401, "ticket-missing"),
-    (errors.TicketWrong, 403, "ticket-wrong"),
-    (errors.SubscriptionGone, 409, "subscription-expired"),
-    (errors.SinkMissing, 422, "sink-missing"),
-    (errors.TooManySubscriptions, 507, "too-many-subscriptions"),
-    (IndexFull, 507, "index-full"),
-    (InvalidCursor, 400, "invalid-cursor"),
-    (CursorGone, 410, "cursor-gone"),
-    (MalformedJson, 400, "malformed-json"),
-    (BadRequestMode, 400, "malformed-request"),
-    (UnknownContent, 415, "unsupported-media-type"),
-    (TooManyEvents, 413, "too-many-events"),
-    (SinkRefused, 422, "sink-refused"),
+_SIMPLE: tuple[tuple[type[Exception], str], ...] = (
+    (errors.StoreUnavailable, "store-unavailable"),
+    (errors.BrokerBusy, "busy"),
+    (errors.UnknownSubscription, "unknown-subscription"),
+    (errors.UnknownOntology, "unknown-ontology"),
+    (errors.UnknownOperator, "unknown-operator"),
+    (errors.OperatorFixed, "operator-fixed"),
+    (errors.TooManyOperators, "too-many-operators"),
+    (errors.VersionChanged, "precondition-failed"),
+    (errors.NothingBefore, "nothing-before"),
+    (errors.UnknownDeclaration, "unknown-declaration"),
+    (errors.UnknownEvent, "unknown-event"),
+    (errors.UnknownJob, "unknown-job"),
+    (errors.SparkMissing, "spark-missing"),
+    (errors.BacktestFailed, "backtest-failed"),
+    (errors.TicketMissing, "ticket-missing"),
+    (errors.TicketWrong, "ticket-wrong"),
+    (errors.SubscriptionGone, "subscription-expired"),
+    (errors.SinkMissing, "sink-missing"),
+    (errors.TooManySubscriptions, "too-many-subscriptions"),
+    (IndexFull, "index-full"),
+    (InvalidCursor, "invalid-cursor"),
+    (CursorGone, "cursor-gone"),
+    (MalformedJson, "malformed-json"),
+    (BadRequestMode, "malformed-request"),
+    (UnknownContent, "unsupported-media-type"),
+    (TooManyEvents, "too-many-events"),
+    (SinkRefused, "sink-refused"),
 )
 """Errors that are one sentence: their own."""
 
@@ -110,7 +114,7 @@ def install(app: FastAPI) -> None:
     broad: tuple[type[Exception], ...] = (HTTPException, RequestValidationError, Exception)
     for kind in broad:
         app.add_exception_handler(kind, respond)
-    for kind in (errors.ServerError, SemanticError, ClientDisconnect, *(kind for kind, _, _ in _SIMPLE)):
+    for kind in (errors.ServerError, SemanticError, ClientDisconnect, *(kind for kind, _ in _SIMPLE)):
         app.add_exception_handler(kind, respond)
 
 
@@ -129,47 +133,47 @@ def problem_of(error: Exception) -> Problem:
         case Problem():
             return error
         case UnsupportedFormat():
-            return Problem(415, "unsupported-format", error.detail, errors=_place_of(error))
+            return Problem("unsupported-format", error.detail, errors=_place_of(error))
         case InconsistentOntology():
-            return Problem(422, "inconsistent-ontology", error.detail)
+            return Problem("inconsistent-ontology", error.detail)
         case ReasonerUnavailable():
-            return Problem(501, "reasoner-unavailable", error.detail)
+            return Problem("reasoner-unavailable", error.detail)
         case TooCostly():
-            return Problem(422, "ontology-too-costly", error.detail, limit=error.limit)
+            return Problem("ontology-too-costly", error.detail, limit=error.limit)
         case UnknownRelation():
-            return Problem(422, "unknown-relation", error.detail)
+            return Problem("unknown-relation", error.detail)
         case OntologyError():
-            return Problem(400, "malformed-ontology", str(error), errors=_place_of(error))
+            return Problem("malformed-ontology", str(error), errors=_place_of(error))
         case InvalidSubscription():
             malformed = all(each.code in _MALFORMED for each in error.problems)
-            status = 400 if malformed else 422
-            return Problem(status, "invalid-subscription", _summary(error.problems), errors=faults(error.problems))
+            summary, status = _summary(error.problems), 400 if malformed else 422
+            return Problem("invalid-subscription", summary, status=status, errors=faults(error.problems))
         case InvalidDeclaration():
-            return Problem(422, "invalid-declaration", _summary(error.problems), errors=faults(error.problems))
+            return Problem("invalid-declaration", _summary(error.problems), errors=faults(error.problems))
         case UnknownContext():
-            return Problem(422, "unknown-context", str(error), contexts=list(error.urls))
+            return Problem("unknown-context", str(error), contexts=list(error.urls))
         case InvalidEvent() if unknown := [each for each in error.problems if each.code == "unknown-context"]:
             urls = dict.fromkeys(known["url"] for each in unknown for known in each.suggestions)
-            return Problem(422, "unknown-context", str(unknown[0]), contexts=list(urls))
+            return Problem("unknown-context", str(unknown[0]), contexts=list(urls))
         case InvalidEvent():
             malformed = any(each.code == "malformed-json" for each in error.problems)
-            status, code = (400, "malformed-json") if malformed else (422, "invalid-event")
-            return Problem(status, code, _summary(error.problems), errors=faults(error.problems))
+            code = "malformed-json" if malformed else "invalid-event"
+            return Problem(code, _summary(error.problems), errors=faults(error.problems))
         case errors.OntologyInUse():
-            return Problem(409, "ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+            return Problem("ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case errors.OperatorInUse():
-            return Problem(409, "operator-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+            return Problem("operator-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case RequestValidationError():
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error)
         case ClientDisconnect():
-            return Problem(400, "client-left", "the client left before its request was whole")  # nobody reads this
-    for kind, status, code in _SIMPLE:
+            return Problem("client-left", "the client left before its request was whole")  # nobody reads this
+    for kind, code in _SIMPLE:
         if isinstance(error, kind):
-            headers = {"Retry-After": RETRY_SECONDS} if status == 503 else None
-            return Problem(status, code, str(error), headers=headers)
-    return Problem(500, "internal-error", "something went wrong here; the server's log says what")
+            headers = {"Retry-After": RETRY_SECONDS} if PROBLEM_TYPES[code].status == 503 else None
+            return Problem(code, str(error), headers=headers)
+    return Problem("internal-error", "something went wrong here; the server's log says what")
 
 
 def as_document(problem: Problem) -> dict[str, Any]:
@@ -221,7 +225,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     for each in error.errors():
         where, *path = [str(part) for part in each["loc"]]
         if each["type"] == "json_invalid":
-            return Problem(400, "malformed-json", "the body is no JSON", errors=[{"detail": each["msg"]}])
+            return Problem("malformed-json", "the body is no JSON", errors=[{"detail": each["msg"]}])
         fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
@@ -230,7 +234,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         listed.append(fault)
     first = listed[0]
     at = first.get("pointer") or first.get("parameter") or "body"
-    return Problem(422, "invalid-request", f"{at}: {first['detail']}", errors=listed)
+    return Problem("invalid-request", f"{at}: {first['detail']}", errors=listed)
 
 
 def _http_problem(error: HTTPException) -> Problem:
@@ -241,4 +245,4 @@ def _http_problem(error: HTTPException) -> Problem:
         404: "there is nothing at this address: /openapi.json lists what there is",
         405: "this address does not answer to this method: see the header Allow",
     }.get(error.status_code, str(error.detail))
-    return Problem(error.status_code, code, detail, title=phrase, headers=error.headers)
+    return Problem(code, detail, status=error.status_code, title=phrase, headers=error.headers)

@@ -114,7 +114,7 @@ async def publish(
     broker.metrics.events_rejected.inc(len(rejected))
     if rejected and not told:
         detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
-        raise Problem(422, "no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))
+        raise Problem("no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))
     duplicates = sum(each.duplicate for each in told)
     content = Accepted(
         accepted=len(told) - duplicates,
@@ -217,7 +217,7 @@ async def _decoded(request: Request, reader: EventReader) -> Decoded:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Problem(
-            415, "unsupported-encoding", f"the Content-Encoding {encoding} is not supported: send the body uncompressed"
+            "unsupported-encoding", f"the Content-Encoding {encoding} is not supported: send the body uncompressed"
         )
     body = await request.body()
     content_type, headers = request.headers.get("content-type"), request.headers.items()

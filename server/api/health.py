@@ -31,11 +31,11 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         try:
             await broker.execute(_touch)
         except StoreUnavailable:
-            raise Problem(503, "not-ready", "the store does not accept changes") from None
+            raise Problem("not-ready", "the store does not accept changes") from None
     if broker.trouble is not None:
-        raise Problem(503, "not-ready", broker.trouble)
+        raise Problem("not-ready", broker.trouble)
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
-        raise Problem(503, "not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
+        raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
     clock = CLOCK.trouble
     return {"status": "ready"} if clock is None else {"status": "ready", "warning": clock}
 

@@ -27,6 +27,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title
 from kindcast.server.settings import Settings
 
 __all__ = ["ConnectionLimits", "HttpConnection", "uvicorn_config"]
@@ -74,25 +75,20 @@ def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    status: int
     code: str
     detail: str
 
     def as_bytes(self) -> bytes:
+        status = PROBLEM_TYPES[self.code].status
         body = msgspec.json.encode(
-            {
-                "type": f"https://kindcast.dev/problems/{self.code}",
-                "title": self.code.replace("-", " ").capitalize(),
-                "status": self.status,
-                "detail": self.detail,
-            }
+            {"type": TYPES + self.code, "title": title(self.code), "status": status, "detail": self.detail}
         )
         head = (
             b"\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
-            + (b"Retry-After: 1\r\n" if self.status == 503 else b"")
+            + (b"Retry-After: 1\r\n" if status == 503 else b"")
             + b"Content-Length: %d\r\n\r\n" % len(body)
         )
-        return HTTP_11 + _REASONS[self.status] + head + body
+        return HTTP_11 + _REASONS[status] + head + body
 
 
 class ConnectionLimits:
@@ -153,7 +149,7 @@ class ConnectionLimits:
                 held[each.address] += each.held
             most = max(held.values())
             mine = (each for each in unfinished if held[each.address] == most)
-            min(mine, key=_since).refuse(_Refusal(503, "busy", "too many large bodies are being sent: send it again"))
+            min(mine, key=_since).refuse(_Refusal("busy", "too many large bodies are being sent: send it again"))
 
     def release(self, connection: "HttpConnection") -> None:
         """The application is done with its body."""
@@ -191,7 +187,7 @@ class ConnectionLimits:
 
     def _make_room(self, among: "set[HttpConnection]", new: "HttpConnection", why: str) -> None:
         """Close the longest unfinished one; the new one only if all others are being carried out."""
-        refusal = _Refusal(503, "busy", why)
+        refusal = _Refusal("busy", why)
         now = time.monotonic()
         for wanted in (
             lambda each: each.phase in ("head", "body"),
@@ -358,10 +354,10 @@ class HttpConnection(HttpToolsProtocol):
         settings = self._limits.settings
         spent = now - self.since
         if self.phase == "head" and spent > settings.header_seconds:
-            self.refuse(_Refusal(408, "too-slow", f"no request within {settings.header_seconds:g} s"))
+            self.refuse(_Refusal("too-slow", f"no request within {settings.header_seconds:g} s"))
         allowed = settings.body_seconds + self.received / settings.min_body_bytes_per_second
         if self.phase == "body" and not self.flow.read_paused and spent > allowed:
-            self.refuse(_Refusal(408, "too-slow", "the body arrives too slowly"))
+            self.refuse(_Refusal("too-slow", "the body arrives too slowly"))
         if self._blocked is not None:  # also while it is being closed: that waits for the client to take the rest
             since, waiting = self._blocked
             left = self.transport.get_write_buffer_size()
@@ -392,7 +388,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse_head(self, what: str) -> None:
         most = f"{self._limits.header_bytes:,} bytes and {self._limits.headers} headers"
-        self.refuse(_Refusal(431, "head-too-large", f"{what} at most {most}"))
+        self.refuse(_Refusal("head-too-large", f"{what} at most {most}"))
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

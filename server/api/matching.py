@@ -70,7 +70,7 @@ async def match(
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
-        raise Problem(422, "invalid-request", "send one event as `event`, or a list of them as `events`")
+        raise Problem("invalid-request", "send one event as `event`, or a list of them as `events`")
     return await while_wanted(request, settings, _matched(body, broker, reader, settings, late_matching))
 
 
@@ -89,11 +89,9 @@ async def _matched(
         return answer(await _with_operators(found[0], broker, late_matching) | {"vocabulary_version": version})
     items = body["events"]
     if not isinstance(items, list):
-        raise Problem(
-            422, "invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}]
-        )
+        raise Problem("invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}])
     if len(items) > settings.max_events_per_request:
-        raise Problem(413, "too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
+        raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
     decoded = await asyncio.to_thread(lambda: [_decoded(reader, item) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
@@ -121,12 +119,12 @@ async def explain_verdict(
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):
         if name not in body:
-            raise Problem(422, "invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
+            raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
     event = reader.from_object(body["event"])
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
         detail = "`subscription` is the id of one, or an expression as text or tree"
-        raise Problem(422, "invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
+        raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     event_answers = blocking_answers(late_matching.late_matchers)
@@ -140,7 +138,7 @@ async def explain_verdict(
         said = await while_wanted(request, settings, asyncio.to_thread(tell))
     except TooCostlyNow:
         detail = "a test of text takes too long to be explained at once: send a shorter text"
-        raise Problem(422, "too-costly", detail) from None
+        raise Problem("too-costly", detail) from None
     said["index"] = await broker.explain_index(event.event)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
@@ -159,7 +157,7 @@ async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any
         if leaving.done():
             raise ClientDisconnect
         detail = f"this takes more than {settings.max_match_seconds:g} s: send fewer events"
-        raise Problem(422, "too-costly", detail)
+        raise Problem("too-costly", detail)
     finally:
         working.cancel()
         leaving.cancel()
@@ -214,4 +212,4 @@ def _only(body: dict[str, Any], names: tuple[str, ...]) -> None:
     unknown = [name for name in body if name not in names]
     if unknown:
         errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem(422, "invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)

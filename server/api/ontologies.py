@@ -196,9 +196,7 @@ def _to_replace(request: Request) -> str | None:
     """The version that an upload is to follow, from its conditions. Raises `Problem` for one that cannot be kept."""
     if (absent := request.headers.get("if-none-match")) is not None:
         if absent.strip() != "*":
-            raise Problem(
-                400, "malformed-request", "If-None-Match of an upload can only be *: make it, if there is none"
-            )
+            raise Problem("malformed-request", "If-None-Match of an upload can only be *: make it, if there is none")
         return ""
     if (followed := request.headers.get("if-match")) is None:
         return None

@@ -87,7 +87,7 @@ async def _put(request: Request, broker: Broker, key: Key) -> Response:
 
 async def _delete(broker: Broker, key: Key) -> Response:
     if not await broker.submit(lambda group: forget_data(group, key)):
-        raise Problem(404, "unknown-operator-data", f"no data was uploaded as {'/'.join(filter(None, key))}")
+        raise Problem("unknown-operator-data", f"no data was uploaded as {'/'.join(filter(None, key))}")
     return answer({"kind": key[0], "name": key[1], "deleted": True})
 
 

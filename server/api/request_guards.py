@@ -49,14 +49,14 @@ class HostGuard:
         host = _HOST.fullmatch(hosts[0].strip(" \t")) if len(hosts) == 1 else None
         if host is None or host["name"].strip("[]").lower() not in self._names:
             detail = "the Host header names another server: use this one's address, or add the name to allowed_hosts"
-            return Problem(421, "wrong-host", detail)
+            return Problem("wrong-host", detail)
         if scope["method"] not in SAFE_METHODS:
             own = _origin(scope["scheme"], host["name"], host["port"])
             for origin in headers.getlist("origin"):
                 found = _ORIGIN.fullmatch(origin)
                 if found is None or _origin(*found.groups()) not in (own, *self._origins):
                     detail = "pages of other sites may not change anything here: allowed_origins lists those that may"
-                    return Problem(403, "wrong-origin", detail)
+                    return Problem("wrong-origin", detail)
         return None
 
 
@@ -94,7 +94,7 @@ class BodyLimit:
 
 
 def _too_large(limit: int) -> Problem:
-    return Problem(413, "body-too-large", f"the body has more than {limit:,} bytes: send it in parts")
+    return Problem("body-too-large", f"the body has more than {limit:,} bytes: send it in parts")
 
 
 def _origin(scheme: str, host: str, port: str | None) -> str:

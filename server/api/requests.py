@@ -71,12 +71,12 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
         return {}
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON and not media_type.endswith("+json"):
-        raise Problem(415, "unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
+        raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
     value = decode(body)
     if not isinstance(value, dict):
-        raise Problem(400, "malformed-request", "the body must be a JSON object")
+        raise Problem("malformed-request", "the body must be a JSON object")
     if not depth_within(value, settings.max_json_depth):
-        raise Problem(400, "too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
+        raise Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
     return value
 
 
@@ -88,7 +88,7 @@ def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str
 def not_yet(what: str, pointer: str | None = None) -> Problem:
     """The honest answer to what the contract has and this version does not."""
     errors = [] if pointer is None else [{"pointer": pointer, "detail": f"{what} is not in this version"}]
-    return Problem(501, "not-in-this-version", f"{what} is not in this version: leave it out", errors=errors)
+    return Problem("not-in-this-version", f"{what} is not in this version: leave it out", errors=errors)
 
 
 def moment(seconds: float | None) -> str | None:
@@ -121,6 +121,4 @@ def parse_page_cursor(cursor: str | None) -> int:
             return int(text)
     except (ValueError, binascii.Error):
         pass
-    raise Problem(
-        400, "invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning"
-    )
+    raise Problem("invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning")

@@ -227,7 +227,7 @@ def _check_url(sink: str, settings: Settings) -> None:
         check_sink(sink, allow_private=settings.allow_private_sinks)
     except SinkRefused as error:
         detail = str(error)
-        raise Problem(422, "sink-refused", detail, errors=[{"pointer": "/sink", "detail": detail}]) from None
+        raise Problem("sink-refused", detail, errors=[{"pointer": "/sink", "detail": detail}]) from None
 
 
 def _check_settings(protocolsettings: Mapping[str, Any] | None) -> None:
@@ -241,9 +241,7 @@ def _new_secret() -> str:
 
 
 def _invalid(detail: str, *pointers: str) -> Problem:
-    return Problem(
-        422, "invalid-request", detail, errors=[{"pointer": pointer, "detail": detail} for pointer in pointers]
-    )
+    return Problem("invalid-request", detail, errors=[{"pointer": pointer, "detail": detail} for pointer in pointers])
 
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -311,7 +309,7 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
     if len(numbered) > settings.max_events_per_request:
-        raise Problem(413, "too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
+        raise Problem("too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
     created, rejected = [], []
     for start in range(0, len(numbered), IMPORTED_TOGETHER):
         some = numbered[start : start + IMPORTED_TOGETHER]
@@ -405,7 +403,7 @@ async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> d
 
 def _check_size(body: dict[str, Any], settings: Settings) -> None:
     if len(msgspec.json.encode(body)) > settings.max_subscription_bytes:
-        raise Problem(413, "body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
+        raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
 
 
 async def _import(lines: Sequence[bytes], broker: Broker, settings: Settings) -> list[dict[str, Any] | Exception]:
@@ -434,7 +432,7 @@ def _read_line(line: bytes, settings: Settings) -> tuple[NewSubscription, str, A
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
-            return Problem(422, "invalid-request", "a line is a JSON object, not nested too deeply")
+            return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
         _check_size(body, settings)
         return *read_new(body, settings), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:

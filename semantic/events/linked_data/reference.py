@@ -4,7 +4,7 @@ Contexts are those that are given, by URL; nothing is ever fetched. No other mod
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyld import jsonld
@@ -20,6 +20,14 @@ MOST_URLS = 10
 
 CACHED_CONTEXTS = 64
 """Contexts whose meaning is kept, those of documents among them. Publishers must not fill the memory."""
+
+
+class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
+    """PyLD with one correction. It expands the property of an index (`@index`) relative to the vocabulary only if the
+    document has a base, because it passes the base as the argument `vocab`. Documents of events have none."""
+
+    def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, vocab: Any = False, **others: Any) -> Any:
+        return super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
 
 
 class Expander:
@@ -61,7 +69,7 @@ class Expander:
         problem: Problem | None = None
         found: list[Any] = []
         try:
-            found = jsonld.expand(document, options)
+            found = _Processor().expand(document, options)
         except jsonld.JsonLdError as error:
             problem = Problem("invalid-json-ld", _told(error))
         except RecursionError:
@@ -74,12 +82,29 @@ class Expander:
             IndexError,
         ) as error:  # odd contexts that PyLD does not foresee
             problem = Problem("invalid-json-ld", f"the document is no JSON-LD: {error}")
+            unknown.update((url, None) for url in _relative_contexts(document))
         if unknown:
             self._resolved.clear()  # it holds contexts that were read without those
             raise InvalidEvent([unknown_contexts_problem(unknown)])
         if problem is not None:
             raise InvalidEvent([problem])
         return found
+
+
+def _relative_contexts(document: Any) -> Iterator[str]:
+    """The contexts that a document names by a relative address. PyLD fails on them, since a published document has no
+    address to which they could be relative. Linear; no recursion."""
+    stack = [document]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            stack.extend(node.values())
+            named = node.get("@context")
+            for url in (*(named if isinstance(named, list) else [named]), node.get("@import")):
+                if isinstance(url, str) and ":" not in url:
+                    yield url
 
 
 def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:

@@ -204,3 +204,24 @@ def test_ngsi_ld_members_are_the_values_that_they_stand_for() -> None:
     assert matched == asked
     simple = {**entity, "temperature": 21.5, "locatedIn": "urn:x:house", "level": [1, 2]}
     assert '`@id` = "urn:x:room"' in [match.subscription for match in matcher.match(simple)]
+
+
+def test_contexts_by_relative_addresses_are_unknown() -> None:
+    """A published document has no address to which they could be relative: they are told with the others."""
+    scoped = {"ex:b": {"@id": EX + "b", "@context": "b.jsonld"}}
+    document = {"@context": ["a.jsonld", "http://a.example/x", scoped], "ex:b": {"c": 1}}
+    with pytest.raises(InvalidEvent) as caught:
+        tree(document)
+    (problem,) = caught.value.problems
+    assert problem.code == "unknown-context"
+    assert {each["url"] for each in problem.suggestions} >= {"a.jsonld", "b.jsonld"}
+    event, notes = GraphReader({}, EventLimits()).read(Event(document))
+    assert event.data is document
+    assert [note.code for note in notes] == ["unknown-context"]
+
+
+def test_the_keys_of_an_index_stand_under_its_property() -> None:
+    """`@index` names a property as terms do, although the document has no base."""
+    authors = {"@id": EX + "author", "@container": "@index", "@index": "role"}
+    found = tree({"@context": {"@vocab": EX, "authors": authors}, "authors": {"guest": {"name": "Ann"}}})
+    assert found[f"<{EX}author>"] == {f"<{EX}name>": "Ann", f"<{EX}role>": "guest"}

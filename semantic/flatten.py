@@ -210,7 +210,7 @@ def _scalar_problem(node: Any) -> tuple[str, str] | None:
     if isinstance(node, str | bool | Resource | TypedText):
         return None
     if isinstance(node, float):
-        return None if math.isfinite(node) else ("not-finite", f"{node} is no finite number")
+        return None if math.isfinite(node) else ("not-finite", f"{node} is not a finite number")
     if isinstance(node, int):
         try:
             exact = int(float(node)) == node
@@ -219,7 +219,7 @@ def _scalar_problem(node: Any) -> tuple[str, str] | None:
         if exact:
             return None
         return "inexact-number", f"the integer {_short(node)} is not exactly a double: publish it as a string"
-    return "bad-value", f"a {type(node).__name__} is no JSON value"
+    return "bad-value", f"a {type(node).__name__} is not a JSON value"
 
 
 def _short(number: int) -> str:

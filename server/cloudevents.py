@@ -99,7 +99,9 @@ def at_member(name: str) -> Position:
 def _wrong(name: str, value: Any) -> Problem | None:
     """What is wrong with an attribute, if anything."""
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or name == "data":
-        detail = f"{name[:LONGEST_NAME]!r} is no attribute name: lower-case letters and digits, at most {LONGEST_NAME}"
+        detail = (
+            f"{name[:LONGEST_NAME]!r} is not an attribute name: lower-case letters and digits, at most {LONGEST_NAME}"
+        )
         return Problem("bad-attribute", detail, at_member(name[:LONGEST_NAME]))
     if name in TEXTS:
         if not isinstance(value, str) or not value:
@@ -132,7 +134,7 @@ MOST_TOGETHER = 64 << 20
 """Bytes of the events of one document: each is stored with all of it."""
 _RESERVED = frozenset({"data", "data_base64"})
 _NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
-_NO_ATTRIBUTES = Note("no-attributes", "", "the data is no JSON: only context attributes can match")
+_NO_ATTRIBUTES = Note("no-attributes", "", "the data is not JSON: only context attributes can match")
 _LOOKS_STRUCTURED = Note(
     "looks-like-cloudevent",
     "",

@@ -86,7 +86,7 @@ class _Translation:
         trees = []
         for name, text in value.items():
             if not _NAME.fullmatch(name):
-                self._refuse(f"{name[:100]!r} is no context attribute: lower-case letters and digits", pointer)
+                self._refuse(f"{name[:100]!r} is not a context attribute: lower-case letters and digits", pointer)
             elif not isinstance(text, str) or not text:
                 self._refuse("the value must be a text that is not empty", f"{pointer}/{name}")
             else:

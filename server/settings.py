@@ -191,7 +191,9 @@ class Settings(BaseSettings):
         """As browsers send them, so that they can be compared as texts."""
         for each in origins:
             if not _ORIGIN.fullmatch(each):
-                raise ValueError(f"{each!r} is no origin: write scheme, host and port, as in https://shop.example:8443")
+                raise ValueError(
+                    f"{each!r} is not an origin: write scheme, host and port, as in https://shop.example:8443"
+                )
         return tuple(each.lower() for each in origins)
 
     @field_validator("planner")

@@ -26,7 +26,7 @@ def decode(data: bytes) -> Any:
         raise MalformedJson(f"a number is too large for a double ({error})") from None
     except msgspec.DecodeError as error:
         if not data.removeprefix(_BOM).strip():
-            raise MalformedJson("there is no JSON here: the text is empty") from None
+            raise MalformedJson("the text is empty; JSON is expected") from None
         raise MalformedJson(str(error)) from None
     except UnicodeDecodeError as error:
         raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None

@@ -348,7 +348,7 @@ class Inputs:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise JobFailed(f"{path} is no JSON of declarations: {error}") from error
+            raise JobFailed(f"{path} is not a JSON file of declarations: {error}") from error
         if not isinstance(found, dict) or found.keys() - DECLARED:
             raise JobFailed(f"{path} must be an object of {', '.join(sorted(DECLARED))}")
         return found

@@ -320,7 +320,7 @@ def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:
         kinds = [st.sampled_from(("2026-01-01", "2026-01", "2026", *_DATES, "x")), _instants]
     if attribute == "kind":
         kinds = [numbers, _instants]
-    if attribute == "grade":  # what is no member of a declared enumeration has no order there, and is refused
+    if attribute == "grade":  # what is not a member of a declared enumeration has no order there, and is refused
         kinds = [st.sampled_from(DECLARATIONS["grade"].enum), numbers] if ordered else kinds
     if not ordered:
         kinds += [_concept_terms, _instances] if attribute in _WORDY else [st.booleans()]

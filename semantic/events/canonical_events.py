@@ -44,9 +44,9 @@ CACHED_STRINGS = 1 << 16
 """Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
 look-ups."""
 KINDS_IN_WORDS = {
-    "instant": "date-time, date or time since 1970",
-    "version": "text that is a version",
-    "ip": "text that is an IP address",
+    "instant": "a date-time, a date or a time since 1970",
+    "version": "a version",
+    "ip": "an IP address",
 }
 LONGEST_CACHED = 1_000
 """Characters of a string or name that is kept: what publishers send must not fill the memory."""
@@ -379,9 +379,9 @@ class Canonicaliser:
         if found.candidates:
             notes.extend(notes_on_event_term(name, code, found, self._vocabulary, holds_concepts=False))
         elif self._vocabulary.code_systems.knows(system):
-            notes.append(Note("unknown-code", name, f"{code!r} is no code of {system} that we know"))
+            notes.append(Note("unknown-code", name, f"{code!r} is not a known code of {system}"))
         else:
-            detail = f"{system} is no code system that is declared, and no scheme with notations"
+            detail = f"{system} is neither a declared code system nor a scheme with notations"
             notes.append(Note("unknown-code-system", name, detail))
         return found.candidates
 
@@ -474,7 +474,7 @@ class Canonicaliser:
                 notes.append(Note("unknown-unit", name, str(problem)))
                 return measure.dimension, measure.amount
             if expected != measure.dimension:
-                detail = f"{unit!r} is no unit of {name}, which has {declaration.unit}"
+                detail = f"{unit!r} is not a unit of {name}, which has {declaration.unit}"
                 notes.append(Note("wrong-dimension", name, detail))
         return measure.dimension, measure.amount
 
@@ -499,7 +499,9 @@ def _unread(name: str, published: Any, kind: str) -> Note:
     """What cannot be read as the kind that its attribute is declared to have is told, never silently false."""
     shown = repr(published)[:60]
     return Note(
-        "not-of-kind", name, f"{shown} is no {KINDS_IN_WORDS[kind]}, as {name} is declared: it is compared as it is"
+        "not-of-kind",
+        name,
+        f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {shown} is none: it is compared as it is",
     )
 
 

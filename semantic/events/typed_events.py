@@ -179,11 +179,11 @@ class _Check:
             if pattern.states * len(text) <= STEPS and not pattern.search(text):
                 return f"does not match /{domain.pattern}/"
         if domain.date_time and parse_instant(text) is None:
-            return "is no date-time of RFC 3339"
+            return "is not a date-time of RFC 3339"
         if domain.is_numeric and not self._words.is_quantity(text):
-            return "is no number with a unit"
+            return "is not a number with a unit"
         if domain.concepts and self._words.is_kind(text, domain.concepts) is False:
-            return f"is no concept at or beneath {' or '.join(domain.concepts)}"
+            return f"is not a concept at or beneath {' or '.join(domain.concepts)}"
         return None
 
     def _is_member(self, value: Any, members: tuple[Any, ...]) -> bool:
@@ -194,7 +194,9 @@ class _Check:
 
     def _stranger(self, shape: Shape, name: str, place: Path) -> None:
         near = self._near(name.rpartition(".")[2], shape.members)
-        self.refuse(place, "unknown-attribute", f"{name} is no attribute of {self._types}, which is closed (R3)", near)
+        self.refuse(
+            place, "unknown-attribute", f"{name} is not an attribute of {self._types}, which is closed (R3)", near
+        )
 
     def _near(self, word: Any, names: Iterable[str]) -> tuple[dict[str, Any], ...]:
         if len(self.problems) >= SUGGESTED or not isinstance(word, str):

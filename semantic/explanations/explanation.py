@@ -326,7 +326,7 @@ class _Teller:
             return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies"
         if isinstance(predicate, SomeOf):
             if not self._event.elements.get(attribute):
-                return f"{text}: {attribute} is no array of objects"
+                return f"{text}: {attribute} is not an array of objects"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
         if not values:
             return f"{text}: {attribute} is absent"

@@ -131,11 +131,11 @@ def _advice(word: str, expected: set[str]) -> str:
     """How a keyword can stand where it stands, or where else it should."""
     if "ORDER" in expected or "WORD" in expected:
         return (
-            '; not stands before the predicate: not colour = "red"'
+            '; write not before the predicate: not colour = "red"'
             if word.lower() == "not"
-            else (f'; as a concept, {word} stands in quotes: "{word}"' if "WORD" in expected else "")
+            else (f'; to use {word} as a concept, write it in quotes: "{word}"' if "WORD" in expected else "")
         )
-    return f"; as a name, {word} stands in backquotes: `{word}`" if "QUOTED_NAME" in expected else ""
+    return f"; to use {word} as a name, write it in backquotes: `{word}`" if "QUOTED_NAME" in expected else ""
 
 
 def nearest_keyword(word: str) -> str | None:

@@ -258,7 +258,7 @@ class _Reader:
             shown = str(key)[:40]
             meant = MEANT.get(shown.lower(), shown.lower())
             near = [meant] if meant in self._forms else difflib.get_close_matches(meant, self._forms, n=1, cutoff=0.5)
-            detail = f"{shown!r} is no operator; known are {' '.join(self._forms)}"
+            detail = f"{shown!r} is not an operator; known are {' '.join(self._forms)}"
             self.problem("unknown-operator", detail, pointer, *near)
             return _NOTHING
         return form(key, body, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
@@ -368,7 +368,7 @@ class _Reader:
             self.problem("syntax", f'{key} takes ["locIn", "Bronx", "@area", "?n"]', pointer)
             return _NOTHING
         if not BARE_NAME.fullmatch(body[0]) or is_keyword(body[0]):
-            detail = f"{body[0][:40]!r} is no name of an operator: a word such as locIn, no keyword"
+            detail = f"{body[0][:40]!r} is not a name of an operator: a word such as locIn, no keyword"
             self.problem("syntax", detail, f"{pointer}/0")
         if len(body) - 1 > LONGEST_LIST:
             self.problem("too-many", f"{len(body) - 1:,} arguments; at most {LONGEST_LIST:,} are allowed", pointer)
@@ -448,18 +448,18 @@ class _Reader:
                     return Constant(Quantity(self._number(number, pointer), unit), at)
             case {"instant": str(text)} if len(operand) == 1:
                 if not _WRITTEN.fullmatch(text) or (parse_instant(text) is None and parse_dates(text) is None):
-                    detail = f"{text[:40]!r} is no date-time of RFC 3339 and no date between 1684 and 2255"
+                    detail = f"{text[:40]!r} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
                     self.problem("bad-date-time", detail, pointer)
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:
                 if not CURIE.fullmatch(text):
-                    self.problem("syntax", f"{text[:40]!r} is no CURIE such as brick:Sensor", pointer)
+                    self.problem("syntax", f"{text[:40]!r} is not a CURIE such as brick:Sensor", pointer)
                 return Constant(Term(text, at=at), at)
             case {"iri": str(text)} if len(operand) == 1:
                 return Constant(self._iri(text, pointer), at)
             case {"instance": str(text)} if len(operand) == 1:
                 if not is_absolute_iri(text):
-                    self.problem("syntax", f"{text[:40]!r} is no absolute IRI", pointer)
+                    self.problem("syntax", f"{text[:40]!r} is not an absolute IRI", pointer)
                 return Constant(Instance(text), at)
             case _:
                 pass
@@ -491,7 +491,7 @@ class _Reader:
 
     def _variable(self, text: str, pointer: str) -> Variable:
         if not VARIABLE.fullmatch(text):
-            detail = f'{text[:40]!r} is no variable such as "?n"; a string that starts so is {{"value": "?…"}}'
+            detail = f'{text[:40]!r} is not a variable such as "?n"; a string that starts so is {{"value": "?…"}}'
             self.problem("syntax", detail, pointer)
         self._variables += 1
         return Variable(text[1:], Position(pointer=pointer))
@@ -509,7 +509,7 @@ class _Reader:
             return self._variable(node, pointer)
         constant = self._constant(node, pointer)
         if isinstance(constant.value, bool) or not isinstance(constant.value, int | float | Quantity):
-            self.problem("syntax", "beside a variable stand numbers, quantities and variables", pointer)
+            self.problem("syntax", "beside a variable only numbers, quantities and variables are allowed", pointer)
         return constant
 
 

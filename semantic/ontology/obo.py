@@ -234,7 +234,9 @@ def frames(data: bytes, noted: DocumentWarnings, *, brief: bool = False) -> Iter
             else:
                 _put(frame, Clause(clause[1].lower(), clause[2], line), noted)
     if not stanzas:
-        raise OntologyError("this is no OBO file: it has no [Term], [Typedef] or [Instance] stanza", line=stray or 1)
+        raise OntologyError(
+            "this is not an OBO file: it has no [Term], [Typedef] or [Instance] stanza", line=stray or 1
+        )
     if frame:
         yield from _complete(frame, noted)
 
@@ -431,7 +433,7 @@ class Survey:
             problem = f"an IRI has more than {self.longest:,} characters"
         except ValueError as error:
             problem = str(error)
-        noted.add(line, "id", f"{shown(name)} is no id, left out: {problem}")
+        noted.add(line, "id", f"{shown(name)} is not an id, left out: {problem}")
         return None
 
 
@@ -596,7 +598,7 @@ class Expressions:
         numbers = {word: text for word, text in value.modifiers.items() if word in _CARDINALITIES}
         for word, text in numbers.items():
             if not _NUMBER.fullmatch(text):
-                self._noted.add(clause.line, "cardinality", f"{word} is no number, left out: {shown(text)}")
+                self._noted.add(clause.line, "cardinality", f"{word} is not a number, left out: {shown(text)}")
                 return
         for word, text in numbers.items():
             number = ox.Literal(str(int(text)), datatype=xsd("nonNegativeInteger"))
@@ -786,7 +788,7 @@ class _Reader:
                 try:
                     self.writer.add(names.ontology, owl("imports"), names.document(text))
                 except ValueError:
-                    self._noted.add(clause.line, "import", f"the name of the import is no IRI: {shown(text)}")
+                    self._noted.add(clause.line, "import", f"the name of the import is not an IRI: {shown(text)}")
             elif clause.tag == "property_value":
                 self._property_value(names.ontology, clause)
             elif clause.tag == "owl-axioms":
@@ -852,7 +854,9 @@ class _Reader:
     def _synonym(self, subject: Node, clause: Clause) -> None:
         found = quoted(split(clause.value).text)
         if found is None:
-            self._noted.add(clause.line, "synonym", f"a synonym stands in quotes, left out: {shown(clause.value)}")
+            self._noted.add(
+                clause.line, "synonym", f"a synonym must be in quotes; it is left out: {shown(clause.value)}"
+            )
             return
         if not found.clean:
             self._noted.add(clause.line, "quotes of synonym", "the quotes of synonym are not in order")

@@ -88,7 +88,7 @@ class Names:
     def declare(self, prefix: str, iri: str, line: int) -> None:
         """`prefix` stands for `iri` from here on. Raises OntologyError where that is too long."""
         if len(iri) > self._longest:
-            raise OntologyError(f"a prefix stands for more than {self._longest:,} characters", line=line)
+            raise OntologyError(f"a prefix is longer than {self._longest:,} characters", line=line)
         self.prefixes[prefix] = self.declared[prefix] = iri
         self._known.clear()
 
@@ -100,12 +100,12 @@ class Names:
             return ox.NamedNode(iri)
         except ValueError as error:
             if "scheme" not in str(error):
-                raise OddName(f"{shown(iri)} is no IRI: {error}") from error
+                raise OddName(f"{shown(iri)} is not an IRI: {error}") from error
         try:
             whole = self.base.partition("#")[0] + iri if iri.startswith("#") else urljoin(self.base, iri)
             return ox.NamedNode(whole)
         except ValueError as error:
-            raise OddName(f"{shown(iri)} is no IRI: {error}") from error
+            raise OddName(f"{shown(iri)} is not an IRI: {error}") from error
 
     def short(self, name: str, line: int) -> ox.NamedNode:
         """The node of `prefix:local`. Raises OddName; OntologyError where the prefix is not declared."""
@@ -205,13 +205,13 @@ class _FunctionalReader:
         if kind == "close":
             return self._closed(line)
         if not self._stack:
-            raise OntologyError(f"this stands outside of Ontology(…): {shown(token[0])}", line=line)
+            raise OntologyError(f"this is outside Ontology(…): {shown(token[0])}", line=line)
         inner = self._stack[-1]
         if inner.keyword == "Prefix":
             self._prefix_token(token, line)
             return None
         if kind == "equals":
-            raise OntologyError("= stands in prefixes only", line=line)
+            raise OntologyError("= is allowed in prefixes only", line=line)
         try:
             inner.arguments.append(self._argument(token, line))
         except OddName as error:
@@ -229,7 +229,7 @@ class _FunctionalReader:
 
     def _opened(self, keyword: str, line: int) -> Iterator[Expression] | None:
         if not self._stack and (self._done or keyword not in ("Prefix", "Ontology")):
-            raise OntologyError(f"{keyword}( stands outside of Ontology(…)", line=line)
+            raise OntologyError(f"{keyword}( is outside Ontology(…)", line=line)
         if len(self._stack) >= self._depth:
             raise OntologyError(f"nested more than {self._depth} deep", line=line)
         self._stack.append(_OpenBracket(keyword, line))
@@ -350,7 +350,7 @@ class _XmlReader:
                 raise OntologyError(f"an OWL/XML document begins with <Ontology>, not {shown(name)}", line=line)
             self._head(attributes, line)
         elif not name.startswith(_OWL):
-            self._problem = self._problem or f"{shown(name)} is no word of OWL"
+            self._problem = self._problem or f"{shown(name)} is not a word of OWL"
         self._stack.append(_OpenElement(name.removeprefix(_OWL), line, attributes))
 
     def _head(self, attributes: dict[str, str], line: int) -> None:
@@ -393,7 +393,7 @@ class _XmlReader:
         elif isinstance(argument, Expression):
             self.found.append(argument)
         else:
-            self._noted.add(closed.line, "no axiom", f"<{closed.name}> is no axiom and is left out")
+            self._noted.add(closed.line, "no axiom", f"<{closed.name}> is not an axiom and is left out")
 
     def _argument(self, closed: _OpenElement) -> Argument:
         text = "".join(closed.texts)
@@ -562,7 +562,7 @@ class ClassExpressions:
         """The node of a class, property, individual or data range. Raises OntologyError with the line."""
         found = self.value(argument)
         if isinstance(found, ox.Literal):
-            raise OntologyError(f'the literal "{found.value[:40]}" stands where a name should')
+            raise OntologyError(f'the literal "{found.value[:40]}" is used where a name is expected')
         return found
 
     def value(self, argument: Argument) -> Value:
@@ -570,7 +570,7 @@ class ClassExpressions:
         if isinstance(argument, Expression):
             return self._expression(argument)
         if isinstance(argument, int):
-            raise OntologyError(f"the number {argument} stands where a name should")
+            raise OntologyError(f"the number {argument} is used where a name is expected")
         return argument
 
     def nodes(self, arguments: Sequence[Argument]) -> list[Node]:
@@ -601,7 +601,7 @@ class ClassExpressions:
             return self._faceted(found)
         if keyword.endswith("Cardinality") and keyword.startswith(("Object", "Data")):
             return self._cardinality(found)
-        raise OntologyError(f"{keyword} is no expression of OWL 2", line=found.line)
+        raise OntologyError(f"{keyword} is not an expression of OWL 2", line=found.line)
 
     def _restriction(self, found: Expression, predicate: ox.NamedNode) -> Node:
         if len(found.arguments) < 2:

@@ -67,7 +67,7 @@ class SssomDocument:
         places = [columns.index(each) for each in COLUMNS if each in columns]
         if len(places) < len(COLUMNS):
             missing = ", ".join(each for each in COLUMNS if each not in columns)
-            raise OntologyError(f"this is no SSSOM table: column {missing} is missing", line=line)
+            raise OntologyError(f"this is not an SSSOM table: column {missing} is missing", line=line)
         modifier = columns.index("predicate_modifier") if "predicate_modifier" in columns else None
         for line, row in rows:
             if len(row) <= max(places):
@@ -131,7 +131,7 @@ class SssomDocument:
         for found in _PAIR.finditer(text):
             iri = next(each for each in found.groups()[1:] if each is not None)
             if len(iri) > self._limits.iri:
-                raise OntologyError(f"a prefix stands for more than {self._limits.iri:,} characters", line=line)
+                raise OntologyError(f"a prefix is longer than {self._limits.iri:,} characters", line=line)
             self.prefixes[found[1]] = iri
 
     def _name(self, text: str, line: int, noted: DocumentWarnings) -> ox.NamedNode | None:
@@ -148,17 +148,17 @@ class SssomDocument:
             iri = f"{OBO}{short[1]}_{short[2]}"
             noted.add(line, "prefix", f"prefix {shown(prefix)} is not in the curie_map, and is read as one of OBO")
         if iri is None:
-            noted.add(line, "no term", f"{shown(text)} is no term: the row is left out")
+            noted.add(line, "no term", f"{shown(text)} is not a term: the row is left out")
             return None
         if prefix == "sssom" and local == "NoTermFound":
-            noted.add(line, "no term found", "the row says that there is no such term, and is left out")
+            noted.add(line, "no term found", "the row states that no such term exists; it is left out")
             return None
         try:
             if len(iri) > self._limits.iri:
                 raise ValueError(f"it has more than {self._limits.iri:,} characters")
             return ox.NamedNode(iri)
         except ValueError as error:
-            noted.add(line, "no IRI", f"{shown(iri)} is no IRI, the row is left out: {error}")
+            noted.add(line, "no IRI", f"{shown(iri)} is not an IRI, the row is left out: {error}")
             return None
 
 

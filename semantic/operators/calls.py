@@ -71,7 +71,7 @@ def reading(value: object, units: Units) -> Reading:
         return "boolean", value
     if isinstance(value, int | float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is no number to compare")
+            raise ValueError(f"{value} is not a number to compare")
         return "number", value
     if isinstance(value, str):
         return "text", unicodedata.normalize("NFC", value)
@@ -84,7 +84,7 @@ def reading(value: object, units: Units) -> Reading:
     if isinstance(value, Instant):
         instant = parse_instant(value.text)
         if instant is None:
-            raise ValueError(f"{value.text!r} is no date-time")
+            raise ValueError(f"{value.text!r} is not a date-time")
         return "instant", instant
     if isinstance(value, Term):
         return "text", value.iri or value.text

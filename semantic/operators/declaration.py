@@ -190,7 +190,7 @@ class Operator:
             if kind_of_type(each) in (None, "attribute"):
                 yield f"it binds bool, int, float, str, Quantity or Instant, not {each!r}"
         if self.isolated and "<" in getattr(self.function, "__qualname__", "<"):
-            yield "a function that runs in a process of its own stands at the top of a module"
+            yield "a function that runs in its own process must be defined at the top level of a module"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function itself, here and now."""
@@ -278,7 +278,7 @@ def operators_by_name(operators: Any) -> Mapping[str, Operator]:
     found: dict[str, Operator] = {}
     for each in operators:
         if not isinstance(each, Operator):
-            raise InvalidDeclaration(f"{each!r} is no operator: decorate the function with @operator(name)")
+            raise InvalidDeclaration(f"{each!r} is not an operator: decorate the function with @operator(name)")
         if each.name in found:
             raise InvalidDeclaration(f"there are two operators of the name {each.name!r}")
         found[each.name] = each

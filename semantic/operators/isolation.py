@@ -64,7 +64,7 @@ def to_wire(value: object) -> object:
             return ["d", *([to_wire(key), to_wire(each)] for key, each in value.items())]
         case list() | tuple() | set() | frozenset():
             return ["t", *map(to_wire, value)]
-    raise TypeError(f"{type(value).__name__} is no value of an event or of an answer")
+    raise TypeError(f"{type(value).__name__} is not a value of an event or of an answer")
 
 
 def from_wire(value: Any) -> Any:
@@ -80,7 +80,7 @@ def from_wire(value: Any) -> Any:
             return {from_wire(key): from_wire(each) for key, each in items}
         case ["t", *items]:
             return tuple(map(from_wire, items))
-    raise ValueError(f"{value!r:.60} is no value")
+    raise ValueError(f"{value!r:.60} is not a value")
 
 
 START_SECONDS = 60.0
@@ -222,7 +222,7 @@ class _Worker:
         deadline = None if timeout is None else time.monotonic() + timeout
         answers = self._exchange(frame, deadline, f"took longer than {timeout} seconds and was stopped").get("answers")
         if not isinstance(answers, list) or len(answers) != len(asked):
-            raise OperatorFailed("its process sent something that is no answer")
+            raise OperatorFailed("its process sent a reply of the wrong form")
         return [_outcome(each) for each in answers]
 
     def kill(self) -> None:
@@ -267,9 +267,9 @@ class _Worker:
         try:
             said = json.loads(bytes(got[HEADER.size :]))
         except ValueError as error:
-            raise OperatorFailed("its process sent something that is no answer") from error
+            raise OperatorFailed("its process sent a reply of the wrong form") from error
         if not isinstance(said, dict):
-            raise OperatorFailed("its process sent something that is no answer")
+            raise OperatorFailed("its process sent a reply of the wrong form")
         return said
 
     def _write(self, data: memoryview) -> int:

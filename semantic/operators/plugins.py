@@ -83,7 +83,7 @@ def _brought(loaded: Any) -> list[Operator]:
     brought = [loaded] if isinstance(loaded, Operator) else list(loaded)
     strange = [each for each in brought if not isinstance(each, Operator)]
     if strange:
-        raise InvalidDeclaration(f"{strange[0]!r} is no operator: decorate the function with @operator(name)")
+        raise InvalidDeclaration(f"{strange[0]!r} is not an operator: decorate the function with @operator(name)")
     names = [each.name for each in brought]
     twice = [name for name in names if names.count(name) > 1]
     if twice:

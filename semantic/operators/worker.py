@@ -52,7 +52,7 @@ def function_of(target: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part)
     if not callable(found):
-        raise TypeError(f"{target} is no function")
+        raise TypeError(f"{target} is not a function")
     return found  # type: ignore[no-any-return]
 
 

@@ -32,7 +32,7 @@ def read_priors(path: Path) -> list[dict[str, Any]]:
     try:
         found = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
     records = found.get("operators") if isinstance(found, Mapping) else found
     if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
         raise ValueError(f"{path} holds no list of records under 'operators'")
@@ -143,10 +143,10 @@ class Experience:
                 asked, held, seconds = (float(each[name]) for name in ("asked", "held", "seconds"))
                 record = Record(asked, held, seconds, int(each["evaluations"]), int(each["failures"]))
             except (KeyError, TypeError, ValueError, OverflowError) as error:
-                raise ValueError(f"{dict(each)!r} is no record of an operator: {error!r}") from error
+                raise ValueError(f"{dict(each)!r} is not a record of an operator: {error!r}") from error
             sound = 0.0 <= held <= asked and seconds >= 0.0 and all(map(math.isfinite, (asked, seconds)))
             if not (sound and isinstance(operator, str) and isinstance(predicate, str | None)):
-                raise ValueError(f"{dict(each)!r} is no record of an operator: counts that make no sense")
+                raise ValueError(f"{dict(each)!r} is not a record of an operator: its counts contradict each other")
             if predicate is None:
                 found.operators[operator] = record
             else:

@@ -121,12 +121,14 @@ class SubscriptionCheck:
             return
         if owners:
             also = " or ".join(sorted(owners)[:5])
-            detail = f"{name} is no attribute of {told}: only events that are also of type {also} have it"
+            detail = f"{name} is not an attribute of {told}: only events that are also of type {also} have it"
             self._note("attribute-of-other-type", name, detail)
             return
         near = self._near(name, sorted({use for each in types for use in self._schemas.uses[each]}))
         if is_closed:
-            detail = f"{name} is no attribute of {told}, which is closed, nor of any other type: no event has it (R3)"
+            detail = (
+                f"{name} is not an attribute of {told}, which is closed, nor of any other type: no event has it (R3)"
+            )
             self._problem("unknown-attribute", detail, getattr(predicate, "at", None), near)
         else:
             hint = f" (near: {', '.join(near)})" if near else ""
@@ -146,7 +148,7 @@ class SubscriptionCheck:
                     member = self._attributes.synonyms.get(constant.value, constant.value)
                     if member not in enumeration.members:
                         near = self._near(member, enumeration.members)
-                        detail = f"{constant.value!r} is no member of {name}: this can never hold (R2)"
+                        detail = f"{constant.value!r} is not a member of {name}: this can never hold (R2)"
                         self._problem("not-in-domain", detail, constant.at, near)
 
     def _near(self, word: str, known: Iterable[str]) -> list[str]:

@@ -309,7 +309,7 @@ class _Resolver:
         listed = enumeration_of(self.declared_as(name), self.vocabulary)
         if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
-            detail = f"{value!r} is no member of {name}" + (f" (near: {', '.join(near)})" if near else "")
+            detail = f"{value!r} is not a member of {name}" + (f" (near: {', '.join(near)})" if near else "")
             self.notes.append(Note("not-in-enumeration", name, detail))
         elif isinstance(value, str):
             self.quoted(name, value)
@@ -389,7 +389,7 @@ class _Resolver:
             self.flagged("no-order", name, detail, at)
         elif self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=5) if len(self.problems) < SUGGESTED else []
-            detail = f"{value!r} is no member of {name}, so it has no order"
+            detail = f"{value!r} is not a member of {name}, so it has no order"
             self.flagged(
                 "not-in-enumeration", name, detail, at, tuple({"label": each} for each in near or listed.members[:5])
             )
@@ -399,7 +399,7 @@ class _Resolver:
         """Units must be known and fit what the attribute is declared to have; date-times must be such."""
         value = constant.value
         if isinstance(value, Instant) and parse_instant(value.text) is None and parse_dates(value.text) is None:
-            detail = f"{value.text} is no date-time of RFC 3339 and no date between 1684 and 2255"
+            detail = f"{value.text} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
             self.problem("bad-date-time", detail, constant.at)
         if not isinstance(value, Quantity):
             return
@@ -412,7 +412,7 @@ class _Resolver:
             if declaration is not None and declaration.unit is not None:
                 expected = units.dimension(declaration.unit)
                 if expected != dimension:
-                    detail = f"{value.unit!r} is no unit of {name}, which has {declaration.unit} ({expected})"
+                    detail = f"{value.unit!r} is not a unit of {name}, which has {declaration.unit} ({expected})"
                     self.flagged("wrong-dimension", name, detail, constant.at)
 
         self.attempt("unknown-unit", measure, constant.at)

@@ -181,14 +181,14 @@ class _Terms:
     def operator(self, sign: int) -> None:
         self._flush()
         if self._waiting or not (self._found or sign < 0):
-            raise UnitSyntaxError("an operator stands between two units")
+            raise UnitSyntaxError("write an operator between two units")
         self._sign = sign
         self._waiting = True
 
     def hyphen(self) -> None:
         """`kW-h`: a product like white space, but something must follow."""
         if self._waiting or not (self._found or self._words):
-            raise UnitSyntaxError("a hyphen stands between two units")
+            raise UnitSyntaxError("there is a hyphen between two units")
         self._waiting = True
 
     def spoken(self, word: str) -> bool:

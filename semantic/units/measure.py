@@ -307,7 +307,7 @@ class Units:
             numerator, denominator = _ratio(value)
             return Measure(scale.dimension, (numerator * scale.a + denominator * scale.b) / (denominator * scale.c))
         except (OverflowError, ValueError) as error:
-            raise InvalidQuantity(f"{_shown(value)} {unit} is no number within the range of a double") from error
+            raise InvalidQuantity(f"{_shown(value)} {unit} is not a number within the range of a double") from error
 
     def amounts(self, values: npt.NDArray[np.float64], unit: str) -> npt.NDArray[np.float64]:
         """The amounts of `measure` for `float64[n]`, NaN for what it refuses. Some 60 ns a number of few digits, whose
@@ -351,7 +351,7 @@ class Units:
             numerator, denominator = _ratio(amount)
             number = (numerator * scale.c - denominator * scale.b) / (denominator * scale.a)
         except (OverflowError, ValueError) as error:
-            raise InvalidQuantity(f"{_shown(amount)} is no amount of {unit}") from error
+            raise InvalidQuantity(f"{_shown(amount)} is not an amount of {unit}") from error
         rounder = float(f"{number:.{CERTAIN_DIGITS}g}")
         return rounder if self.measure(rounder, unit).amount == amount else number
 

@@ -143,7 +143,7 @@ def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -
         cause = error.args[0] if error.args else b""
         raise _explained(cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause), text) from error
     except UnicodeEncodeError as error:
-        raise InvalidPattern("half a surrogate pair is no character", text, error.start) from error
+        raise InvalidPattern("half a surrogate pair is not a character", text, error.start) from error
 
 
 def check_size(pattern: Pattern) -> Pattern:

@@ -58,7 +58,7 @@ def check_rate(base: str, other: str, rate: Any) -> Fraction:
     """The number that one rate is. Raises `InvalidDeclaration`."""
     for code in (base, other):
         if code not in CURRENCIES:
-            raise InvalidDeclaration(f"{code!r} is no currency of ISO 4217")
+            raise InvalidDeclaration(f"{code!r} is not a currency of ISO 4217")
     text = str(rate) if isinstance(rate, int | float | Decimal) and not isinstance(rate, bool) else rate
     if not isinstance(text, str) or not DECIMAL.fullmatch(text) or not Fraction(text):
         detail = f'the rate of {base} in {other} must be a positive decimal such as "1.08", not {rate!r}'
@@ -169,7 +169,7 @@ def _csv_rows(data: bytes) -> _Rows:
         raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", Position(line=line))]) from None
     except csv.Error as error:
         at = Position(line=reader.line_num, column=1)
-        raise InvalidDeclaration([Problem("bad-rate", f"this is no CSV: {error}", at)]) from None
+        raise InvalidDeclaration([Problem("bad-rate", f"this is not CSV: {error}", at)]) from None
     return rows
 
 

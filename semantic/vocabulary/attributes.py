@@ -99,7 +99,7 @@ def enumeration(members: Sequence[str], chains: Sequence[Sequence[str]] | None) 
     for chain in chains:
         strangers = [each for each in chain if each not in known]
         if strangers:
-            raise InvalidDeclaration(f"the order names {strangers[0]!r}, which is no member of the enumeration")
+            raise InvalidDeclaration(f"the order names {strangers[0]!r}, which is not a member of the enumeration")
         for low, high in pairwise(chain):
             next_above[low].add(high)
     above = {member: _reached(member, next_above) for member in members}

@@ -62,7 +62,7 @@ def code_system(name: str, declared: Any) -> CodeSystem:
     patterns: tuple[IdentifierPattern, ...] = ()
     if isinstance(iri, str):
         if PLACE not in iri:
-            raise InvalidDeclaration(f"{what}: iri has {PLACE} where the code stands")
+            raise InvalidDeclaration(f"{what}: iri needs {PLACE} at the place of the code")
         template = iri
     elif iri is not None:
         patterns = identifier_patterns(what, "iri", iri)

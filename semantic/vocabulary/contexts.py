@@ -248,7 +248,7 @@ def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
     except jsonld.JsonLdError as error:
         return _told(error)
     except (TypeError, ValueError, AttributeError, KeyError) as error:  # values of types that PyLD does not expect
-        return f"it is no context of JSON-LD 1.1 ({error})"
+        return f"it is not a context of JSON-LD 1.1 ({error})"
     except RecursionError:
         return "its terms are defined by each other too deeply"
     return None

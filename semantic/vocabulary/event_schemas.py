@@ -205,7 +205,7 @@ class _Reader:
         reference = node["$ref"]
         strange = set(node) - WORDS - {"$ref"}
         if strange:
-            self.refuse(path, f"beside $ref stand words for people only, not {', '.join(sorted(strange))}")
+            self.refuse(path, f"beside $ref only descriptions are allowed, not {', '.join(sorted(strange))}")
         owner, mark, name = reference.partition("#/$defs/") if isinstance(reference, str) else ("", "", "")
         owner, name = unquote(owner) or self._name, unquote(name).replace("~1", "/").replace("~0", "~")
         document = self._documents.get(owner)
@@ -333,7 +333,7 @@ class _Reader:
         for each in required:
             inner = members.get(each)
             if each not in members:
-                self.refuse((*path, "required"), f"{each} is mandatory and stands not under properties")
+                self.refuse((*path, "required"), f"{each} is mandatory but not listed under properties")
             elif isinstance(inner, Mapping) and PREFIX + "derived" in inner:
                 self.refuse((*path, "required"), f"{each} is derived where an event lacks it, so it is not mandatory")
         return frozenset(required) & members.keys()

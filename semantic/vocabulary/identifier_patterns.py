@@ -132,5 +132,5 @@ def _pattern(what: str, key: str, declared: Any) -> IdentifierPattern:
         raise InvalidDeclaration(f"{what}: {key}: {error}") from None
     for group in GROUP.findall(form):
         if not group.isdigit() or int(group) > regex.groups:
-            raise InvalidDeclaration(f"{what}: {key}: {{{group}}} in {form!r} is no group of {match!r}")
+            raise InvalidDeclaration(f"{what}: {key}: {{{group}}} in {form!r} is not a group of {match!r}")
     return IdentifierPattern(match, form, regex)

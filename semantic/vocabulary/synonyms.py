@@ -134,7 +134,7 @@ def _csv_rows(data: bytes) -> _Rows:
                 raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words: split it")
     except csv.Error as error:
         at = Position(line=reader.line_num, column=1)
-        raise InvalidDeclaration([Problem("bad-synonym", f"this is no CSV: {error}", at)]) from None
+        raise InvalidDeclaration([Problem("bad-synonym", f"this is not CSV: {error}", at)]) from None
     return rows
 
 

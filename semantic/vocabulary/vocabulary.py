@@ -638,7 +638,7 @@ def notes_on_event_term(
     hold concepts, none."""
     if not found.candidates:
         if holds_concepts:
-            yield Note("unknown-term", attribute, f"{published!r} is no concept we know: it stays a string")
+            yield Note("unknown-term", attribute, f"{published!r} is not a known concept: it stays a string")
         return
     if len(found.candidates) > 1:
         labels = _named([vocabulary.label(concept) for concept in found.candidates])

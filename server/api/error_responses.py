@@ -225,7 +225,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     for each in error.errors():
         where, *path = [str(part) for part in each["loc"]]
         if each["type"] == "json_invalid":
-            return Problem("malformed-json", "the body is no JSON", errors=[{"detail": each["msg"]}])
+            return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
         fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)

@@ -38,7 +38,7 @@ REGISTRATION = {
         "concurrency": {"type": "integer"},
         "speculate": {"type": "boolean", "description": "Ask at once what may be needed, without waiting for others."},
         "retries": {"type": "integer", "description": "Of a connection that breaks, within the timeout."},
-        "cache_seconds": {"type": "number", "description": "How long an answer stands for the same question."},
+        "cache_seconds": {"type": "number", "description": "How long an answer is reused for the same question."},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     "additionalProperties": False,

@@ -326,7 +326,7 @@ def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
     sequence, digest, matched = known
     notes = []
     if digest != event.digest:
-        detail = "an event with this source and id was accepted before with another body: that one stands"
+        detail = "an event with this source and id was accepted before with another body, which is kept"
         notes.append(EventNote(DIFFERS, "", detail))
     return Outcome(event.id, event.source, sequence, matched, notes, duplicate=True)
 

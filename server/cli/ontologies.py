@@ -110,7 +110,9 @@ class Reasoning(Enum):
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="RDF in any syntax, OWL, OBO or SSSOM.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx …; else told by the file."),
+    typer.Option(
+        "--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx …; found from the file when absent."
+    ),
 ]
 ReasonOption = Annotated[
     Reasoning,

@@ -58,7 +58,7 @@ def register(
     selectivity: Annotated[float | None, typer.Option(metavar="SHARE", help="To assume at first.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")] = None,
     concurrency: Annotated[int | None, typer.Option(metavar="COUNT", help="Calls at one time.")] = None,
-    cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer stands.")] = None,
+    cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer is reused.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -208,7 +208,12 @@ Explode = Annotated[bool, typer.Option("--explode", help="One row per match inst
 MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="No rows for events without matches.")]
 Distinct = Annotated[bool, typer.Option("--distinct", help="Of events with the same source and id only the first.")]
 Shards = Annotated[
-    int | None, typer.Option("--shards", min=1, help="Parts of the subscriptions; told by their number.")
+    int | None,
+    typer.Option(
+        "--shards",
+        min=1,
+        help="Number of parts that the subscriptions are split into; found by their number when absent.",
+    ),
 ]
 
 

@@ -23,7 +23,7 @@ def _seconds(text: str) -> float:
     """A length of time: `90`, `90s`, `15min`, `12h`, `7d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 15min, 12h or 7d")
+        raise typer.BadParameter(f"{text!r} is not a length of time; write 90s, 15min, 12h or 7d")
     return float(match[1]) * SECONDS[match[2] or "s"]
 
 

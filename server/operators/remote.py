@@ -102,12 +102,12 @@ def _read(body: bytes) -> object:
     except msgspec.ValidationError:
         pass
     except msgspec.DecodeError:
-        raise OperatorFailed("answered what is no JSON") from None
+        raise OperatorFailed("its answer is not JSON") from None
     try:
         return [tuple(map(_value, binding)) for binding in _bindings.decode(body).bindings]
     except (msgspec.ValidationError, ValueError) as error:
         detail = 'expected is {"holds": …} or {"bindings": [[…], …]}'
-        raise OperatorFailed(f"answered what is no answer: {error}; {detail}") from None
+        raise OperatorFailed(f"its answer has the wrong form: {error}; {detail}") from None
 
 
 def _value(value: object) -> object:

@@ -146,7 +146,7 @@ def test_subscribe_by_tree_means_the_same_as_by_text(kindcast: Kindcast, shop_se
 
 @pytest.mark.parametrize("arguments", [(), (WISH, "--where", "{}"), (WISH, "--ttl", "soon"), ("--where", "{")])
 def test_subscribe_used_wrongly_ends_with_two(kindcast: Kindcast, arguments: tuple[str, ...]) -> None:
-    """Neither or both forms, a length of time that is none, a tree that is no JSON."""
+    """Neither or both forms, a length of time that is none, a tree that is not JSON."""
     assert kindcast("subscribe", *arguments).status == 2
 
 

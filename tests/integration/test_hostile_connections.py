@@ -195,7 +195,7 @@ def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(server: str) ->
 
 @pytest.mark.parametrize("host", ["[::1", "localhost:x@evil.com", "localhost:1:2", "local host", "[::1]evil", ""])
 def test_host_that_is_no_host_is_refused(server: str, host: str) -> None:
-    """Names are compared after a strict reading; nothing is cut off a text that is no name."""
+    """Names are compared after a strict reading; nothing is cut off a text that is not a name."""
     said = asked(server, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     assert said.startswith(b"HTTP/1.1 421"), said[:100]
     twice = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -243,7 +243,7 @@ def test_undeclared_names_are_declared_by_their_use() -> None:
 
 
 def test_class_that_is_everything_is_above_every_class() -> None:
-    """`owl:Thing` is no concept, but a name for it is one."""
+    """`owl:Thing` is not a concept, but a name for it is one."""
     ontology = reasoned(
         """:Any a owl:Class ; owl:equivalentClass owl:Thing . :A a owl:Class . :B a owl:Class ; rdfs:subClassOf :A .
         :Either a owl:Class ; owl:equivalentClass [ owl:unionOf ( :A [ owl:complementOf :A ] ) ] .

@@ -135,7 +135,7 @@ def _pair(worth: Worth) -> tuple[Fraction, Counter[str]]:
 
 
 def _refuse() -> Any:
-    raise TypeError("a date-time is no number")
+    raise TypeError("a date-time is not a number")
 
 
 def _reading(worth: Worth, unit: str | None) -> Reading:

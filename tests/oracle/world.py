@@ -132,7 +132,7 @@ class World:
         return found
 
     def named(self, iri: str) -> set[str]:
-        """The concepts that an IRI means, and nothing else does: none where it is no concept's name."""
+        """The concepts that an IRI means, and nothing else does: none where it is not a concept's name."""
         return self._distinct(self._current({iri})) if iri in self.concepts() else set()
 
     def coded(self, system: str, code: str) -> set[str]:

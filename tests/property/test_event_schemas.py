@@ -60,11 +60,11 @@ documents = object_schemas(st.one_of(plain, plain, object_schemas(plain), list_s
 # ── data ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 scalars = st.one_of(texts, numbers, st.booleans())
-"""No null: it is no value (rule 1), whatever a document says."""
+"""No null: it is not a value (rule 1), whatever a document says."""
 
 
 def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Never empty inside: an empty object, like an empty list, is no value either."""
+    """Never empty inside: an empty object, like an empty list, is not a value either."""
     return st.dictionaries(st.sampled_from((*NAMES, "z")), values, min_size=1, max_size=3)
 
 
@@ -90,7 +90,7 @@ def refused(vocabulary: Vocabulary, data: dict[str, Any]) -> list[str]:
 def test_event_fits_its_type_exactly_if_json_schema_says_so(
     document: dict[str, Any], events: list[dict[str, Any]]
 ) -> None:
-    """What an ordinary validator accepts we accept, and the other way round; `@type` is no attribute."""
+    """What an ordinary validator accepts we accept, and the other way round; `@type` is not an attribute."""
     jsonschema.Draft202012Validator.check_schema(document)
     reader = jsonschema.Draft202012Validator(document)
     vocabulary = Vocabulary.from_ontologies([], schemas={"t": document})

@@ -100,7 +100,7 @@ def checked_property(iri: str) -> str:
     """The IRI of a property, if it can be one: it becomes a part of names. (An `@id` is a value, and stays as it was
     published, whatever it is.) Raises `InvalidEvent`."""
     if _NO_IRI.search(iri):
-        detail = f"the property {iri[:200]!r} is no IRI: it has a character that none may have"
+        detail = f"the property {iri[:200]!r} is not an IRI: it has a character that none may have"
         raise InvalidEvent([Problem("invalid-iri", detail)])
     return iri
 

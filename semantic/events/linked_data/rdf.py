@@ -61,7 +61,7 @@ def _literal(value: RdfLiteral) -> object:
         try:
             return json.loads(value.text)
         except (ValueError, RecursionError):
-            raise InvalidEvent([Problem("malformed-rdf", "a literal of rdf:JSON is no JSON")]) from None
+            raise InvalidEvent([Problem("malformed-rdf", "a literal of rdf:JSON is not JSON")]) from None
     return literal_of(value.text, value.datatype)
 
 

@@ -81,7 +81,7 @@ class Expander:
             AttributeError,
             IndexError,
         ) as error:  # odd contexts that PyLD does not foresee
-            problem = Problem("invalid-json-ld", f"the document is no JSON-LD: {error}")
+            problem = Problem("invalid-json-ld", f"the document is not JSON-LD: {error}")
             unknown.update((url, None) for url in _relative_contexts(document))
         if unknown:
             self._resolved.clear()  # it holds contexts that were read without those

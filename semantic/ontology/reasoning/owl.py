@@ -178,7 +178,7 @@ def _error(status: int, said: str, heap: int) -> OntologyError:
     if "Could not reserve enough space" in said or "Could not create the Java Virtual Machine" in said:
         return ReasonerUnavailable(f"Java could not be started for reason=owl: {said.strip()[:500]}")
     told = f"{kind}: {detail}" if kind else detail or f"it ended with status {status}"
-    return OntologyError(f"it cannot be classified: HermiT says {told}")
+    return OntologyError(f"it cannot be classified: HermiT reports {told}")
 
 
 # What a reasoner found, put into the records of a document: the news only, each marked as inferred.

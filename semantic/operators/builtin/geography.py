@@ -57,7 +57,7 @@ class Regions:
             features = read.get("features", [read])
             names = [(each.get("properties") or {}).get("name", each.get("id")) for each in features]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise InvalidDeclaration(f"this is no GeoJSON with features: {error}") from error
+            raise InvalidDeclaration(f"this is not GeoJSON with features: {error}") from error
         if len(features) > MOST_REGIONS:
             raise InvalidDeclaration(f"{len(features):,} regions; {MOST_REGIONS:,} are allowed")
         shapes: dict[str, Any] = {}
@@ -163,11 +163,11 @@ def _shape(text: str) -> Any:
         with np.errstate(all="ignore"):  # a number too large is infinite, and told below
             found = shapely.from_geojson(text) if text.lstrip()[:1] == "{" else shapely.from_wkt(text)
     except (shapely.errors.ShapelyError, TypeError) as error:
-        raise ValueError(f"this is no region: {error}") from error
+        raise ValueError(f"this is not a region: {error}") from error
     if found is None or found.is_empty:
-        raise ValueError("this is no region: it is empty")
+        raise ValueError("this is not a region: it is empty")
     if not np.isfinite(shapely.get_coordinates(found)).all():
-        raise ValueError("this is no region: its coordinates must be finite numbers")
+        raise ValueError("this is not a region: its coordinates must be finite numbers")
     if shapely.get_num_coordinates(found) > MOST_CORNERS:
         raise ValueError(f"a region has at most {MOST_CORNERS:,} corners")
     if not shapely.is_valid(found):

@@ -74,7 +74,7 @@ def _pixels(text: Any, operator: str) -> Pixels:
                 raise FailedForGood(f"the image has {image.width * image.height:,} pixels; {MOST_PIXELS:,} are allowed")
             return np.asarray(image.convert("RGB"), dtype=np.uint8)
     except (binascii.Error, OSError, ValueError, SyntaxError, EOFError, image_of.DecompressionBombError) as error:
-        raise FailedForGood(f"this is no PNG in base64: {error}") from error
+        raise FailedForGood(f"this is not a PNG in base64: {error}") from error
 
 
 def _grey(pixels: Pixels) -> npt.NDArray[np.float64]:

@@ -57,9 +57,11 @@ class Window:
         """
         found = FORM.fullmatch(text.strip())
         if found is None:
-            raise ValueError(f"{text!r} is no window: write 'mon-fri 2026-01-01..2026-12-31 09:00-17:00 Europe/Vienna'")
+            raise ValueError(
+                f"{text!r} is not a window: write 'mon-fri 2026-01-01..2026-12-31 09:00-17:00 Europe/Vienna'"
+            )
         if found["zone"] not in _zones():  # a name that is not in the list never becomes a file name
-            raise ValueError(f"there is no time zone {found['zone']!r}; names are as Europe/Vienna and UTC")
+            raise ValueError(f"there is no time zone {found['zone']!r}; write a name such as Europe/Vienna or UTC")
         first = date.fromisoformat(found["first"]) if found["first"] else date.min
         last = date.fromisoformat(found["last"]) if found["last"] else first if found["first"] else date.max
         begin, end = (_clock(found[each] or "00:00") for each in ("begin", "end"))

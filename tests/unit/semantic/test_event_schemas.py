@@ -69,7 +69,7 @@ def test_document_gives_attributes_with_dotted_names_and_their_marks() -> None:
         ({"enum": [1], "const": 1}, "/properties/a/const", "leave one out"),
         ({"x-kindcast-orders": []}, "/properties/a/x-kindcast-orders", "no annotation"),
         ({"enum": [1, 2], "x-kindcast-order": "listed"}, "/properties/a/x-kindcast-order", "strings"),
-        ({"enum": ["x"], "x-kindcast-order": [["x", "y"]]}, "/properties/a/x-kindcast-order", "no member"),
+        ({"enum": ["x"], "x-kindcast-order": [["x", "y"]]}, "/properties/a/x-kindcast-order", "not a member"),
         (
             {"enum": ["x", "y"], "x-kindcast-order": [["x", "y"], ["y", "x"]]},
             "/properties/a/x-kindcast-order",
@@ -83,7 +83,7 @@ def test_document_gives_attributes_with_dotted_names_and_their_marks() -> None:
         ({"$ref": "#/$defs/loop"}, "/properties/a/$ref/$ref", "back to itself"),
         ({"$ref": "#/$defs/good", "type": "string"}, "/properties/a", "beside $ref"),
         ({"additionalProperties": {}}, "/properties/a/additionalProperties", "true or false"),
-        ({"required": ["b"]}, "/properties/a/required", "stands not under properties"),
+        ({"required": ["b"]}, "/properties/a/required", "not listed under properties"),
         ({"required": "b"}, "/properties/a/required", "lists names"),
         ({"properties": []}, "/properties/a/properties", "an object"),
         (5, "/properties/a", "a schema is an object"),

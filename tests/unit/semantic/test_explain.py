@@ -47,7 +47,7 @@ def test_explain_match_shows_the_path_in_the_language_asked_for(vocabulary: Voca
         ("a < b", {"a": 3, "b": 2}, "no pair"),
         ("not a < b", {"a": 1, "b": 2}, "some pair"),
         ("some a (b = 1)", {"a": [{"b": 2}]}, "no element"),
-        ("some a (b = 1)", {"a": 3}, "no array"),
+        ("some a (b = 1)", {"a": 3}, "not an array"),
         ("a = 1 and a != 1", {"a": 1}, "never hold"),
         ("a isa computer", {"a": ["x", "y", "z", "w"]}, "…"),
     ],

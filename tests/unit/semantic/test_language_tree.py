@@ -113,14 +113,14 @@ MISTAKES: list[tuple[Any, str, str, str]] = [
     ({"<": ["a", [1]]}, "syntax", "/</1", VALUE),
     ({"<": ["a", {"value": 5}]}, "syntax", "/</1", VALUE),
     ({"<": ["a", {"value": True, "unit": "kg"}]}, "syntax", "/</1", VALUE),
-    ({"=": ["a", {"term": "red"}]}, "syntax", "/=/1", "'red' is no CURIE such as brick:Sensor"),
+    ({"=": ["a", {"term": "red"}]}, "syntax", "/=/1", "'red' is not a CURIE such as brick:Sensor"),
     ({"=": ["a", "?n"]}, "syntax", "/=/1", 'a string that starts so is {"value": "?n"}'),
     ({"<": [1, 2]}, "syntax", "/<", "a comparison starts with the name of an attribute"),
-    ({"<": ["?n", "red"]}, "syntax", "/</1", "beside a variable stand numbers, quantities and variables"),
-    ({"<": ["?n", True]}, "syntax", "/</1", "beside a variable stand numbers"),
-    ({"<": ["?1", 5]}, "syntax", "/</0", "'?1' is no variable such as \"?n\""),
+    ({"<": ["?n", "red"]}, "syntax", "/</1", "beside a variable only numbers, quantities and variables are allowed"),
+    ({"<": ["?n", True]}, "syntax", "/</1", "beside a variable only numbers"),
+    ({"<": ["?1", 5]}, "syntax", "/</0", "'?1' is not a variable such as \"?n\""),
     ({"<": ["?n", {"/": [1]}]}, "syntax", "/</1", "/ takes"),
-    ({"<": ["?n", {"/": [1, "x"]}]}, "syntax", "/</1/~1/1", "beside a variable stand numbers"),
+    ({"<": ["?n", {"/": [1, "x"]}]}, "syntax", "/</1/~1/1", "beside a variable only numbers"),
     ({"in": ["a", 5]}, "syntax", "/in/1", "a list with at least one value"),
     ({"in": ["a", [{"attribute": "b"}]]}, "syntax", "/in/1/0", VALUE),
     ({"between": ["a", 0, 4]}, "syntax", "/between", 'between takes ["price", [0, 400], "[)"]'),
@@ -129,15 +129,15 @@ MISTAKES: list[tuple[Any, str, str, str]] = [
     ({"contains": ["a", 5]}, "syntax", "/contains", 'contains takes ["name", "HP"] or ["name", "HP", "nocase"]'),
     ({"matches": ["a", "x", "i"]}, "syntax", "/matches", "matches takes"),
     ({"op": []}, "syntax", "/op", 'op takes ["locIn", "Bronx", "@area", "?n"]'),
-    ({"op": ["loc in"]}, "syntax", "/op/0", "'loc in' is no name of an operator"),
-    ({"op": ["NOT", 1]}, "syntax", "/op/0", "'NOT' is no name of an operator"),
-    ({"op": ["near", "?"]}, "syntax", "/op/1", "'?' is no variable"),
+    ({"op": ["loc in"]}, "syntax", "/op/0", "'loc in' is not a name of an operator"),
+    ({"op": ["NOT", 1]}, "syntax", "/op/0", "'NOT' is not a name of an operator"),
+    ({"op": ["near", "?"]}, "syntax", "/op/1", "'?' is not a variable"),
     ({"=": ["a", float("nan")]}, "bad-number", "/=/1", "a number must be finite"),
     ({"=": ["a", float("-inf")]}, "bad-number", "/=/1", "a number must be finite"),
     ({"=": ["a", 10**400]}, "bad-number", "/=/1", "no double holds exactly"),
     ({"=": ["a", {"value": 2**53 + 1, "unit": "kg"}]}, "bad-number", "/=/1", "no double holds exactly"),
-    ({"=": ["a", {"instant": "2026-02-30T00:00:00Z"}]}, "bad-date-time", "/=/1", "is no date-time of RFC 3339"),
-    ({"=": ["a", {"instant": "2026-01-31 12:00:00Z"}]}, "bad-date-time", "/=/1", "is no date-time of RFC 3339"),
+    ({"=": ["a", {"instant": "2026-02-30T00:00:00Z"}]}, "bad-date-time", "/=/1", "is neither a date-time of RFC 3339"),
+    ({"=": ["a", {"instant": "2026-01-31 12:00:00Z"}]}, "bad-date-time", "/=/1", "is neither a date-time of RFC 3339"),
     ({"in": ["a", [1] * 1001]}, "too-many", "/in/1", "1,001 values; at most 1,000 are allowed"),
     ({"isa": ["a", ["B"] * 1001]}, "too-many", "/isa/1", "1,001 values; at most 1,000 are allowed"),
     ({"op": ["near", *[1] * 1001]}, "too-many", "/op", "1,001 arguments; at most 1,000 are allowed"),
@@ -174,7 +174,7 @@ def test_parse_tree_unknown_operator_has_the_nearest_one(key: str, near: str | N
     """The known ones are told in any case."""
     (problem,) = problems_of({"all": [{key: ["a", 1]}]})
     assert (problem.code, problem.at) == ("unknown-operator", Position(pointer="/all/0"))
-    assert problem.detail.startswith(f"'{key}' is no operator; known are all any not some every isa below is")
+    assert problem.detail.startswith(f"'{key}' is not an operator; known are all any not some every isa below is")
     if near is not None:
         assert near in [each["label"] for each in problem.suggestions]
 

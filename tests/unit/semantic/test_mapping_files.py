@@ -60,7 +60,7 @@ def test_rows_that_say_nothing_of_meaning_are_counted() -> None:
     )
     assert (ontology.edges, ontology.matches) == ((), ())
     assert [each for each in ontology.warnings if "no concept" not in each] == [
-        "line 12: the row says that there is no such term, and is left out",
+        "line 12: the row states that no such term exists; it is left out",
         "3 mappings by skos:closeMatch say nothing about what is beneath what",
         "1 mapping by semapv:crossSpeciesExactMatch say nothing about what is beneath what",
     ]
@@ -113,7 +113,7 @@ def test_table_with_commas_and_quotes_is_read() -> None:
     rows = 'HP:1,"a, b\n""c""",skos:exactMatch,MP:2\nHP:3,,skos:exactMatch,x\n'
     ontology = read(f"subject_id,subject_label,predicate_id,object_id\n{rows}".encode())
     assert ontology.matches == ((OBO + "HP_1", OBO + "MP_2"),)
-    assert "line 4: 'x' is no term: the row is left out" in ontology.warnings
+    assert "line 4: 'x' is not a term: the row is left out" in ontology.warnings
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_table_with_commas_and_quotes_is_read() -> None:
         (COLUMNS.encode() + b'HP:1\t"' + b"x" * 200_000, None, "the table is broken"),
         (COLUMNS.encode() + b"\t" * (1 << 21), 2, "the line has more than"),
         (COLUMNS.encode() + b"HP:\xff\t", 2, "not in UTF-8"),
-        (b"#curie_map:\n#  x: http://e/" + b"x" * 5_000 + b"\n" + COLUMNS.encode(), 2, "prefix stands for more than"),
+        (b"#curie_map:\n#  x: http://e/" + b"x" * 5_000 + b"\n" + COLUMNS.encode(), 2, "prefix is longer than"),
     ],
 )
 def test_what_is_no_table_of_mappings_is_refused(data: bytes, line: int | None, word: str) -> None:

@@ -1,4 +1,4 @@
-"""Sloppy OBO files load, with warnings that name the line; what is no OBO is refused."""
+"""Sloppy OBO files load, with warnings that name the line; what is not an OBO is refused."""
 
 import random
 
@@ -23,10 +23,10 @@ def obo(body: str) -> Ontology:
         ("is_a:", "line 6: is_a is empty"),
         ("is_a: ! nothing", "line 6: is_a is empty"),
         ("is_a: a:b:", ""),
-        ("is_a: :x", "line 6: ':x' is no id"),
+        ("is_a: :x", "line 6: ':x' is not an id"),
         ("name:", "line 6: name is empty"),
-        ('synonym: "open EXACT []', "line 6: a synonym stands in quotes"),
-        ("synonym: bare EXACT []", "line 6: a synonym stands in quotes"),
+        ('synonym: "open EXACT []', "line 6: a synonym must be in quotes"),
+        ("synonym: bare EXACT []", "line 6: a synonym must be in quotes"),
         ('synonym: "a "b" c" EXACT []', "line 6: the quotes of synonym are not in order"),
         ('synonym: "a" []', "line 6: the synonym has no scope, and is read as RELATED"),
         ('synonym: "a"', "line 6: the synonym has no scope, and is read as RELATED"),
@@ -35,14 +35,14 @@ def obo(body: str) -> Ontology:
         ("def: no quotes", "line 6: the quotes of def are not in order"),
         ("relationship: part_of", "line 6: a relationship is a relation and an id"),
         ("relationship: part_of CL:2 x", "line 6: left out behind 'CL:2'"),
-        ('relationship: part_of CL:2 {cardinality="many"}', "line 6: cardinality is no number"),
+        ('relationship: part_of CL:2 {cardinality="many"}', "line 6: cardinality is not a number"),
         ("intersection_of: CL:2", "line 6: CL:1 is not defined by intersection_of"),
         ("union_of: CL:2", "line 6: CL:1 is not defined by union_of"),
         ("property_value: x", "line 6: property_value is not understood"),
         ("flavour: sweet", "line 6: tag 'flavour' is not known"),
         ("id: CL:3", "line 6: CL:1 has an id that is left out"),
         ("name: a\0b", "line 6: left out, for it holds control characters"),
-        ("is_a: http://e.org/a<b", "line 6: 'http://e.org/a<b' is no id"),
+        ("is_a: http://e.org/a<b", "line 6: 'http://e.org/a<b' is not an id"),
         ("is_a: CL:" + "x" * 5_000, "line 6: 'CL:xxxx"),
         ("[term]\nid: CL:9", ""),
         ("[Annotation]\nsubject: CL:1", "line 6: stanza [Annotation] is not known"),
@@ -110,7 +110,7 @@ def test_warnings_of_a_kind_are_told_five_times_and_counted() -> None:
 )
 def test_file_without_a_stanza_is_refused(data: bytes, line: int | None) -> None:
     """Binary, empty, something else: with the first line that is none of OBO's."""
-    with pytest.raises(OntologyError, match="no OBO file") as caught:
+    with pytest.raises(OntologyError, match="not an OBO file") as caught:
         read(data, format="obo")
     assert caught.value.line is not None
     assert line in (None, caught.value.line)

@@ -54,7 +54,7 @@ def test_read_xml_text_in_the_wrong_place_is_refused_in_plain_words() -> None:
 
 
 def test_read_json_ld_of_wrong_shape_names_a_line() -> None:
-    """Well-formed JSON that is no JSON-LD: the parser does not say where, we find out."""
+    """Well-formed JSON that is not JSON-LD: the parser does not say where, we find out."""
     data = b'{"@context": {"name": "http://e/name"},\n "@id": "http://e/a",\n "name": {"@value": 1, "@id": "x"}\n}'
     with pytest.raises(OntologyError, match="incompatible") as caught:
         read(data, format="json-ld")

@@ -117,7 +117,7 @@ def test_transitive_asks_for_every_transitive_property() -> None:
 
 
 def test_thesaurus_may_be_asked_for_its_related_concepts() -> None:
-    """skos:related is no word for is-a, and leads from concept to concept."""
+    """skos:related is not a word for is-a, and leads from concept to concept."""
     assert edges(":A skos:related :B .", "skos:related") == {"A B"}
 
 

@@ -49,7 +49,7 @@ def test_as_json_gives_what_the_same_event_in_json_has(value: Any, expected: Any
 def test_as_json_gives_back_what_has_no_form_in_json(value: Any) -> None:
     """It is refused where the event is read."""
     assert as_json(value) is value
-    with pytest.raises(InvalidEvent, match="no JSON value"):
+    with pytest.raises(InvalidEvent, match="not a JSON value"):
         Matcher(Vocabulary.from_ontologies([])).match({"a": value})
 
 

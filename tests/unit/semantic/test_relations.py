@@ -122,7 +122,7 @@ def test_stored_relation_that_is_gone_is_flagged_and_false() -> None:
 
 
 def test_term_of_a_relation_that_is_gone_is_false_and_one_that_nothing_leads_to_is_not() -> None:
-    """The one is no concept, the other only nobody's goal."""
+    """The one is not a concept, the other only nobody's goal."""
     matcher = Matcher(body())
     matcher.add("lung", "not target part_of Lung")
     matcher.add("heart", "not target part_of Heart")

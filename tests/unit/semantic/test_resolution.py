@@ -78,7 +78,7 @@ def test_resolve_ambiguous_label_is_refused_with_its_candidates(vocabulary: Voca
 
 
 def test_resolve_ambiguous_label_offers_curies(vocabulary: Vocabulary) -> None:
-    """As they may be written: where a prefix stands for several namespaces, or the rest is no name, it is the IRI."""
+    """As they may be written: where a prefix stands for several namespaces, or the rest is no name, the IRI."""
     turtle = """
         @prefix a: <http://a.org/> . @prefix b: <http://b.org/x#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
         @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix c: <http://c.org/> .

@@ -159,7 +159,7 @@ def test_measure_string_must_be_a_decimal(units: Units) -> None:
 @pytest.mark.parametrize("unit", ["K", "degF", "km"])
 def test_measure_not_finite_or_too_large_is_refused(units: Units, number: float, unit: str) -> None:
     """No amount is ever infinite or no number."""
-    with pytest.raises(InvalidQuantity, match="no number within the range of a double"):
+    with pytest.raises(InvalidQuantity, match="not a number within the range of a double"):
         units.measure(number, unit)
 
 
@@ -311,8 +311,8 @@ def test_rates_of_two_groups_make_two_dimensions() -> None:
         ({"EUR": {"USD": True}}, "positive decimal"),
         ({"EUR": {"USD": None}}, "positive decimal"),
         ({"EUR": {"EUR": "2"}}, "two different rates"),
-        ({"EUR": {"XYZ": "1"}}, "no currency"),
-        ({"euro": {"USD": "1"}}, "no currency"),
+        ({"EUR": {"XYZ": "1"}}, "not a currency"),
+        ({"euro": {"USD": "1"}}, "not a currency"),
         ({"EUR": "1.08"}, "look like"),
         ({"EUR": {"USD": "2"}, "USD": {"EUR": "2"}}, "two different rates"),
         ({"EUR": {"USD": "2", "GBP": "3"}, "USD": {"GBP": "2"}}, "contradict"),

@@ -79,7 +79,7 @@ def test_ask_what_an_operator_may_return(value: Any, variables: int, answer: Ans
         ({"n": 1}, 1, "bindings are expected"),
         ([(1, 2)], 1, "2 values for 1 variables"),
         ([1], 2, "1 values for 2 variables"),
-        ([float("nan")], 1, "no number to compare"),
+        ([float("nan")], 1, "not a number to compare"),
         ([object()], 1, "none of bool, int"),
         ([Quantity(1, "apples")], 1, "apples"),
         (range(MOST_BINDINGS + 1), 1, "more than 1,000 bindings"),

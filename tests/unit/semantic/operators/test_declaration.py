@@ -40,7 +40,7 @@ def test_takes_counts_the_arguments_after_the_event(count: int, fits: bool) -> N
         ("p", {"timeout": 0}, "timeout is a number of seconds, not 0"),
         ("p", {"concurrency": 0}, "concurrency is from 1 to 64"),
         ("p", {"binds": (list,)}, "it binds bool, int, float, str, Quantity or Instant"),
-        ("p", {"isolated": True}, "stands at the top of a module"),
+        ("p", {"isolated": True}, "must be defined at the top level of a module"),
     ],
 )
 def test_operator_nonsense_is_refused(name: str, fields: dict[str, Any], said: str) -> None:

@@ -61,8 +61,8 @@ def test_isolated_operator_gets_and_returns_values_as_here() -> None:
         ("later", "the camera is booting", False, 30),
         ("never", "no picture", True, None),
         ("floods", "10,000,000 are allowed", False, None),
-        ("object", "object is no value", False, None),
-        ("frame", "no answer", False, None),
+        ("object", "object is not a value", False, None),
+        ("frame", "reply of the wrong form", False, None),
     ],
 )
 def test_isolated_operator_that_misbehaves_fails_with_its_reason_and_the_next_call_works(

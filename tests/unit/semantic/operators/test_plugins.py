@@ -65,7 +65,7 @@ def test_load_operators_installed_package_brings_its_operators(installed: Path) 
         ("x = 1 / 0", "x = plug_bad:x", "ZeroDivisionError"),
         ("y = 1", "x = plug_bad:x", "has no attribute 'x'"),
         ("def x(event): return True", "x = plug_bad:x", "TypeError"),
-        ("x = [1]", "x = plug_bad:x", "1 is no operator: decorate the function"),
+        ("x = [1]", "x = plug_bad:x", "1 is not an operator: decorate the function"),
         ("import sys; sys.exit(1)", "x = plug_bad:x", "SystemExit"),
         (GOOD, "a = plug_bad:plugged\nb = plug_bad:all_of_them", "an operator 'plugged' already, of 'plug-bad'"),
         (GOOD + "\ntwice = (plugged, plugged)", "x = plug_bad:twice", "two operators of the name 'plugged'"),

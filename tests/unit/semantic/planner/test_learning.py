@@ -76,9 +76,9 @@ def test_from_records_what_makes_no_sense_is_refused_with_the_record(change: dic
     """Records may come from a file that somebody wrote."""
     known = Experience()
     known.note("p", "p()", True, 1.0)
-    with pytest.raises(ValueError, match="no record of an operator"):
+    with pytest.raises(ValueError, match="not a record of an operator"):
         Experience.from_records([known.as_records()[0] | change])
-    with pytest.raises(ValueError, match="no record of an operator"):
+    with pytest.raises(ValueError, match="not a record of an operator"):
         Experience.from_records([{"operator": "p"}])
 
 
@@ -94,5 +94,5 @@ def test_begin_with_takes_over_what_was_never_asked_here() -> None:
     assert here.expected("far", "far(1)", 0.5, 1.0)[0] < 0.1
     assert list(here.predicates) == ["far(1)", "near(1)"]
     assert here.begin_with(archive.as_records()) == 0
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="not a record"):
         here.begin_with([{"operator": "p"}])

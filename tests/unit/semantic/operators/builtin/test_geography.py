@@ -72,8 +72,8 @@ def test_in_region_given_region_is_written_out() -> None:
     ("call", "why"),
     [
         ('inRegion("Bronks", @at)', "there is no region 'Bronks' (known: Bronx, Liberty, …)"),
-        ('inRegion("POLYGON ((0 0))", @at)', "this is no region"),
-        ('inRegion("POLYGON EMPTY ()", @at)', "this is no region"),
+        ('inRegion("POLYGON ((0 0))", @at)', "this is not a region"),
+        ('inRegion("POLYGON EMPTY ()", @at)', "this is not a region"),
         ('inRegion("POINT(NaN Infinity)", @at)', "its coordinates must be finite numbers"),
         ('inRegion("POLYGON((0 0, 1e400 1, 1 1, 0 0))", @at)', "its coordinates must be finite numbers"),
         ('distanceFrom("MULTIPOINT((1 1), (1 NaN))", @at, ?d)', "its coordinates must be finite numbers"),
@@ -126,10 +126,10 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        (b"no json", "no GeoJSON with features"),
-        (b"[]", "no GeoJSON with features"),
+        (b"no json", "not GeoJSON with features"),
+        (b"[]", "not GeoJSON with features"),
         ({"features": [{"geometry": None}]}, "feature 1 has no name"),
-        ({"features": [{"id": "a", "geometry": None}]}, "feature 1, 'a': this is no region"),
+        ({"features": [{"id": "a", "geometry": None}]}, "feature 1, 'a': this is not a region"),
         ({"features": [*CITY["features"], CITY["features"][0]]}, "feature 3: there is a region 'Bronx' already"),
         ({"features": [{"id": str(n)} for n in range(10_001)]}, "10,001 regions; 10,000 are allowed"),
         (

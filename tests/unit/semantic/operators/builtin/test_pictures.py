@@ -91,14 +91,14 @@ def bomb(width: int, height: int) -> str:
 @pytest.mark.parametrize(
     ("image", "why"),
     [
-        ("not base64!", "no PNG in base64"),
-        (base64.b64encode(b"GIF89a" + b"\0" * 50).decode(), "no PNG in base64"),
-        (png(harbour(1))[:100], "no PNG in base64"),
-        ("/etc/passwd", "no PNG in base64"),
-        ("https://example.org/a.png", "no PNG in base64"),
+        ("not base64!", "not a PNG in base64"),
+        (base64.b64encode(b"GIF89a" + b"\0" * 50).decode(), "not a PNG in base64"),
+        (png(harbour(1))[:100], "not a PNG in base64"),
+        ("/etc/passwd", "not a PNG in base64"),
+        ("https://example.org/a.png", "not a PNG in base64"),
         (5, "an image is a text"),
         ("A" * (LONGEST + 1), "at most 1,000,000 characters"),
-        (bomb(40_000, 40_000), "no PNG in base64"),
+        (bomb(40_000, 40_000), "not a PNG in base64"),
         (bomb(3_000, 3_000), "9,000,000 pixels; 1,048,576 are allowed"),
     ],
 )

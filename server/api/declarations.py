@@ -30,7 +30,7 @@ THE_RATES = "rates"
 """The name under which the one table of rates is stored."""
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
-Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL that documents refer to it by.")]
+Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL by which documents refer to it.")]
 DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
 
 ATTRIBUTE = {
@@ -185,7 +185,7 @@ async def put_schema(
     broker: AppBroker,
     settings: AppSettings,
     dry_run: DryRun = False,
-    replace: Annotated[bool, Query(description="Let it change in ways that are no extension.")] = False,
+    replace: Annotated[bool, Query(description="Allow changes that are not extensions.")] = False,
 ) -> Response:
     """A JSON Schema for the events of a type. A type that is there may only be extended, so that what publishers and
     subscribers rely on stays; each thing that is no extension is an error with its place."""

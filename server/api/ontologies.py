@@ -141,8 +141,12 @@ async def get_records(name: Name, broker: AppBroker) -> Response:
 async def diff(
     name: Name,
     broker: AppBroker,
-    before: Annotated[int | None, Query(alias="from", ge=1, le=MOST, description="Else the active version.")] = None,
-    to: Annotated[int | None, Query(ge=1, le=MOST, description="Else the newest version.")] = None,
+    before: Annotated[
+        int | None, Query(alias="from", ge=1, le=MOST, description="The older version; the active one when absent.")
+    ] = None,
+    to: Annotated[
+        int | None, Query(ge=1, le=MOST, description="The newer version; the newest one when absent.")
+    ] = None,
     limit: Annotated[int, Query(ge=0, le=1_000, description="Entries a list; counts are complete.")] = 100,
 ) -> Response:
     """Concepts added and removed, moved (with other parents), merged and split, deprecated and restored, and those

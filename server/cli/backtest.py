@@ -34,7 +34,8 @@ def backtest(
         list[str] | None, typer.Option("--ontology", metavar="FILE", help="With --archive: an ontology.")
     ] = None,
     time_from: Annotated[
-        str | None, typer.Option("--time", metavar="NAME", help="With --archive: what says the time of plain data.")
+        str | None,
+        typer.Option("--time", metavar="NAME", help="With --archive: the member that holds the time of plain JSON."),
     ] = None,
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
     json: JsonOption = False,

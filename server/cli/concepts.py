@@ -23,7 +23,7 @@ commands = typer.Typer(
 def find(
     words: Annotated[str, typer.Argument(metavar="WORDS", help="Part of a label, a synonym or a name.")],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The largest number of results.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:

@@ -17,7 +17,7 @@ commands = typer.Typer(
     no_args_is_help=True,
 )
 
-UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The URL that documents refer to it by.")]
+UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The URL by which documents refer to it.")]
 
 
 @commands.command("load", epilog="Example: kindcast context load city.jsonld --url https://example.com/city.jsonld")

@@ -59,7 +59,9 @@ def attribute(
     unit_from: Annotated[
         str | None, typer.Option(metavar="ATTRIBUTE", help="The attribute beside it that holds the unit.")
     ] = None,
-    range: Annotated[list[str] | None, typer.Option(metavar="IRI", help="A concept that its values are.")] = None,
+    range: Annotated[
+        list[str] | None, typer.Option(metavar="IRI", help="A concept; the values are at or beneath it.")
+    ] = None,
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -103,7 +105,7 @@ def rates(
 def schema(
     type: Annotated[str, typer.Argument(metavar="TYPE", help="The type of the events.")],
     file: FileArgument,
-    replace: Annotated[bool, typer.Option("--replace", help="Let it change in ways that are no extension.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Allow changes that are not extensions.")] = False,
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -148,7 +150,7 @@ def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: Js
 @commands.command("delete", epilog="Example: kindcast declare delete attributes value")
 def delete(
     kind: KindArgument,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name; the rates have none.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the declaration; rates have none.")] = "",
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

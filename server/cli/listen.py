@@ -25,15 +25,15 @@ def listen(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="EXPRESSION", help="Subscribe to this for as long as you listen, in place of an id."
+            "--to", metavar="EXPRESSION", help="Instead of an id: subscribe to this expression while you listen."
         ),
     ] = None,
     after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Begin behind this message; 0 for the oldest.")
+        str | None, typer.Option(metavar="CURSOR", help="Start after this message; 0 starts at the oldest.")
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     wait: Annotated[
-        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Stop when nothing came for so long.")
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Stop when no message came for this long.")
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge each message; needs the ticket.")] = False,
     ticket: TicketOption = None,

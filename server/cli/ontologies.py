@@ -150,12 +150,14 @@ def check(
 @commands.command("load", epilog="Example: kindcast ontology load shop.ttl --name shop")
 def load(
     file: FileArgument,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name on the server; else the file's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its name on the server; the file's name when absent.")
+    ] = None,
     format: FormatOption = None,
     reason: ReasonOption = Reasoning.NONE,
     relations: RelationsOption = "",
     activate: Annotated[
-        bool, typer.Option("--activate/--no-activate", help="Put it in force at once, or only store it.")
+        bool, typer.Option("--activate/--no-activate", help="Activate it at once, or only store it.")
     ] = True,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -262,9 +264,12 @@ def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Js
 def diff(
     name: NameArgument,
     before: Annotated[
-        int | None, typer.Option("--from", min=1, metavar="VERSION", help="Else the active version.")
+        int | None,
+        typer.Option("--from", min=1, metavar="VERSION", help="The older version; the active one when absent."),
     ] = None,
-    to: Annotated[int | None, typer.Option(min=1, metavar="VERSION", help="Else the newest version.")] = None,
+    to: Annotated[
+        int | None, typer.Option(min=1, metavar="VERSION", help="The newer version; the newest one when absent.")
+    ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -289,7 +294,7 @@ def diff(
 @commands.command("activate", epilog="Example: kindcast ontology activate shop 2 --dry-run")
 def activate(
     name: NameArgument,
-    version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="Its number.")],
+    version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="The number of the version.")],
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

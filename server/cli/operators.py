@@ -54,8 +54,12 @@ def register(
     attribute: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="An attribute to send; by default all are.")
     ] = None,
-    cost: Annotated[float | None, typer.Option(metavar="SECONDS", help="To assume at first.")] = None,
-    selectivity: Annotated[float | None, typer.Option(metavar="SHARE", help="To assume at first.")] = None,
+    cost: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="The cost to assume before it is measured.")
+    ] = None,
+    selectivity: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="The selectivity to assume before it is measured.")
+    ] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")] = None,
     concurrency: Annotated[int | None, typer.Option(metavar="COUNT", help="Calls at one time.")] = None,
     cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer is reused.")] = None,
@@ -97,7 +101,7 @@ def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Json
 
 @commands.command("retry", epilog="Example: kindcast operators retry")
 def retry(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Try again what operators could not decide in all their tries."""
+    """Try again the events that operators could not decide."""
     with connected(server) as client:
         told = client.retry_operators()
     if json:

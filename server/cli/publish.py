@@ -27,7 +27,7 @@ LIVE_LINES = 1
 
 def publish(
     events: Annotated[
-        str, typer.Argument(metavar="EVENTS", help="A file (JSON, NDJSON), - for standard input, or JSON as it is.")
+        str, typer.Argument(metavar="EVENTS", help="A file (JSON, NDJSON), - for standard input, or the JSON itself.")
     ],
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The CloudEvents type of plain JSON.")] = None,
     source: Annotated[str | None, typer.Option(metavar="URI", help="The CloudEvents source of plain JSON.")] = None,

@@ -15,7 +15,7 @@ clock = typer.Typer(name="clock", help="The server's time, after the machine's c
 
 @clock.command("confirm", epilog="Example: kindcast clock confirm")
 def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Say that the time of the server's machine is right: what has ended by it ends."""
+    """Confirm that the clock of the server's machine is right, so that what has expired by it expires."""
     with connected(server) as client:
         told = client.confirm_clock()
     if json:

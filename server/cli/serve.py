@@ -35,7 +35,11 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="KINDCAST_CONFIG", metavar="FILE", help="Settings as TOML; flags and KINDCAST_* win."),
+        typer.Option(
+            envvar="KINDCAST_CONFIG",
+            metavar="FILE",
+            help="A TOML file of settings; flags and KINDCAST_* variables take precedence.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

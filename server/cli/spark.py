@@ -180,7 +180,7 @@ def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str
 
 commands = typer.Typer(
     name="spark",
-    help="Archives and streams through the matcher, on Spark (pip install 'kindcast\\[spark]', Java 17 or newer).",
+    help="Match archives and streams with Spark (pip install 'kindcast\\[spark]', Java 17 or newer).",
     no_args_is_help=True,
 )
 
@@ -189,15 +189,20 @@ REFRESH_SECONDS = 5.0
 
 Archive = Annotated[str, typer.Option("--archive", metavar="PATH", help="A file or folder: JSON lines, CSV, Parquet.")]
 Output = Annotated[str, typer.Option("--output", metavar="DIR", help="The folder to write.")]
-Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="Whose ontologies and subscriptions.")]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="URL", help="The server whose ontologies and subscriptions are used.")
+]
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The same, from a server's data folder.")]
 Ontology = Annotated[list[str] | None, typer.Option("--ontology", metavar="FILE", help="An ontology; may be repeated.")]
-Relations = Annotated[str, typer.Option("--relations", metavar="NAMES", help="Kept as hierarchies, with commas.")]
+Relations = Annotated[
+    str, typer.Option("--relations", metavar="NAMES", help="Relations to keep as hierarchies, separated by commas.")
+]
 Declarations = Annotated[
     str | None, typer.Option("--declarations", metavar="FILE", help="JSON: attributes, synonyms, rates, schemas.")
 ]
 Subscriptions = Annotated[
-    str | None, typer.Option("--subscriptions", metavar="FILE", help="NDJSON: id and expression a line.")
+    str | None,
+    typer.Option("--subscriptions", metavar="FILE", help="NDJSON: an object with id and expression on each line."),
 ]
 Master = Annotated[str | None, typer.Option("--master", metavar="MASTER", help="Spark's master; all cores here.")]
 Time = Annotated[
@@ -231,7 +236,7 @@ def normalise(
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
-    """Raw archives to canonical events, with what changed and why, and the terms that mean nothing."""
+    """Turn raw archives into canonical events; report what changed and why, and the unknown terms."""
     files = _files(ontology, relations, declarations, None)
     with _inputs(server, data, files) as inputs:
         _show(run_job(["normalise", *inputs, *_given(archive, output, time, numbers, master)]), json)
@@ -258,7 +263,7 @@ def match(
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
-    """Archives against all subscriptions: Parquet by day. Run again to carry on, or after something changed."""
+    """Match archives against all subscriptions; write Parquet by day. Run it again to continue, or after a change."""
     files = _files(ontology, relations, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         flags = [*_flags(explode, matched_only, shards), *(["--distinct"] if distinct else [])]
@@ -280,7 +285,7 @@ def learn(
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
-    """How often predicates hold, what values there are, what goes together, what drifts from day to day."""
+    """Measure how often predicates hold, which values occur, what occurs together, and what drifts from day to day."""
     files = _files(ontology, relations, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         _show(run_job(["learn", *inputs, *_given(archive, output, time, numbers, master)]), json)
@@ -291,7 +296,9 @@ def learn(
 )
 def stream(
     output: Output,
-    archive: Annotated[str | None, typer.Option("--archive", metavar="DIR", help="Where files are put.")] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="DIR", help="The folder where files arrive.")
+    ] = None,
     server: Server = None,
     data: Data = None,
     ontology: Ontology = None,
@@ -300,11 +307,14 @@ def stream(
     subscriptions: Subscriptions = None,
     source: Annotated[str, typer.Option("--source", metavar="NAME", help="files, socket, kafka, …")] = "files",
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Of the source; may be repeated.")
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the source, name=value; may be repeated."),
     ] = None,
-    window: Annotated[str, typer.Option(help="Within which an event counts as repeated.")] = "1 hour",
+    window: Annotated[
+        str, typer.Option(help="How long a second event with the same source and id counts as a repetition.")
+    ] = "1 hour",
     every: Annotated[float, typer.Option(metavar="SECONDS", help="Between micro-batches.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there is matched.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all present data is matched.")] = False,
     explode: Explode = False,
     matched_only: MatchedOnly = False,
     shards: Shards = None,
@@ -312,8 +322,8 @@ def stream(
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
-    """A stream against all subscriptions, until interrupted. What changes on the server counts from the next
-    micro-batch on."""
+    """Match a stream against all subscriptions until interrupted. Changes on the server take effect with the next
+    micro-batch."""
     files = _files(ontology, relations, declarations, subscriptions)
     options = [part for each in option or [] for part in ("--option", each)]
     with _inputs(server, data, files, refresh=True) as inputs:

@@ -47,7 +47,8 @@ def subscribe(
         str | None, typer.Argument(metavar="EXPRESSION", help="What you want: 'target isa Computer and price <= 400'")
     ] = None,
     where: Annotated[
-        dict[str, Any] | None, typer.Option(metavar="JSON", parser=_tree, help="The same as a tree, in place of text.")
+        dict[str, Any] | None,
+        typer.Option(metavar="JSON", parser=_tree, help="The subscription as a JSON tree instead of text."),
     ] = None,
     sink: Annotated[str | None, typer.Option(metavar="URL", help="Deliver by signed webhook to this address.")] = None,
     ttl: LifeOption = None,

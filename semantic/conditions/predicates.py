@@ -381,11 +381,11 @@ def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Voc
                 if concept is not None:
                     concepts.add(concept)
                 else:
-                    keys.setdefault("text", set()).add(vocabulary.root_word(iri))
+                    keys.setdefault("text", set()).update(vocabulary.words(iri))
             case bool():
                 keys.setdefault("boolean", set()).add(constant)
             case str():
-                keys.setdefault("text", set()).add(vocabulary.root_word(constant))
+                keys.setdefault("text", set()).update(vocabulary.words(constant))
             case _:
                 point = _point(attribute, constant, vocabulary)
                 if point is not None:

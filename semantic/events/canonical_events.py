@@ -349,7 +349,9 @@ class Canonicaliser:
             return Value({"@type": list(node.types)}, types=types)
         text = unicodedata.normalize("NFC", node.iri)
         concepts = vocabulary.resolve(node.iri, is_iri=True).candidates
-        return Value(node.iri, text, vocabulary.root_word(node.iri), concepts=concepts, types=types)
+        own = vocabulary.root_word(node.iri)
+        also = tuple(each for each in vocabulary.words(node.iri) if each != own)
+        return Value(node.iri, text, own, concepts=concepts, types=types, also=also)
 
     def _read_number(
         self, name: str, published: Any, number: int | float, unit: str | None, notes: list[Note]
@@ -422,7 +424,9 @@ class Canonicaliser:
         if declaration is not None and declaration.code is not None and declaration.code.within is not None:
             coded = self._coded(name, declaration.code.within, text, [] if concepts else notes)
             concepts = tuple(dict.fromkeys((*concepts, *coded)))
-        also: tuple[str, ...] = ()
+        also = tuple(each for each in vocabulary.words(text) if each != root)
+        if vocabulary.aliases and concepts:
+            concepts = tuple(dict.fromkeys((*concepts, *vocabulary.aliased(text).candidates)))
         if declaration is not None and declaration.reads:
             others = readings_of_identifier(declaration.reads, text)
             for other in others:
@@ -430,7 +434,7 @@ class Canonicaliser:
                 if declaration.code is not None and declaration.code.within is not None:
                     meant += vocabulary.coded(declaration.code.within, other).candidates
                 concepts = tuple(dict.fromkeys((*concepts, *meant)))
-            also = tuple(dict.fromkeys(vocabulary.root_word(other) for other in others))
+            also = tuple(dict.fromkeys((*also, *(vocabulary.root_word(other) for other in others))))
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)

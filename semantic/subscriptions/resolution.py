@@ -185,7 +185,7 @@ class _Resolver:
             return aggregate_name(aggregate[0], self.name(aggregate[1], at))
         if not raw and not self.stored:
             self.problem("empty-name", "the name of an attribute is empty", at)
-        return self.vocabulary.attributes.resolve_within(raw, self.array)
+        return self.vocabulary.attributes.asked(raw, self.array)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
         return self.vocabulary.attributes.declaration(self.declared_as(name))

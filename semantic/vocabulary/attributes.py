@@ -333,6 +333,7 @@ class AttributeScheme:
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
     synonyms: Mapping[str, str] = field(default_factory=dict)
     by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
+    main: Callable[[str], str] = str  # the main form of the IRI of a property (rule 24)
 
     @classmethod
     def build(
@@ -341,9 +342,11 @@ class AttributeScheme:
         declared: Mapping[str, Mapping[str, Any]] | None = None,
         synonyms: Mapping[str, str] | None = None,
         domains: Mapping[str, tuple[str, Domain]] | None = None,
+        main: Callable[[str], str] = str,
     ) -> "AttributeScheme":
         """The scheme of `properties`, overridden field by field by `declared` (`{"price": {"kind": "number"}}`), which
-        must agree with the `domains` that event types give attributes: name → (event type, domain).
+        must agree with the `domains` that event types give attributes: name → (event type, domain). `main` gives the
+        main form of the IRI of a property (rule 24).
 
         Raises InvalidDeclaration.
         """
@@ -383,7 +386,19 @@ class AttributeScheme:
             above={name: uppers for name, uppers in above.items() if uppers},
             synonyms=dict(synonyms or {}),
             by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
+            main=main,
         )
+
+    def asked(self, raw: str, array: str) -> str:
+        """The attribute that `raw` means in a subscription: the same, with the main form of each `<IRI>` (rule 24)."""
+        name = self.resolve_within(raw, array)
+        return name if "<" not in name else ".".join(map(self._in_main_form, segments_of(name)))
+
+    def _in_main_form(self, segment: str) -> str:
+        if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
+            return segment
+        start = segment.index("<")
+        return f"{segment[:start]}<{self.main(segment[start + 1 : -1])}>"
 
     def resolve_within(self, raw: str, array: str) -> str:
         """The same inside elements of `array` (rule 3): a declaration of the whole dotted name goes first."""
@@ -435,10 +450,14 @@ class AttributeScheme:
         if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
             return (segment, *self.above.get(segment, ()))
         start = segment.index("<")
-        mark, local = segment[:start], local_name(segment[start + 1 : -1])
-        if not local or "." in local:
-            return (segment,)
-        return (mark + local, *(() if mark else self.above.get(local, ())), segment)
+        mark, iri = segment[:start], segment[start + 1 : -1]
+        found: dict[str, None] = {}
+        for each in dict.fromkeys((self.main(iri), iri)):
+            local = local_name(each)
+            if local and "." not in local:
+                found.update(dict.fromkeys((mark + local, *(() if mark else self.above.get(local, ())))))
+            found[f"{mark}<{each}>"] = None
+        return tuple(found)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
         """What is declared of the dotted `name`, else of its last segment."""

@@ -76,16 +76,19 @@ class CodeSystems:
         self,
         declared: Mapping[str, Any] | None,
         records: Callable[[], Iterable[ConceptRecord]],
+        main: Callable[[str], str] = lambda text: text,
     ) -> None:
-        """`records` are those of all concepts, gone through once when a code is first looked up. Raises
-        InvalidDeclaration."""
+        """`records` are those of all concepts, gone through once when a code is first looked up; `main` gives the main
+        form of an identifier that has aliases (rule 24). Raises InvalidDeclaration."""
+        self._main = main
         self._declared = tuple(code_system(name, each) for name, each in (declared or {}).items())
         self._of: dict[str, CodeSystem] = {}
         for each in self._declared:
             for identifier in (*each.identifiers, each.name):
-                if self._of.setdefault(identifier, each) is not each:
+                known = self._of.setdefault(main(identifier), each)
+                if known is not each:
                     raise InvalidDeclaration(
-                        f"code system {each.name!r}: {identifier} identifies {self._of[identifier].name!r} already"
+                        f"code system {each.name!r}: {identifier} identifies {known.name!r} already"
                     )
         self._records = records
         self._coded: dict[tuple[str, str], dict[str, tuple[str, ...]]] | None = None
@@ -97,11 +100,11 @@ class CodeSystems:
 
     def names_in(self, system: str, names: Iterable[str]) -> Iterator[str]:
         """Those of `names` that some code of a declared system may mean. Linear in `names`."""
-        declared, coded = self._of[system], self._by_notation()
+        declared, coded = self._of[self._main(system)], self._by_notation()
         noted = {
             iri
             for identifier in declared.identifiers
-            for iris in coded.get((identifier, declared.notation), {}).values()
+            for iris in coded.get((self._main(identifier), declared.notation), {}).values()
             for iri in iris
         }
         forms = [declared.template] if declared.template is not None else [each.form for each in declared.patterns]
@@ -110,19 +113,21 @@ class CodeSystems:
 
     def knows(self, system: str) -> bool:
         """Whether a system is declared under this name or identifier, or a scheme with codes."""
+        system = self._main(system)
         return system in self._of or any(scheme == system for scheme, _ in self._by_notation())
 
     def iris(self, system: str, code: str) -> tuple[str, ...]:
         """The IRIs that a code of a system may stand for, known or not."""
         if len(code) > LONGEST:
             return ()
+        system = self._main(system)
         declared = self._of.get(system)
         coded = self._by_notation()
         if declared is None:
             return coded.get((system, NOTATION), {}).get(code, ())
         found = dict.fromkeys(declared.iris(code))
         for identifier in declared.identifiers:
-            found.update(dict.fromkeys(coded.get((identifier, declared.notation), {}).get(code, ())))
+            found.update(dict.fromkeys(coded.get((self._main(identifier), declared.notation), {}).get(code, ())))
         return tuple(found)
 
     def _by_notation(self) -> dict[tuple[str, str], dict[str, tuple[str, ...]]]:
@@ -133,7 +138,9 @@ class CodeSystems:
             for record in self._records():
                 if not record.notations:
                     continue
-                within = {*record.schemes, *(each for each in spaces if _is_in(record.iri, each))}
+                names = {record.iri, self._main(record.iri)}
+                within = {self._main(each) for each in record.schemes}
+                within |= {self._main(each) for each in spaces if any(_is_in(name, each) for name in names)}
                 for holder, code in record.notations:
                     for each in within:
                         codes = coded[each, holder]

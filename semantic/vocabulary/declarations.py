@@ -1,5 +1,5 @@
-"""Declarations beside ontologies: attributes, synonyms, conversion rates, event types and JSON-LD contexts, as one
-frozen version.
+"""Declarations beside ontologies: attributes, synonyms, conversion rates, event types, JSON-LD contexts and others, as
+one frozen version.
 
     attribute   {"kind": "number", "unit": "USD"}          by name
     synonyms    {"PC": "computer"}                         by the name of the table; all tables count together
@@ -7,6 +7,7 @@ frozen version.
     schema      a JSON Schema                              by event type
     context     {"@context": {…}}                          by the URL of a JSON-LD context
     code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
+    aliases     {"prefixes": {"http://schema.org/": "https://schema.org/"}}   by the name of the table
     reading     {"linked_data": "plain"}                   how events are read; not declared, but set by a server
 
 A declaration is checked before it counts: by itself, and against all others.
@@ -19,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.units import Units
+from kindcast.semantic.vocabulary.aliases import Aliases
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import check_contexts
@@ -28,7 +30,7 @@ from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 
-DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system"]
+DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases"]
 
 MOST_ATTRIBUTES = 10_000
 """Declared attributes of one vocabulary."""
@@ -45,6 +47,7 @@ _FIELDS: Mapping[str, str] = {
     "schema": "schemas",
     "context": "contexts",
     "code-system": "code_systems",
+    "aliases": "aliases",
     "reading": "reading",
 }
 """The member of `Declarations` that a kind stands in."""
@@ -52,7 +55,7 @@ _FIELDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarations:
-    """Everything declared, by kind and name. `synonyms` are tables by name."""
+    """Everything declared, by kind and name. `synonyms` and `aliases` are tables by name."""
 
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class Declarations:
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     code_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reading: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -75,6 +79,7 @@ class Declarations:
             "schemas": self.schemas,
             "contexts": self.contexts,
             "code_systems": self.code_systems,
+            "aliases": self.aliases,
             "reading": self.reading,
         }
 
@@ -102,7 +107,8 @@ class Declarations:
         units = attempt(lambda: Units(self.rates)) or Units()
         roots = attempt(lambda: root_words(joined_tables(self.synonyms))) or {}
         schemas = attempt(lambda: EventSchemas(self.schemas)) or EventSchemas()
-        attempt(lambda: CodeSystems(self.code_systems, list))
+        aliases = attempt(lambda: Aliases(self.aliases)) or Aliases()
+        attempt(lambda: CodeSystems(self.code_systems, list, aliases.main))
         for name, fields in self.attributes.items():
             attempt(lambda name=name, fields=fields: AttributeScheme.build((), {name: fields}, roots))  # type: ignore[misc]
         if not problems:

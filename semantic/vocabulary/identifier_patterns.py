@@ -8,14 +8,25 @@ docs/matching-semantics.md, rules 4 and 24.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from kindcast.semantic.errors import InvalidDeclaration, SemanticError
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
-__all__ = ["GTIN_14", "IdentifierPattern", "attribute_readings", "identifier_patterns", "readings_of_identifier"]
+__all__ = [
+    "DIGITAL_LINK_FORM",
+    "GTIN_14",
+    "LONGEST_TEXT",
+    "IdentifierPattern",
+    "attribute_readings",
+    "digital_link",
+    "identifier_patterns",
+    "named_pattern",
+    "readings_of_identifier",
+]
 
 MOST_PATTERNS = 16
 """Patterns of one declaration: each is tried on each new text."""
@@ -36,6 +47,18 @@ EPC: Final = re.compile(
 LINK: Final = re.compile(r"https?://[^/\s]{1,200}(?:/[^?#\s]{0,200})?/01/([0-9]{8}|[0-9]{12,14})(?:[/?#].{0,300})?")
 ELEMENTS: Final = re.compile(r"\(01\)([0-9]{14})(?:\(.{1,200})?")
 DIGITS: Final = re.compile(r"[0-9]{8}|[0-9]{12,14}")
+
+DIGITAL_LINK_FORM: Final = "gs1-digital-link"
+"""The built-in alias of trade items: EPC URIs and Digital Links of any domain, as the Digital Link of GS1 that names the
+same item, lot or class."""
+EPC_ITEM: Final = re.compile(
+    r"urn:epc:(?P<kind>id:sgtin:|tag:sgtin-(?:96|198):[0-7]\.|idpat:sgtin:|class:lgtin:)"
+    r"(?P<company>[0-9]{6,12})\.(?P<item>[0-9]{1,7})\.(?P<own>[^.\s]{1,64})"
+)
+LINK_ITEM: Final = re.compile(
+    r"https?://[^/\s]{1,200}(?:/[^?#\s]{0,200})?/01/(?P<gtin>[0-9]{8}|[0-9]{12,14})"
+    r"(?P<more>(?:/(?:22|10|21)/[^/?#\s]{1,64}){0,3})/?(?:[?#]\S{0,300})?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +100,36 @@ def gtin_readings(text: str) -> tuple[str, ...]:
     return (gtin, DIGITAL_LINK + gtin) if gtin[-1] == _check_digit(gtin[:-1]) else ()
 
 
+def digital_link(text: str) -> str | None:
+    """The Digital Link of GS1 that names the same trade item; None for another text, or a wrong check digit. EPC URIs as
+    GS1's EPC Tag Data Standard maps them.
+
+    >>> digital_link("urn:epc:id:sgtin:9506000.013435.42")
+    'https://id.gs1.org/01/09506000134352/21/42'
+    """
+    if len(text) > LONGEST_TEXT or not text.isascii():
+        return None
+    if found := EPC_ITEM.fullmatch(text):
+        company, item, own = found["company"], found["item"], found["own"]
+        if len(company) + len(item) != 13:
+            return None
+        body = item[0] + company + item[1:]
+        gtin = body + _check_digit(body)
+        if found["kind"].startswith("idpat"):
+            if own != "*":
+                return None
+            more = ""
+        else:
+            more = f"/{'10' if found['kind'].startswith('class') else '21'}/{own}"
+    elif found := LINK_ITEM.fullmatch(text):
+        gtin, more = found["gtin"].zfill(14), found["more"]
+    else:
+        return None
+    if gtin[-1] != _check_digit(gtin[:-1]):
+        return None
+    return DIGITAL_LINK + gtin + "".join(f"/{quote(unquote(part), safe='')}" for part in more.split("/")[1:])
+
+
 def _check_digit(body: str) -> str:
     """That of the first 13 digits of a GTIN-14 (GS1 General Specifications, section 7.9): weights 3, 1, 3, …"""
     total = sum(int(digit) * (3, 1)[place % 2] for place, digit in enumerate(body))
@@ -105,10 +158,16 @@ def attribute_readings(attribute: str, declared: Any) -> tuple["IdentifierPatter
     listed = [declared] if isinstance(declared, Mapping | str) else declared
     if not isinstance(listed, list | tuple) or not 0 < len(listed) <= MOST_PATTERNS:
         raise InvalidDeclaration(f"{what}: reads is a list of 1 to {MOST_PATTERNS} patterns or {GTIN_14!r}")
-    unknown = [each for each in listed if isinstance(each, str) and each != GTIN_14]
-    if unknown:
-        raise InvalidDeclaration(f"{what}: reads has no built-in {unknown[0]!r}; there is {GTIN_14!r}")
-    return tuple(each if isinstance(each, str) else _pattern(what, "reads", each) for each in listed)
+    return tuple(named_pattern(what, "reads", each, (GTIN_14,)) for each in listed)
+
+
+def named_pattern(what: str, key: str, declared: Any, built_in: Sequence[str]) -> "IdentifierPattern | str":
+    """One pattern, or the name of one that is `built_in`. Raises InvalidDeclaration."""
+    if not isinstance(declared, str):
+        return _pattern(what, key, declared)
+    if declared not in built_in:
+        raise InvalidDeclaration(f"{what}: {key} has no built-in {declared!r}; there is {', '.join(map(repr, built_in))}")
+    return declared
 
 
 def identifier_patterns(what: str, key: str, declared: Any) -> tuple[IdentifierPattern, ...]:

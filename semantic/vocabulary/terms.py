@@ -18,6 +18,7 @@ from typing import Literal
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
+from kindcast.semantic.vocabulary.aliases import Aliases
 
 __all__ = ["Level", "Resolution", "TermIndex", "folded"]
 
@@ -65,10 +66,17 @@ class TermIndex:
         prefixes: Iterable[tuple[str, str]],
         replacement: Callable[[str], tuple[str, ...]],
         context_prefixes: Iterable[tuple[str, str]] = (),
+        aliases: Aliases | None = None,
     ) -> None:
-        """`concept_of` has all names; `replacement` gives the names that stand for a deprecated one. `prefixes` are
-        those of ontologies, `context_prefixes` those of JSON-LD contexts."""
+        """`concept_of` has all names, main forms of aliases too; `replacement` gives the names that stand for a
+        deprecated one. `prefixes` are those of ontologies, `context_prefixes` those of JSON-LD contexts."""
         self._concept_of = concept_of
+        self._aliases = aliases or Aliases()
+        records = list(records)
+        self._stated = {record.iri for record in records} if self._aliases else set()
+        self._by_main: dict[str, list[str]] = {}
+        for iri in sorted(self._stated) if self._aliases else ():
+            self._by_main.setdefault(self._aliases.main(iri), []).append(iri)
         self._replacement = replacement
         self._labels = _Table()
         self._folded = _Table()
@@ -91,9 +99,9 @@ class TermIndex:
         """What `term` may mean; with `is_iri` only as an IRI, with `asked` as a person means it, who may also use the
         prefixes of contexts."""
         if term in self._concept_of:
-            return self._resolution((term,), "iri")
+            return self._resolution(self._names_of(term), "iri")
         if is_iri or not term or len(term) > LONGEST:
-            return Resolution()
+            return self.aliased(term) if is_iri else Resolution()
         found = self.short_form(term, asked=asked)
         if found:
             return self._resolution(found, "short")
@@ -105,7 +113,21 @@ class TermIndex:
             return self._resolution(hit, "folded")
         if hit := self._synonyms.get(fold):
             return self._resolution(hit, "synonym")
-        return Resolution()
+        return self.aliased(term)
+
+    def aliased(self, text: str) -> Resolution:
+        """What `text` means as an alias of a name (rule 24)."""
+        if not self._aliases or len(text) > LONGEST:
+            return Resolution()
+        return self._resolution(self._names_of(text), "iri")
+
+    def _names_of(self, iri: str) -> tuple[str, ...]:
+        """The names that `iri` is or is an alias of: those that a document states before those it only implies."""
+        if not self._aliases or iri in self._stated:
+            return (iri,) if iri in self._concept_of else ()
+        main = self._aliases.main(iri)
+        stated = self._by_main.get(main)
+        return tuple(stated) if stated else tuple(each for each in (iri, main) if each in self._concept_of)[:1]
 
     def short_form(self, term: str, *, asked: bool = False) -> tuple[str, ...]:
         """The IRIs that `term` abbreviates: as a CURIE by the ontologies' prefixes (where it is `asked`, else by those
@@ -132,11 +154,11 @@ class TermIndex:
 
     def _known(self, table: Mapping[str, list[str]], prefix: str, rest: str) -> tuple[str, ...]:
         spelt_out = (namespace + rest for namespace in table.get(prefix, ()))
-        return tuple(iri for iri in spelt_out if iri in self._concept_of)
+        return tuple(name for iri in spelt_out for name in self._names_of(iri))
 
     def known(self, iris: Iterable[str]) -> Resolution:
         """What these IRIs mean, those that are known; deprecated ones are replaced."""
-        return self._resolution(tuple(iri for iri in iris if iri in self._concept_of), "iri")
+        return self._resolution(tuple(name for iri in iris for name in self._names_of(iri)), "iri")
 
     def shared(self) -> set[str]:
         """The labels of more than one name: exact ones, and folded ones."""

@@ -18,6 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
 from kindcast.semantic.ontology.loader import read_several
 from kindcast.semantic.units import Units
+from kindcast.semantic.vocabulary.aliases import Aliases, main_forms
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
@@ -172,12 +174,14 @@ class Vocabulary:
         schemas: Mapping[str, Any] | None = None,
         contexts: Mapping[str, Any] | None = None,
         code_systems: Mapping[str, Any] | None = None,
+        aliases: Mapping[str, Any] | None = None,
         reading: Mapping[str, str] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
         Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
-        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes by name.
+        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes by name,
+        `aliases` tables of forms that stand for others.
         `reading` says how JSON-LD is read (rule 20): `{"linked_data": "plain"}` as plain JSON, `{"unknown_contexts":
         "plain"}` as plain JSON where it needs an unknown context.
 
@@ -187,18 +191,22 @@ class Vocabulary:
         self._reading = dict(reading or {})
         self._roots = root_words(synonyms or {})
         self._units = Units(rates)
+        self._aliases = Aliases(aliases)
         names = self._names = Names.of(self._ontologies)
         self._hierarchy = Hierarchy.build(
             names.records,
             pairs=(pair for each in self._ontologies for pair in each.edges),
             types=(pair for each in self._ontologies for pair in each.types),
-            equivalences=(pair for each in self._ontologies for pair in each.equivalences),
+            equivalences=chain(
+                (pair for each in self._ontologies for pair in each.equivalences),
+                main_forms(self._aliases, _all_names(names, self._ontologies) if self._aliases else ()),
+            ),
             matches=(pair for each in self._ontologies for pair in each.matches),
             schemes=names.schemes,
             preference=names.preference,
         )
         self._relations = Relations.build(self._ontologies, self._hierarchy)
-        self._code_systems = CodeSystems(code_systems, names.records.values)
+        self._code_systems = CodeSystems(code_systems, names.records.values, self._aliases.main)
         self._contexts = {**shipped_contexts(), **(contexts or {})}
         self._graph = self._relations.graph.with_instances(len(self._hierarchy))
         self._terms = TermIndex(
@@ -207,16 +215,20 @@ class Vocabulary:
             {pair for each in self._ontologies for pair in each.prefixes},
             self._successors,
             set(compact_prefixes(self._contexts.values())),
+            self._aliases,
         )
         self._schemas = EventSchemas(schemas)
         domains = self._schemas.owned_domains()
-        self._attributes = AttributeScheme.build(_properties(self._ontologies), attributes, self._roots, domains)
+        self._attributes = AttributeScheme.build(
+            _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main
+        )
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
         self._version = _version(
             self._ontologies,
             [attributes, synonyms, rates, schemas],
             contexts=contexts,
             code_systems=code_systems,
+            aliases=aliases,
             reading=reading,
         )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
@@ -339,14 +351,22 @@ class Vocabulary:
         """The user's table: word → root word."""
         return self._roots
 
+    @property
+    def aliases(self) -> Aliases:
+        """Which forms of IRIs stand for others; false where nothing is declared."""
+        return self._aliases
+
     def __len__(self) -> int:
         return len(self._hierarchy)
 
     # ── names of concepts ───────────────────────────────────────────────────────────────────────────────────────────
 
     def concept(self, iri: str) -> ConceptId | None:
-        """The concept that has this name among its names."""
-        return self._hierarchy.concept_of.get(iri)
+        """The concept that has this name, or an alias of it, among its names."""
+        found = self._hierarchy.concept_of.get(iri)
+        if found is None and (main := self._aliases.other(iri)) is not None:
+            return self._hierarchy.concept_of.get(main)
+        return found
 
     def iri(self, concept: ConceptId) -> str:
         """The preferred name of `concept`."""
@@ -422,6 +442,16 @@ class Vocabulary:
             self._readings[text] = found
         return found
 
+    def aliased(self, text: str) -> Resolution:
+        """What `text` means as an alias of a name (rule 24): nothing where there are no aliases."""
+        return self._terms.aliased(text)
+
+    def words(self, text: str) -> tuple[str, ...]:
+        """The root words of a constant: its own, and that of its main form (rules 9 and 24)."""
+        main = self._aliases.other(text)
+        own = self.root_word(text)
+        return (own,) if main is None else tuple(dict.fromkeys((own, self.root_word(main))))
+
     def coded(self, system: str, code: str) -> Resolution:
         """The concepts that a code of a system means (rule 22); deprecated ones are replaced."""
         return self._terms.known(self._code_systems.iris(system, code))
@@ -456,8 +486,8 @@ class Vocabulary:
         return self._roots.get(text, text)
 
     def texts(self, text: str) -> tuple[str, ...]:
-        """What tests of text look at where `text` is published (rule 9): itself, in NFC, and its root word."""
-        return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), self.root_word(text))))
+        """What tests of text look at where `text` is published (rule 9): itself, in NFC, and its root words."""
+        return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), *self.words(text))))
 
     def shared_labels(self) -> set[str]:
         """Labels that several names have: exact ones, and folded ones. Linear in the labels."""
@@ -506,7 +536,11 @@ class Vocabulary:
 
     def relation(self, name: str) -> tuple[str, ...]:
         """The IRIs of the relations that `name` may mean: none, one, or several where it is ambiguous."""
-        return self._relations.names.meant(name)
+        found = self._relations.names.meant(name)
+        if found or not self._aliases:
+            return found
+        main = self._aliases.main(name)
+        return tuple(iri for iri in self._relations if self._aliases.main(iri) == main)
 
     # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -577,6 +611,12 @@ class Vocabulary:
     def _index(self) -> LabelIndex:
         """All labels, hidden ones and short forms too. Built when first needed; two threads may both build it."""
         return LabelIndex(record for _, record in sorted(self._names.records.items()))
+
+
+def _all_names(names: Names, ontologies: Sequence[Ontology]) -> set[str]:
+    """Every name that the documents have for a concept, or may have for one."""
+    pairs = (pairs for each in ontologies for pairs in (each.edges, each.types, each.equivalences, each.matches))
+    return {*names.records, *(name for each in pairs for pair in each for name in pair)}
 
 
 def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:

@@ -65,4 +65,19 @@ def declared_in(world: World) -> dict[str, Any]:
         if "reads" in fields:  # the oracle has Python's patterns
             fields["reads"] = [{**each, "as": re.sub(r"\\([0-9])", r"{\1}", each["as"])} for each in fields["reads"]]
     systems = {"code_systems": dict(world.code_systems)} if world.code_systems else {}
-    return {"attributes": declared, "synonyms": dict(world.synonyms), **systems}
+    return {"attributes": declared, "synonyms": dict(world.synonyms), **systems, **_aliases(world)}
+
+
+def _aliases(world: World) -> dict[str, Any]:
+    """Each kind in a table of its own."""
+    tables: dict[str, Any] = {}
+    for how in ("iri", "prefix"):
+        pairs = {form: other for kind, form, other in world.aliases if kind == how}
+        tables |= {how: {{"iri": "iris", "prefix": "prefixes"}[how]: pairs}} if pairs else {}
+    listed = [
+        {"match": form, "as": re.sub(r"\\([0-9])", r"{\1}", other)}
+        for kind, form, other in world.aliases
+        if kind == "pattern"
+    ]
+    tables |= {"patterns": {"patterns": listed}} if listed else {}
+    return {"aliases": tables} if tables else {}

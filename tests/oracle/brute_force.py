@@ -150,6 +150,7 @@ class _Evaluation:
         return self.inner[name]
 
     def values(self, attribute: str) -> list[Reading]:
+        attribute = re.sub(r"<([^>]*)>", lambda found: f"<{self.world.main(found[1])}>", attribute)
         function, _, inner = attribute.removeprefix("ce.").removesuffix(")").partition("(")
         if attribute == f"ce.{function}({inner})":
             return self.aggregate(function, self.world.attribute(inner))
@@ -194,7 +195,13 @@ class _Evaluation:
 
     def meant(self, term: Term) -> str:
         """The name that a stored term has now."""
-        return self.world.successor(term.iri or term.text)
+        iri = self.world.successor(term.iri or term.text)
+        return self.known(iri) or iri
+
+    def known(self, iri: str) -> str | None:
+        """The name of a concept that `iri` is, or is an alias of."""
+        concepts = self.world.concepts()
+        return next((each for each in (iri, self.world.main(iri)) if each in concepts), None)
 
     def satisfies(self, value: Reading, node: Any) -> bool:
         """Whether one value satisfies a positive predicate."""
@@ -243,16 +250,16 @@ class _Evaluation:
             case Term():
                 return any(self.world.same(concept, self.meant(constant)) for concept in value.concepts)
             case Instance(iri):
-                meant = self.world.successor(iri)
-                if meant in self.world.concepts():
+                meant = self.known(self.world.successor(iri))
+                if meant is not None:
                     return any(self.world.same(concept, meant) for concept in value.concepts)
-                return value.root == self.world.root_word(iri)
+                return bool({value.root, *value.also} & self.world.words(iri))
             case bool():
                 return value.boolean is constant
             case str() if instant(constant) is None and self.span_of(attribute, constant) is not None:
                 return self.is_ordered(attribute, value, "=", constant)
             case str():
-                return self.world.root_word(constant) in {value.root, *value.also}
+                return bool(self.world.words(constant) & {value.root, *value.also})
             case _:
                 return self.is_ordered(attribute, value, "=", constant)
 

@@ -76,9 +76,9 @@ def things_of(thing: Thing, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
                 yield from things_of(value, (*path, name))
 
 
-def names_of(path: tuple[str, ...], above: Any) -> list[tuple[str, str]]:
+def names_of(path: tuple[str, ...], above: Any, main: Any) -> list[tuple[str, str]]:
     """The attributes that a pair with this path is a pair of, each with the name by which it is declared; `above` says
-    which names are above a local one, itself among them."""
+    which names are above a local one, itself among them, and `main` which form of an IRI is asked for."""
     choices = []
     for segment in path:
         mark = "^" if segment.startswith("^") else ""
@@ -86,13 +86,14 @@ def names_of(path: tuple[str, ...], above: Any) -> list[tuple[str, str]]:
         if iri.startswith("@"):
             choices.append([(iri, iri)])
             continue
-        local = iri.rstrip("/#")
-        local = local[max(local.rfind(each) for each in "#/:") + 1 :]
-        own = (f"{mark}<{iri}>", mark + local)
-        if not local or "." in local:
-            choices.append([own])
-        else:
-            choices.append([*((mark + each, mark + each) for each in ([local] if mark else above(local))), own])
+        found = {}
+        for form in (iri, main(iri)):
+            local = form.rstrip("/#")
+            local = local[max(local.rfind(each) for each in "#/:") + 1 :]
+            if local and "." not in local:
+                found |= {mark + each: mark + each for each in ([local] if mark else above(local))}
+            found[f"{mark}<{form}>"] = mark + local
+        choices.append(list(found.items()))
     return [(".".join(name for name, _ in each), ".".join(known for _, known in each)) for each in product(*choices)]
 
 

@@ -81,19 +81,19 @@ def attributes_of(
         for item in items_of(data):
             if any(item.value is each for each in told):
                 continue  # it is one value with what it states
-            names = names_of(item.path, world.broader)
+            names = names_of(item.path, world.broader, world.main)
             names += [(each, each) for each in world.broader("ce.type") if item.path == ("@type",)]
             for name, declared in names:
                 attributes.setdefault(name, []).append(_read(declared, item.value, None, world))
         for path, thing, found in stating:
-            for name, declared in names_of(path, world.broader):
+            for name, declared in names_of(path, world.broader, world.main):
                 own = _read(declared, thing, None, world) if thing.iri is not None or thing.types else Reading()
                 whole = _read(declared, found, None, world)
                 concepts = own.concepts | whole.concepts
                 both = replace(own, amount=whole.amount, amounts=whole.amounts, concepts=concepts)
                 attributes.setdefault(name, []).append(both)
             for member in thing.members if isinstance(found, Stated) and not found.comparator else ():
-                for name, declared in names_of((*path, member), world.broader):
+                for name, declared in names_of((*path, member), world.broader, world.main):
                     if _local(member) == found.member:
                         attributes.setdefault(name, []).append(_read(declared, found.number, found.unit, world))
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
@@ -121,7 +121,7 @@ def _stated_by(thing: Thing, world: World) -> "Stated | Coded | None":
 def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
     """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21)."""
     if isinstance(data, Thing):
-        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader))]
+        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader, world.main))]
     found = _objects("", data, inside_array=False)
     return [element for raw, element in found if attribute in world.broader(world.attribute(raw))]
 
@@ -377,7 +377,9 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         if value.iri is None:
             return Reading(types=types)
         text, concepts = unicodedata.normalize("NFC", value.iri), frozenset(world.named(value.iri))
-        return Reading(text, world.root_word(value.iri), concepts=concepts, types=types)
+        return Reading(
+            text, world.root_word(value.iri), concepts=concepts, types=types, also=frozenset(world.words(value.iri))
+        )
     if isinstance(value, int | float):
         unit = unit or declared.unit
         moment = of_epoch(value) if declared.kind == "instant" else None
@@ -399,7 +401,7 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         instant=instant(value),
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
         concepts=frozenset(concepts | coded | of_others),
-        also=frozenset(map(world.root_word, others)),
+        also=frozenset({*map(world.root_word, others), *world.words(text)}),
         dates=dates(value, year=declared.kind == "instant"),
         is_duration=duration(value) is not None,
     )

@@ -4,6 +4,7 @@ Nothing is numbered, merged or indexed. Two names are one concept when each is b
 beneath each other by definition, and so are names in a cycle. Every question walks the lists again.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -60,7 +61,42 @@ class World:
     notations: Pairs = ()
     """(concept, its skos:notation)."""
     code_systems: Mapping[str, Mapping[str, tuple[str, ...] | str]] = field(default_factory=dict)
+    aliases: tuple[tuple[str, str, str], ...] = ()
+    """(`iri`, `prefix` or `pattern`, a form, the form that it stands for); patterns are Python's."""
     array: str = ""
+
+    # ── aliases (rule 24) ──────────────────────────────────────────────────────────────────────────────────────
+
+    def main(self, text: str) -> str:
+        """The main form of a text."""
+        for _ in range(8):
+            text = self._next_form(text)
+        return text
+
+    def _next_form(self, text: str) -> str:
+        for how, form, other in self.aliases:
+            if how == "iri" and form == text:
+                return other
+        fitting = [(form, other) for how, form, other in self.aliases if how == "prefix" and text.startswith(form)]
+        if fitting:
+            form, other = max(fitting, key=lambda pair: len(pair[0]))
+            return other + text[len(form) :]
+        for how, form, other in self.aliases:
+            if how == "pattern" and (found := re.fullmatch(form, text)):
+                return found.expand(other)
+        return text
+
+    def words(self, text: str) -> set[str]:
+        """The root words of a constant."""
+        return {self.root_word(text), self.root_word(self.main(text))}
+
+    def aliased(self, iri: str) -> set[str]:
+        """The names that `iri` is, or is an alias of; those that are stated go first."""
+        if iri in self.names:
+            return {iri}
+        stated = {name for name in self.names if self.main(name) == self.main(iri)}
+        known = [each for each in (iri, self.main(iri)) if each in self.concepts()]
+        return stated or set(known[:1])
 
     # ── concepts ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,7 +114,10 @@ class World:
     @cached_property
     def merged(self) -> list[tuple[str, str]]:
         """Rule 10: every pair of names for one thing, both ways; of exact matches those that are one-to-one."""
-        stated, matches = _both_ways(self.equivalent), _both_ways(self.matches)
+        pairs = (*self.narrower, *self.individuals, *self.equivalent, *self.matches)
+        names = {*self.names, *(name for pair in pairs for name in pair)}
+        aliases = tuple((name, self.main(name)) for name in sorted(names) if self.main(name) != name)
+        stated, matches = _both_ways((*self.equivalent, *aliases)), _both_ways(self.matches)
         return stated + [pair for pair in matches if self._is_one_to_one(_closed({pair[0]}, stated + matches), stated)]
 
     def _is_one_to_one(self, component: set[str], stated: list[tuple[str, str]]) -> bool:
@@ -120,7 +159,11 @@ class World:
 
     def readings(self, text: str, within: Iterable[str] = ()) -> set[str]:
         """The concepts that a published string may mean, one name each; `within` decides where it leaves one, and then
-        the one class or SKOS concept among individuals."""
+        the one class or SKOS concept among individuals. What it is an alias of is meant besides."""
+        chosen = self._chosen(text, within)
+        return self._distinct({*chosen, *self._current(self.aliased(text))}) if self.aliases else chosen
+
+    def _chosen(self, text: str, within: Iterable[str]) -> set[str]:
         found = self._distinct(self._current(self._named(text)))
         if len(found) > 1:
             kept = {iri for iri in found if any(self.isa(iri, upper) for upper in within)}
@@ -133,20 +176,23 @@ class World:
 
     def named(self, iri: str) -> set[str]:
         """The concepts that an IRI means, and nothing else does: none where it is not a concept's name."""
-        return self._distinct(self._current({iri})) if iri in self.concepts() else set()
+        return self._distinct(self._current(self.aliased(iri)))
 
     def coded(self, system: str, code: str) -> set[str]:
         """Rule 22: the concepts that a code means, by the IRI that a template makes of it and by notation."""
+        system = self.main(system)
         declared = self.code_systems.get(system) or next(
-            (each for each in self.code_systems.values() if system in each["identifiers"]), {"identifiers": (system,)}
+            (each for each in self.code_systems.values() if system in map(self.main, each["identifiers"])),
+            {"identifiers": (system,)},
         )
         template = declared.get("iri", "")
         made = {template.replace("{code}", code)} if isinstance(template, str) else set()
-        schemes = {(name, scheme) for name, scheme in self.schemes if scheme in declared["identifiers"]}
-        spaces = {(name, namespace(name)) for name in self.names if namespace(name) in declared["identifiers"]}
+        named = {form for each in declared["identifiers"] for form in (each, self.main(each))}
+        schemes = {(name, scheme) for name, scheme in self.schemes if self.main(scheme) in named}
+        spaces = {(name, "") for name in self.names if named & {namespace(name), namespace(self.main(name))}}
         within = {name for name, _ in schemes | (spaces if declared in self.code_systems.values() else set())}
         noted = {name for name, its in self.notations if its == code and name in within}
-        return self._distinct(self._current((made | noted) & self.concepts()))
+        return self._distinct(self._current({name for each in made | noted for name in self.aliased(each)}))
 
     def _is_only_individual(self, iri: str) -> bool:
         return all(name in self.only for name in self.names if self.same(name, iri))
@@ -154,9 +200,10 @@ class World:
     def _named(self, text: str) -> set[str]:
         concepts = self.concepts()
         if text in concepts:
-            return {text}
+            return self.aliased(text)
         prefix, colon, rest = text.partition(":")
-        curies = {space + rest for name, space in self.prefixes if colon and name == prefix} & concepts
+        spelt = {space + rest for name, space in self.prefixes if colon and name == prefix}
+        curies = {name for each in spelt for name in self.aliased(each)}
         if curies:
             return curies
         short = f"{prefix}_{rest}" if colon else text

@@ -175,6 +175,22 @@ DECLARATIONS = {
     "later": Declaration("instant", derived="b + 1.5 day"),
 }
 SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
+ALIASES = (
+    ("iri", "http://example.net/things/one", THING),
+    ("iri", "red", "x"),
+    ("iri", FOREIGN[0], CLASSES[2]),
+    ("prefix", "https://example.org/", EX),
+    ("prefix", "https://example.org/old/", f"{EX}C"),
+    ("pattern", r"urn:ex:(.+)", r"https://example.org/\1"),
+)
+ALIASED = (
+    "https://example.org/C1",
+    "https://example.org/old/2",
+    "urn:ex:C3",
+    "urn:ex:Old",
+    "http://example.net/things/one",
+)
+"""Forms that stand for others where these are declared."""
 SYNONYMS = {"nb": "Laptop", "Gewicht": "weight", "x": "y", "y": "z"}
 
 
@@ -213,13 +229,28 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         subproperties=tuple(pair for pair in SUBPROPERTIES if draw(st.booleans())),
         declarations={name: DECLARATIONS[name] for name in DECLARATIONS if draw(st.booleans())},
         synonyms={word: SYNONYMS[word] for word in SYNONYMS if draw(st.booleans())},
+        aliases=tuple(each for each in ALIASES if draw(st.booleans())) if draw(st.booleans()) else (),
     )
 
 
 # ── meaning: what is compared ───────────────────────────────────────────────────────────────────────────────────────
 
 _PLAIN = ("x", "y", "z", "", "nb", "red", "Red", "e\u0301a", "éa", "STRASSE")
-_NAMED = ("C0", "C1", "ex:C2", CLASSES[3], "i0", INDIVIDUALS[1], RETIRED, "Old", THING, "Laptop", "laptop", "nb")
+_NAMED = (
+    "C0",
+    "C1",
+    "ex:C2",
+    CLASSES[3],
+    "i0",
+    INDIVIDUALS[1],
+    RETIRED,
+    "Old",
+    THING,
+    "Laptop",
+    "laptop",
+    "nb",
+    *ALIASED,
+)
 _DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")
 _DAYS = ("2026-01-01", "2026-01", "2026-01-02", "2025-12", "2026", "2026-02-30", "PT1H", "P1DT30M")
 _VERSIONS = (
@@ -245,7 +276,7 @@ _TEMPERATURES = (Quantity(86, "degF"), Quantity(30, "degC"), Quantity(303.15, "K
 _PATTERNS = ("^x", "5", "[a-c]+$", "le?d", "^$", "(?:La|lap)top", "é", "C[0-9]")
 
 _concept_terms = st.sampled_from(CLASSES).map(lambda iri: Term(iri, is_iri=True, iri=iri))
-_instances = st.sampled_from((CLASSES[0], CLASSES[1], INDIVIDUALS[1], RETIRED, THING)).map(Instance)
+_instances = st.sampled_from((CLASSES[0], CLASSES[1], INDIVIDUALS[1], RETIRED, THING, *ALIASED)).map(Instance)
 _instants = st.sampled_from(
     ["2026-01-01T00:00:00Z", "2026-01-01T06:00:00+05:00", "2026-01-01", "2026-01", "2025-12-31"]
 ).map(Instant)

@@ -36,7 +36,7 @@ from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
-from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
 from kindcast.semantic.vocabulary.contexts import context_terms
 from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern
 from kindcast.semantic.vocabulary.stated import CodeMembers, QuantityMembers
@@ -269,6 +269,11 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
         forwarding |= _compare_records(was, now, touched, words)
         _compare_pairs(was, now, touched, above)
     touched |= _matched_otherwise(before, after)
+    if before.aliases != after.aliases:
+        named = {iri for each in (before, after) for number in range(len(each)) for iri in each.iris(ConceptId(number))}
+        spelt = {iri: before.aliases.spellings(iri) ^ after.aliases.spellings(iri) for iri in named}
+        touched |= {iri for iri, forms in spelt.items() if forms}
+        words |= {form for forms in spelt.values() for form in forms}
     related = [_related(vocabulary) for vocabulary in (before, after)]
     if related[0] != related[1]:
         touched |= {low for _, low, _ in related[0] ^ related[1]}
@@ -536,6 +541,7 @@ class Impact:
         old, new = _Anchors(self.before), _Anchors(self.after)
         values = set(self._values)
         for part, change in terms.items():
+            values |= self._respelt(part.iri)
             was, now = old.take(part), new.take(part)
             if was.iri != now.iri:
                 # What it is read as is another concept: all beneath either may be gained or lost.
@@ -544,11 +550,12 @@ class Impact:
             if (was.concept is None) != (now.concept is None) and part.test != "instance":
                 change.details["gone" if now.concept is None else "back"] = True
         self._judge_codes(terms, old, new)
+        self._judge_patterns(terms, old, new)
         for value in sorted(values):
             reached, reaches = old.reached(value), new.reached(value)
             if reached != reaches:
-                named = self.before.concept(value) is not None or self.after.concept(value) is not None
-                # A word that comes or goes with the concept it names is no news beside that concept.
+                named = self.before.names(value) or self.after.names(value)
+                # A word or an alias that comes or goes with the concept it names is no news beside that concept.
                 for part in reaches - reached if named else _news(new, old, value, reaches - reached):
                     terms[part].note("gains" if named else "gains_words", value, self.listed)
                 for part in reached - reaches if named else _news(old, new, value, reached - reaches):
@@ -564,6 +571,41 @@ class Impact:
             for name, iri in vocabulary.coded_names(changed) if changed else ():
                 for part in anchors.reached(iri):
                     terms[part].note(how, f"{name}: {iri}", self.listed)
+            respelt = {
+                name: sorted(
+                    form
+                    for identifier in each.identifiers
+                    for form in self._respelt(identifier) & vocabulary.aliases.spellings(identifier)
+                )
+                for name, each in vocabulary.code_systems.declared.items()
+                if self.before.aliases != self.after.aliases and name not in changed
+            }
+            for name, iri in vocabulary.coded_names(name for name, forms in respelt.items() if forms):
+                for part in anchors.reached(iri):
+                    for form in respelt[name]:
+                        terms[part].note(how, f"{form}: {iri}", self.listed)
+
+    def _judge_patterns(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
+        """What matches a pattern of aliases that comes or goes means a name, or means it no more."""
+        ways: tuple[tuple[_Anchors, Vocabulary, What], ...]
+        ways = (old, self.before, "loses_words"), (new, self.after, "gains_words")
+        for anchors, vocabulary, how in ways:
+            for match, beginning in self._repatterned(vocabulary):
+                for number in range(len(vocabulary)):
+                    for iri in vocabulary.iris(ConceptId(number)):
+                        if vocabulary.aliases.main(iri).startswith(beginning):
+                            for part in anchors.reached(iri):
+                                terms[part].note(how, f"{match}: {iri}", self.listed)
+
+    def _repatterned(self, vocabulary: Vocabulary) -> list[tuple[str, str]]:
+        """The patterns of aliases that one of the two vocabularies has alone."""
+        found = self.before.aliases.patterns.items() ^ self.after.aliases.patterns.items()
+        return sorted(found & vocabulary.aliases.patterns.items())
+
+    def _respelt(self, text: str) -> frozenset[str]:
+        """The texts that are aliases of `text` under one of the vocabularies only."""
+        old, new = self.before.aliases, self.after.aliases
+        return frozenset() if old == new else old.spellings(text) ^ new.spellings(text)
 
     @cached_property
     def _values(self) -> frozenset[str]:
@@ -573,7 +615,9 @@ class Impact:
         return values
 
     def _judge_attribute(self, name: str, change: Change) -> None:
-        for segment in dict.fromkeys((name, *name.split("."))):
+        for segment in dict.fromkeys((name, *segments_of(name))):
+            if segment.endswith(">"):
+                self._note_respelt(segment[segment.index("<") + 1 : -1], change)
             was, now = self._names_of[0].get(segment, frozenset()), self._names_of[1].get(segment, frozenset())
             for other in sorted(now - was):
                 change.note("gains_words", other, self.listed)
@@ -613,6 +657,18 @@ class Impact:
     def _judge_word(self, text: str, change: Change) -> None:
         for what, word in self._rewritten.get(text, ()):
             change.note(what, word, self.listed)
+        self._note_respelt(text, change)
+
+    def _note_respelt(self, text: str, change: Change) -> None:
+        """Which other forms of a name count as it, or count no more (rule 24)."""
+        ways: tuple[tuple[Vocabulary, What], ...] = (self.before, "loses_words"), (self.after, "gains_words")
+        for vocabulary, how in ways:
+            aliases = vocabulary.aliases
+            for form in sorted(self._respelt(text) & aliases.spellings(text)):
+                change.note(how, form, self.listed)
+            for match, beginning in self._repatterned(vocabulary):
+                if aliases.main(text).startswith(beginning):
+                    change.note(how, match, self.listed)
 
     def _judge_text(self, part: TextPart, change: Change) -> None:
         """Costs a look at each word of the tables of synonyms whose texts are others."""
@@ -658,8 +714,8 @@ class Impact:
     @cached_property
     def _retold(self) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         """The words that tests of text see otherwise: with what they saw before, and see after."""
-        words = sorted(self.before.synonyms.keys() | self.after.synonyms.keys())
-        told = ((word, self.before.texts(word), self.after.texts(word)) for word in words)
+        words = {*self.before.synonyms, *self.after.synonyms, *self.before.aliases.words, *self.after.aliases.words}
+        told = ((word, self.before.texts(word), self.after.texts(word)) for word in sorted(words))
         return [each for each in told if each[1] != each[2]]
 
     @cached_property
@@ -708,16 +764,20 @@ class _Anchors:
             if part.test in ("isa", "below"):
                 self._above[concept].add(part)
         elif part.test == "instance":
-            self._written[vocabulary.root_word(iri)].add(part)
+            for word in vocabulary.words(iri):
+                self._written[word].add(part)
         return _Anchor(iri, concept)
 
     def read(self, value: str) -> tuple[ConceptId, ...]:
         """The concepts that an event with this value is about."""
-        return self.vocabulary.resolve(unicodedata.normalize("NFC", value)).candidates
+        text = unicodedata.normalize("NFC", value)
+        found = self.vocabulary.resolve(text).candidates
+        return (*found, *(each for each in self.vocabulary.aliased(text).candidates if each not in found))
 
     def reached(self, value: str) -> set[TermPart]:
         """The terms that an event with this value satisfies. Costs a step per concept above it."""
-        found = set(self._written.get(self.vocabulary.root_word(value), ())) if self._written else set()
+        words = self.vocabulary.words(value) if self._written else ()
+        found = {part for word in words for part in self._written.get(word, ())}
         for concept in self.read(value):
             found |= self._here.get(concept, set())
             for upper in self.vocabulary.graph.ancestors(concept):

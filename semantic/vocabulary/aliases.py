@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.vocabulary.identifier_patterns import (
+    DIGITAL_LINK,
     DIGITAL_LINK_FORM,
     LONGEST_TEXT,
     IdentifierPattern,
@@ -41,7 +42,7 @@ class Aliases:
     ('https://schema.org/Car', None)
     """
 
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, tables: Mapping[str, Any] | None = None) -> None:
         """`tables` by name; all count together. Raises InvalidDeclaration."""
         self._iris: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
@@ -65,6 +66,13 @@ class Aliases:
 
     def __bool__(self) -> bool:
         return bool(self._iris or self._prefixes or self._patterns)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Aliases):
+            return NotImplemented
+        return (self._iris, self._prefixes, self._patterns) == (other._iris, other._prefixes, other._patterns)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def main(self, text: str) -> str:
         """The main form of `text`, itself where nothing fits. Costs a look-up, a test of prefixes, and the patterns."""
@@ -100,9 +108,13 @@ class Aliases:
         )
 
     @property
-    def patterns(self) -> tuple[IdentifierPattern | str, ...]:
-        """The patterns, built-in ones by name."""
-        return self._patterns
+    def patterns(self) -> dict[str, str]:
+        """What a text must be for each pattern, and how all forms begin that it stands for. For reports."""
+        told = {}
+        for each in self._patterns:
+            form, match = (DIGITAL_LINK, each) if isinstance(each, str) else (each.form, each.match)
+            told[match] = self.main(form.partition("{")[0])
+        return told
 
     def _step(self, text: str) -> str | None:
         found = self._iris.get(text)

@@ -17,6 +17,7 @@ from kindcast.semantic.errors import InvalidDeclaration, SemanticError
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
 __all__ = [
+    "DIGITAL_LINK",
     "DIGITAL_LINK_FORM",
     "GTIN_14",
     "LONGEST_TEXT",
@@ -49,7 +50,7 @@ ELEMENTS: Final = re.compile(r"\(01\)([0-9]{14})(?:\(.{1,200})?")
 DIGITS: Final = re.compile(r"[0-9]{8}|[0-9]{12,14}")
 
 DIGITAL_LINK_FORM: Final = "gs1-digital-link"
-"""The built-in alias of trade items: EPC URIs and Digital Links of any domain, as the Digital Link of GS1 that names the
+"""The built-in alias of trade items: EPC URIs and Digital Links of any domain, as GS1's Digital Link that names the
 same item, lot or class."""
 EPC_ITEM: Final = re.compile(
     r"urn:epc:(?P<kind>id:sgtin:|tag:sgtin-(?:96|198):[0-7]\.|idpat:sgtin:|class:lgtin:)"
@@ -101,8 +102,8 @@ def gtin_readings(text: str) -> tuple[str, ...]:
 
 
 def digital_link(text: str) -> str | None:
-    """The Digital Link of GS1 that names the same trade item; None for another text, or a wrong check digit. EPC URIs as
-    GS1's EPC Tag Data Standard maps them.
+    """GS1's Digital Link that names the same trade item; None for another text, or a wrong check digit. EPC URIs are
+    mapped as GS1's EPC Tag Data Standard has it.
 
     >>> digital_link("urn:epc:id:sgtin:9506000.013435.42")
     'https://id.gs1.org/01/09506000134352/21/42'
@@ -166,7 +167,9 @@ def named_pattern(what: str, key: str, declared: Any, built_in: Sequence[str]) -
     if not isinstance(declared, str):
         return _pattern(what, key, declared)
     if declared not in built_in:
-        raise InvalidDeclaration(f"{what}: {key} has no built-in {declared!r}; there is {', '.join(map(repr, built_in))}")
+        raise InvalidDeclaration(
+            f"{what}: {key} has no built-in {declared!r}; there is {', '.join(map(repr, built_in))}"
+        )
     return declared
 
 

@@ -368,6 +368,10 @@ class Vocabulary:
             return self._hierarchy.concept_of.get(main)
         return found
 
+    def names(self, iri: str) -> bool:
+        """Whether a concept has this very name, aliases left aside."""
+        return iri in self._hierarchy.concept_of
+
     def iri(self, concept: ConceptId) -> str:
         """The preferred name of `concept`."""
         return self._hierarchy.names[concept][0]

@@ -71,6 +71,19 @@ CODE_SYSTEM = {
         "notation": {"type": "string", "description": "the property that holds codes, by default skos:notation"},
     },
 }
+ALIASES = {
+    "type": "object",
+    "properties": {
+        "iris": {"type": "object", "additionalProperties": {"type": "string"}, "description": "IRI → IRI"},
+        "prefixes": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "beginning → beginning",
+        },
+        "patterns": {"description": 'a list of {"match": pattern, "as": text with {1}} or "gs1-digital-link"'},
+    },
+    "examples": [{"prefixes": {"http://schema.org/": "https://schema.org/"}}],
+}
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 
@@ -294,6 +307,36 @@ async def get_code_system(name: Name, broker: AppBroker) -> Response:
 async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Forgets every version: its codes mean nothing any more."""
     return await _deleted(broker, "code-system", name, dry_run)
+
+
+# ── aliases ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/aliases/{name}", summary="Declare aliases of IRIs", openapi_extra=body_schema(ALIASES))
+async def put_aliases(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Says which forms of IRIs stand for others: of concepts, instances, properties and code systems. All tables count
+    together. 201 for another version, 200 for what is said already."""
+    return await _put(broker, "aliases", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/aliases", summary="List tables of aliases")
+async def list_aliases(broker: AppBroker) -> Response:
+    """Every active table, by name."""
+    return await _listed(broker, "aliases")
+
+
+@router.get("/aliases/{name}", summary="One table of aliases")
+async def get_aliases(name: Name, broker: AppBroker) -> Response:
+    """The active table, and when each version was made."""
+    return await _shown(broker, "aliases", name)
+
+
+@router.delete("/aliases/{name}", summary="Delete a table of aliases")
+async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version."""
+    return await _deleted(broker, "aliases", name, dry_run)
 
 
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The commands `kindcast declare`: attributes, synonyms, conversion rates and event types."""
+"""The commands `kindcast declare`: attributes, synonyms, conversion rates, event types, code systems and aliases."""
 
 from enum import Enum
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["commands"]
 
 commands = typer.Typer(
     name="declare",
-    help="Declare attributes, synonyms, exchange rates and event types; each is a version of the vocabulary.",
+    help="Declare attributes, words, exchange rates, event types and more; each is a version of the vocabulary.",
     no_args_is_help=True,
 )
 
@@ -29,6 +29,7 @@ class Kind(Enum):
     RATES = "rates"
     SCHEMAS = "schemas"
     CODE_SYSTEMS = "code-systems"
+    ALIASES = "aliases"
 
 
 class ValueKind(Enum):
@@ -42,7 +43,7 @@ class ValueKind(Enum):
 
 
 KindArgument = Annotated[
-    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas or code-systems.")
+    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas, code-systems or aliases.")
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
 
@@ -128,6 +129,22 @@ def code_system(
     with connected(server) as client:
         told = client.declare_code_system(name, json_file(file), dry_run=dry_run)
     _show(f"code system {name}", told, json)
+
+
+@commands.command(
+    "aliases", epilog='Example: kindcast declare aliases web \'{"prefixes": {"http://e.org/": "https://e.org/"}}\''
+)
+def aliases(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the table.")],
+    file: FileArgument,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Say which forms of IRIs stand for others."""
+    with connected(server) as client:
+        told = client.declare_aliases(name, json_file(file), dry_run=dry_run)
+    _show(f"aliases {name}", told, json)
 
 
 @commands.command("list", epilog="Example: kindcast declare list attributes")

@@ -235,8 +235,13 @@ class VocabularyCalls:
         return _changing("PUT", path_of("code-systems", name), dry_run, system)
 
     @described
+    def declare_aliases(self, name: str, table: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Declares which forms of IRIs stand for others: `iris`, `prefixes`, `patterns`."""
+        return _changing("PUT", path_of("aliases", name), dry_run, table)
+
+    @described
     def declarations(self, kind: str) -> Call[Json]:
-        """All declarations of a kind: `attributes`, `synonyms`, `schemas` or `code-systems`."""
+        """All declarations of a kind: `attributes`, `synonyms`, `schemas`, `code-systems` or `aliases`."""
         return get(path_of(kind))
 
     @described

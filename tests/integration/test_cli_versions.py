@@ -64,7 +64,9 @@ def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, t
     table.write_text("PC,computer\n")
     assert kindcast("declare", "synonyms", "house", str(table)).status == 0
     assert kindcast("declare", "rates", '{"EUR": {"USD": "1.08"}}').status == 0
-    for kind, name in (("attributes", "reading"), ("synonyms", "house"), ("rates", "")):
+    assert kindcast("declare", "aliases", "web", '{"prefixes": {"http://e.org/": "https://e.org/"}}').status == 0
+    assert "prefixes" in kindcast("declare", "list", "aliases").out
+    for kind, name in (("attributes", "reading"), ("synonyms", "house"), ("rates", ""), ("aliases", "web")):
         assert kindcast("declare", "delete", kind, *([name] if name else [])).status == 0
     assert kindcast("declare", "list", "synonyms", "--json").json["synonyms"] == []
 

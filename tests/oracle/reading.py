@@ -121,7 +121,9 @@ def _stated_by(thing: Thing, world: World) -> "Stated | Coded | None":
 def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
     """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21)."""
     if isinstance(data, Thing):
-        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader, world.main))]
+        return [
+            thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader, world.main))
+        ]
     found = _objects("", data, inside_array=False)
     return [element for raw, element in found if attribute in world.broader(world.attribute(raw))]
 

@@ -9,9 +9,9 @@ from pyld import jsonld
 
 from kindcast import Matcher
 from kindcast.semantic.language import to_tree
-from kindcast.semantic.model import Event, Expression
+from kindcast.semantic.model import Comparison, Constant, Event, Expression, Presence
 from tests.oracle import World, matching
-from tests.strategies import CLASSES, EX, INDIVIDUALS, events, expressions, vocabulary_of, worlds
+from tests.strategies import ALIASED, CLASSES, EX, INDIVIDUALS, events, expressions, vocabulary_of, worlds
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 CONTEXTS: tuple[Any, ...] = (
@@ -20,8 +20,17 @@ CONTEXTS: tuple[Any, ...] = (
     [{"e": EX}, {"size": "e:size", "kind": {"@id": "e:kind", "@type": "@vocab"}, "@vocab": "http://other.org/"}],
     {"@vocab": EX, "weight": {"@type": f"{XSD}decimal"}, "a": {"@language": "de"}, "id": "@id", "type": "@type"},
     {"@vocab": EX, "box": {"@type": "@id", "@container": "@set"}},
+    {"@vocab": "https://example.org/", "size": "urn:ex:size", "weight": "http://other.org/weight"},
 )
-NAMES = st.sampled_from((*CLASSES, *INDIVIDUALS, "urn:x:1", "urn:x:2", "_:b", "_:c"))
+NAMES = st.sampled_from((*CLASSES, *INDIVIDUALS, *ALIASED, "urn:x:1", "urn:x:2", "_:b", "_:c"))
+OF_PROPERTIES = st.sampled_from(
+    ("<http://example.org/size>", "<https://example.org/size>", "<urn:ex:size>", "box.<https://example.org/kind>")
+)
+"""The pairs of one property."""
+asked_of_properties = st.one_of(
+    st.builds(Presence, OF_PROPERTIES, st.booleans()),
+    st.builds(Comparison, OF_PROPERTIES, st.sampled_from(["=", "<", ">="]), st.sampled_from([1, 5]).map(Constant)),
+)
 
 
 @st.composite
@@ -65,7 +74,7 @@ def written_otherwise(data: dict[str, Any]) -> list[Event]:
 @settings(max_examples=25)  # a world, a dozen subscriptions and five graphs in three forms each
 @given(
     world=worlds(),
-    asked=st.lists(expressions(), min_size=8, max_size=16),
+    asked=st.lists(st.one_of(expressions(), expressions(), asked_of_properties), min_size=8, max_size=16),
     published=st.lists(graph_events(), min_size=4, max_size=6),
 )
 def test_graphs_match_as_the_oracle_says_in_every_form(

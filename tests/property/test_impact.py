@@ -21,6 +21,8 @@ NAMES = (*(f"http://e/{letter}" for letter in "ABCDEF"), "http://other/A")
 LABELS = ("red", "green", "blue")
 RELATIONS = ("http://e/partOf", "http://e/near")
 ROOTS = ("red", "B", "root")
+PREFIXES = ("https://e/", "http://other/")
+"""What may stand for the namespace of most names."""
 
 names = st.sampled_from(NAMES)
 pairs = st.lists(st.tuples(names, names), max_size=6).map(lambda found: tuple(sorted(set(found))))
@@ -61,7 +63,10 @@ def vocabularies(draw: st.DrawFn) -> tuple[Vocabulary, Vocabulary]:
 
     def one() -> Vocabulary:
         synonyms = draw(st.dictionaries(st.sampled_from(("one", "two", "A")), st.sampled_from(ROOTS), max_size=2))
-        return Vocabulary([shared, draw(ontologies())], synonyms=synonyms)
+        iris = draw(st.dictionaries(st.sampled_from(("urn:one", NAMES[1])), st.sampled_from(NAMES[2:4]), max_size=2))
+        prefixes = draw(st.dictionaries(st.sampled_from(PREFIXES), st.just("http://e/"), max_size=1))
+        tables = {"iris": {"iris": iris}, "prefixes": {"prefixes": prefixes}} if draw(st.booleans()) else {}
+        return Vocabulary([shared, draw(ontologies())], synonyms=synonyms, aliases=tables)
 
     return one(), one()
 
@@ -70,7 +75,8 @@ def published(*known: Vocabulary) -> list[str]:
     """Every value that could be read as a concept or a word by one of them."""
     iris = {iri for each in known for number in range(len(each)) for iri in each.iris(number)}  # type: ignore[arg-type]
     own = {word for each in known for word in each.synonyms}
-    return sorted({*iris, *map(local_name, iris), *LABELS, *ROOTS, *own} - {""})
+    forms = {"urn:one", *(prefix + local_name(iri) for iri in iris for prefix in PREFIXES)}
+    return sorted({*iris, *forms, *map(local_name, iris), *LABELS, *ROOTS, *own} - {""})
 
 
 def reaching(vocabulary: Vocabulary, trees: dict[str, Any], values: list[str]) -> dict[str, set[str]]:
@@ -160,9 +166,7 @@ def test_impact_finds_exactly_the_subscriptions_that_change(both: tuple[Vocabula
         assert isinstance(part, TermPart)
         id = f"{part.relation or part.test} {part.iri}"
         gained, lost = now[id] - was[id], was[id] - now[id]
-        named = {
-            value for value in gained | lost if before.concept(value) is not None or after.concept(value) is not None
-        }
+        named = {value for value in gained | lost if before.names(value) or after.names(value)}
         assert set(change.listed.get("gains", ())) == gained & named
         assert set(change.listed.get("loses", ())) == lost & named
         assert set(change.listed.get("gains_words", ())) <= gained

@@ -1,0 +1,37 @@
+"""Aliases over HTTP: a declaration with versions and a dry run (rule 24)."""
+
+from pathlib import Path
+
+from tests.harness.application import problem_code, running_application, subscribe
+
+SCHEMA = b"""
+@prefix s: <https://schema.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+s:Car rdfs:subClassOf s:Vehicle .
+"""
+TABLE = {"prefixes": {"http://schema.org/": "https://schema.org/"}}
+
+
+def test_aliases_are_declared_told_of_and_taken_back(tmp_path: Path) -> None:
+    """A car of the other form is one while the table is there; the dry run says so before."""
+    path, car = "/v1/aliases/web", {"@context": {"@vocab": "http://schema.org/"}, "@type": "Car", "price": 5}
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/s", content=SCHEMA, headers={"Content-Type": "text/turtle"}).raise_for_status()
+        subscribe(client, id="car", expression="isa Vehicle and <https://schema.org/price> < 9")
+
+        def matched() -> int:
+            return int(client.post("/v1/events", json=car).raise_for_status().json()["matched"])
+
+        assert matched() == 0
+        tried = client.put(path, json=TABLE, params={"dry_run": True}).json()
+        assert [each["id"] for each in tried["impact"]["subscriptions"]["listed"]] == ["car"]
+        assert matched() == 0
+        assert [client.put(path, json=TABLE).status_code for _ in range(2)] == [201, 200]
+        assert matched() == 1
+        assert client.get("/v1/aliases").json()["aliases"][0]["declaration"] == TABLE
+        assert client.get(path).json()["versions"][0]["version"] == 1
+        refused = client.put("/v1/aliases/other", json={"prefixes": {"http://schema.org/": "http://e.org/"}})
+        assert (refused.status_code, problem_code(refused)) == (422, "invalid-declaration")
+    with running_application(tmp_path) as client:  # a restart reads it again
+        assert client.post("/v1/events", json=car).json()["matched"] == 1
+        assert client.delete(path).status_code == 200
+        assert client.post("/v1/events", json=car).json()["matched"] == 0

@@ -149,7 +149,7 @@ def _add(what: str, key: str, given: Any, found: dict[str, str]) -> None:
     for form, other in given.items():
         for each in (form, other):
             if not isinstance(each, str) or not 0 < len(each) <= LONGEST or any(sign <= " " for sign in each):
-                raise InvalidDeclaration(f"{what}: {key} has {each!r}, which is no IRI or beginning of one")
+                raise InvalidDeclaration(f"{what}: {key} has {each!r}, which is not an IRI or the beginning of one")
         if form == other:
             raise InvalidDeclaration(f"{what}: {form!r} stands for itself")
         if found.setdefault(form, other) != other:

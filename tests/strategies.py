@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import reject
 from hypothesis import strategies as st
+from pyld import jsonld
 
 from kindcast.index.clause import (
     AttributeId,
@@ -62,6 +64,8 @@ __all__ = [
     "concept_graphs",
     "events",
     "expressions",
+    "graph_events",
+    "graph_expressions",
     "lowered_events",
     "vocabulary_of",
     "worlds",
@@ -476,3 +480,62 @@ def events(draw: st.DrawFn) -> Event:
             pass
     context = st.fixed_dictionaries({}, optional={"type": _concept_values, "source": st.just("/s")})
     return Event(data, draw(context))
+
+
+# ── meaning: events that are graphs ───────────────────────────────────────────────────────────────────────────────────
+
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_CONTEXTS: tuple[Any, ...] = (
+    {"@vocab": EX},
+    {"@vocab": EX, "kind": {"@type": "@id"}, "a": {"@container": "@list"}, "ex": EX},
+    [{"e": EX}, {"size": "e:size", "kind": {"@id": "e:kind", "@type": "@vocab"}, "@vocab": "http://other.org/"}],
+    {"@vocab": EX, "weight": {"@type": f"{_XSD}decimal"}, "a": {"@language": "de"}, "id": "@id", "type": "@type"},
+    {"@vocab": EX, "box": {"@type": "@id", "@container": "@set"}},
+    {"@vocab": "https://example.org/", "size": "urn:ex:size", "weight": "http://other.org/weight"},
+)
+_NODES = st.sampled_from((*CLASSES, *INDIVIDUALS, *ALIASED, "urn:x:1", "urn:x:2", "_:b", "_:c"))
+
+
+@st.composite
+def graph_events(draw: st.DrawFn) -> Event:
+    """An event with a context over it, nodes that are named or typed here and there, references and typed values."""
+    event = draw(events())
+
+    def node(value: Any, depth: int) -> Any:
+        if isinstance(value, list):
+            return [node(each, depth) for each in value if not isinstance(each, list)]
+        if isinstance(value, str) and draw(st.integers(0, 5)) == 0:
+            return {"@id": draw(_NODES)}
+        if isinstance(value, int | float) and not isinstance(value, bool) and draw(st.integers(0, 5)) == 0:
+            return {"@value": repr(value), "@type": _XSD + ("integer" if isinstance(value, int) else "double")}
+        if not isinstance(value, dict):
+            return value
+        found = {key: node(each, depth + 1) for key, each in value.items()}
+        if draw(st.integers(0, 2)) == 0:
+            found["@type"] = draw(st.lists(st.sampled_from(CLASSES), min_size=1, max_size=2))
+        if draw(st.integers(0, 2)) == 0:
+            found["@id"] = draw(_NODES)
+        return found
+
+    data = node(event.data if isinstance(event.data, dict) else {}, 0)
+    data = {"@context": draw(st.sampled_from(_CONTEXTS)), "@id": "urn:root", **data, "seen": 1}
+    try:
+        jsonld.expand(data)
+    except jsonld.JsonLdError:
+        reject()  # a list of lists, say, or a boolean where the context wants a name
+    return Event(data, event.context)
+
+
+_PROPERTIES = st.sampled_from(
+    ("<http://example.org/size>", "<https://example.org/size>", "<urn:ex:size>", "box.<https://example.org/kind>")
+)
+"""The pairs of one property."""
+
+
+def graph_expressions() -> st.SearchStrategy[Expression]:
+    """Expressions, some of which ask for the pairs of one property."""
+    asked = st.one_of(
+        st.builds(Presence, _PROPERTIES, st.booleans()),
+        st.builds(Comparison, _PROPERTIES, st.sampled_from(["=", "<", ">="]), st.sampled_from([1, 5]).map(Constant)),
+    )
+    return st.one_of(expressions(), expressions(), asked)

@@ -81,7 +81,8 @@ class Canonicaliser:
 
     def _is_event_class(self, iri: str) -> bool:
         """Whether a declared type of events is the class of this IRI (rule 21)."""
-        return bool(self._typed) and bool(self._typed.types_of([iri]))
+        declared = self._vocabulary.schemas.types
+        return bool(declared) and not self._typed.types_of([iri]).isdisjoint(declared)
 
     @property
     def limits(self) -> EventLimits:

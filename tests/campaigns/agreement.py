@@ -46,7 +46,10 @@ from tests.harness.vocabularies import declared_in, vocabulary_of
 from tests.oracle import World, matching
 from tests.strategies import events, expressions, worlds
 
-__all__ = ["ABOUT", "WAYS", "Disagreement", "World", "add_options", "compare", "drawing", "run"]
+__all__ = [
+    "ABOUT", "WAYS", "Disagreement", "Drawing", "World", "add_options", "compare", "drawing", "drawn", "named",
+    "remembering", "run", "run_worlds",
+]  # fmt: skip
 
 ABOUT = "generated pairs of subscription and event agree with the oracle through every way into the product"
 WAYS = ("match", "match_batch", "match_table", "http", "spark")
@@ -77,6 +80,8 @@ class Drawing:
     asked: dict[str, Expression]
     published: list[Event]
     expected: Answers
+    forms: Sequence[str] = ()
+    """How each event is written, where that is not alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +288,23 @@ def compare(drawings: Sequence[Drawing], ways: Sequence[str], session: SparkSess
 
 def run(options: Any, told: Told) -> Outcome:
     """As many worlds as make so many pairs."""
+    return run_worlds("agreement", options, told, drawing)
+
+
+def run_worlds(name: str, options: Any, told: Told, draw: Callable[[int, int, int, int], Drawing]) -> Outcome:
+    """The worlds of a campaign of this name, each as `draw` has it from number, seed, and sizes."""
     ways = tuple(options.ways.split(","))
     of_one = options.subscriptions * options.events
     numbers = range(-(-options.pairs // of_one)) if options.world is None else range(options.world, options.world + 1)
     sizes = {"seed": options.seed, "subscriptions": options.subscriptions, "events": options.events, "ways": ways}
-    place = STATE / f"agreement-{options.seed}.json"
-    kept: dict[str, Any] = {"sizes": json.loads(json.dumps(sizes)), "worlds": 0, "matches": 0, "disagreements": []}
+    place = STATE / f"{name}-{options.seed}.json"
+    kept: dict[str, Any] = {
+        "sizes": json.loads(json.dumps(sizes)),
+        "worlds": 0,
+        "matches": 0,
+        "documents": 0,
+        "disagreements": [],
+    }
     if options.world is None and place.exists():
         before = json.loads(place.read_text(encoding="utf-8"))
         kept = before if before["sizes"] == kept["sizes"] else kept
@@ -296,13 +312,14 @@ def run(options: Any, told: Told) -> Outcome:
         for start in range(kept["worlds"] if options.world is None else numbers[0], numbers[-1] + 1, options.together):
             some = []
             for number in range(start, min(start + options.together, numbers[-1] + 1)):
-                some.append(drawing(number, options.seed, options.subscriptions, options.events))
+                some.append(draw(number, options.seed, options.subscriptions, options.events))
                 told(number * of_one, len(numbers) * of_one, f"{number * of_one:,} pairs, {_wrong(kept)}")
             for each in compare(some, ways, session):
                 if len(kept["disagreements"]) < TOLD_AT_MOST:
                     kept["disagreements"].append({name: getattr(each, name) for name in Disagreement.__slots__})
             kept["worlds"] = start + len(some)
             kept["matches"] += sum(len(names) for each in some for names in each.expected)
+            kept["documents"] += sum(len(each.published) for each in some)
             if options.world is None:
                 STATE.mkdir(parents=True, exist_ok=True)
                 place.write_text(json.dumps(kept, ensure_ascii=False, default=str), encoding="utf-8")
@@ -310,7 +327,8 @@ def run(options: Any, told: Told) -> Outcome:
     told(pairs, pairs, f"{pairs:,} pairs, {_wrong(kept)}")
     worlds = pairs // of_one
     within = f"{worlds:,} worlds" if worlds != 1 else "1 world"
-    summary = f"{pairs:,} pairs in {within}, {kept['matches']:,} of them matches; {', '.join(ways)}"
+    matches = f"{kept['matches']:,} matches of {kept['documents']:,} documents"
+    summary = f"{pairs:,} pairs in {within}, {matches}; {', '.join(ways)}"
     failures = [json.dumps(each, ensure_ascii=False, default=str) for each in kept["disagreements"]]
     return Outcome(f"{summary}: {_wrong(kept)}", failures, kept=options.world is None)
 

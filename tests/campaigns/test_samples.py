@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns import __main__ as command
-from tests.campaigns import agreement, neighbours, soak, w3c
+from tests.campaigns import agreement, graphs, neighbours, soak, w3c
 from tests.campaigns.campaign import Outcome
+from tests.harness.graph_forms import FORMS
 
 
 def silent(*_: object) -> None:
@@ -23,6 +24,14 @@ def test_agreement_of_every_way_but_spark_over_small_worlds() -> None:
     assert sum(len(names) for each in drawings for names in each.expected) > 100
     ways = [way for way in agreement.WAYS if way != "spark"]
     assert list(agreement.compare(drawings, ways, None)) == []
+
+
+def test_agreement_of_graphs_in_every_form_over_a_small_world() -> None:
+    """Each graph in all its forms; that of Spark is in `../spark`."""
+    drawing = graphs.drawing(0, 1, subscriptions=40, published=20)
+    assert set(drawing.forms) == {"published", *FORMS}
+    assert sum(map(len, drawing.expected)) > 500
+    assert list(agreement.compare([drawing], ["match", "match_batch", "http"], None)) == []
 
 
 def test_agreement_tells_of_a_pair_that_disagrees() -> None:

@@ -225,3 +225,17 @@ def test_the_keys_of_an_index_stand_under_its_property() -> None:
     authors = {"@id": EX + "author", "@container": "@index", "@index": "role"}
     found = tree({"@context": {"@vocab": EX, "authors": authors}, "authors": {"guest": {"name": "Ann"}}})
     assert found[f"<{EX}author>"] == {f"<{EX}name>": "Ann", f"<{EX}role>": "guest"}
+
+
+def test_roots_of_rdf_are_the_nodes_of_declared_event_types() -> None:
+    """A declaration of something else makes no class the class of events."""
+    kind = {"datacontenttype": "text/turtle"}
+    derived = Matcher(Vocabulary(attributes={"twice": {"derived": "m * 2"}}))
+    derived.add("s", "twice = 4 and of.n = 1")
+    graph = f"<x:a> <{EX}of> <x:b> ; <{EX}m> 2 . <x:b> a <{EX}Class> ; <{EX}n> 1 ."
+    assert [match.subscription for match in derived.match(Event(graph, kind))] == ["s"]
+    typed = Matcher(Vocabulary(schemas={EX + "Class": {"type": "object"}}))
+    two = "".join(f"<x:{name}> a <{EX}Class> ; <{EX}of> <x:c> . " for name in "ab") + f"<x:c> <{EX}of> <x:a> ."
+    assert len(typed.events_of(Event(two, kind))) == 2
+    with pytest.raises(InvalidEvent, match="no event of the document leads to 1 of its nodes: x:a"):
+        typed.events_of(Event(graph, kind))

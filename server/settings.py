@@ -132,6 +132,8 @@ class Settings(BaseSettings):
     webhook_concurrency: PositiveInt = 256
     webhook_concurrency_per_endpoint: PositiveInt = 8
     stream_ping_seconds: PositiveFloat = 15.0
+    websocket_pong_seconds: PositiveFloat = 20.0
+    """A client of a WebSocket that does not answer a ping for so long is disconnected."""
     max_wait_seconds: PositiveFloat = 30.0
     """Of a long poll."""
 

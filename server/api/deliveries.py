@@ -1,16 +1,19 @@
-"""Routes of delivery: pull, acknowledge and stream. `kindcast.server.delivery` does the work."""
+"""Routes of delivery: pull, acknowledge, stream and WebSocket. `kindcast.server.delivery` does the work."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, WebSocket
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 
+from kindcast.server.api.error_responses import as_document, problem_of, respond
 from kindcast.server.delivery.message import encode
 from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
 from kindcast.server.delivery.service import DeliveryService
 from kindcast.server.delivery.stream import find_start, stream
 from kindcast.server.delivery.wakeup import TooManyReaders
+from kindcast.server.delivery.websocket import serve_websocket
 from kindcast.server.security.tickets import TICKET_HEADER
 
 __all__ = ["router"]
@@ -91,7 +94,25 @@ async def stream_messages(
     return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
-def _delivery(request: Request) -> DeliveryService:
+@router.websocket("/ws")
+async def exchange_messages(
+    websocket: WebSocket,
+    id: SubscriptionId,
+    after: After = None,
+    ticket: Annotated[str | None, Header(alias=TICKET_HEADER)] = None,
+) -> None:
+    """A WebSocket: each message as a frame of text, and acknowledgements on the way back."""
+    delivery = _delivery(websocket)
+    try:
+        _refuse_crowds(delivery)
+        start = await find_start(delivery.broker, id, after)
+    except Exception as error:
+        await websocket.send_denial_response(await respond(websocket, error))
+        return
+    await serve_websocket(delivery, websocket, start, ticket, lambda error: as_document(problem_of(error)))
+
+
+def _delivery(request: HTTPConnection) -> DeliveryService:
     service: DeliveryService = request.app.state.delivery
     return service
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 
 from kindcast.semantic import InvalidEvent, InvalidSubscription, OntologyError, Position, SemanticError
 from kindcast.semantic import Problem as Fault
@@ -34,6 +34,7 @@ from kindcast.server.api import problem_types
 from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES
 from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
 from kindcast.server.delivery.message import CursorGone, InvalidCursor
+from kindcast.server.delivery.websocket import BadFrame
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.strict_json import MalformedJson
 
@@ -98,6 +99,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (UnknownContent, "unsupported-media-type"),
     (TooManyEvents, "too-many-events"),
     (SinkRefused, "sink-refused"),
+    (BadFrame, "invalid-request"),
 )
 """Errors that are one sentence: their own."""
 
@@ -118,11 +120,12 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, respond)
 
 
-async def respond(request: Request, error: Exception) -> Response:
-    """The answer to an error."""
+async def respond(request: HTTPConnection, error: Exception) -> Response:
+    """The answer to an error, also to the handshake of a WebSocket."""
     problem = problem_of(error)
     if problem.status_code == 500:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        method = request.scope.get("method", "WebSocket")
+        _log.error("%s %s failed", method, request.url.path, exc_info=error)
     document = as_document(problem) | {"instance": request.url.path}
     return Response(msgspec.json.encode(document), problem.status_code, problem.headers, MEDIA_TYPE)
 

@@ -8,6 +8,8 @@ descriptors by starting what it never finishes.
 A new connection is never refused at a limit while another one can be closed instead. Never closed is one whose
 request is whole and is being carried out: its client could not know whether it was. Bytes of bodies count from their
 arrival until the answer is complete, since the application holds them so long.
+
+A WebSocket counts as the connection that it was opened over, and is held to the same limits from then on.
 """
 
 import asyncio
@@ -25,12 +27,27 @@ from typing import Any, Literal
 
 import msgspec
 import uvicorn
+from starlette.routing import compile_path
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title
 from kindcast.server.settings import Settings
 
-__all__ = ["ConnectionLimits", "HttpConnection", "uvicorn_config"]
+__all__ = ["WEBSOCKET_PATH", "ConnectionLimits", "HttpConnection", "WebSocketConnection", "uvicorn_config"]
+
+WEBSOCKET_PATH = "/v1/subscriptions/{id}/ws"
+"""The only path where a connection becomes a WebSocket; elsewhere a request to upgrade is answered as it is."""
+
+MAX_FRAME_BYTES = 64 << 10
+"""Of a message that a reader sends over a WebSocket: acknowledgements are short."""
+
+MAX_FRAGMENTS = 64
+"""Of one such message."""
+
+MAX_ANSWER_BYTES = 1 << 20
+"""Of answers to what a client of a WebSocket sends while it takes nothing: beyond, it is disconnected."""
 
 MAX_PIPELINED = 16
 """Requests of one connection that wait for the answer to the one before."""
@@ -46,7 +63,12 @@ IDLE_SECONDS = 1.0
 """A connection between two requests for less than this is closed last: its next request may be on its way."""
 
 HTTP_11 = b"HTTP/1.1 "
-_REASONS = {408: b"408 Request Timeout", 431: b"431 Request Header Fields Too Large", 503: b"503 Service Unavailable"}
+_REASONS = {
+    400: b"400 Bad Request",
+    408: b"408 Request Timeout",
+    431: b"431 Request Header Fields Too Large",
+    503: b"503 Service Unavailable",
+}
 _log = logging.getLogger("kindcast.http")
 _uvicorn_log = logging.getLogger("uvicorn.error.connections")
 _uvicorn_log.setLevel(
@@ -64,7 +86,11 @@ def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=partial(HttpConnection, limits=limits),  # type: ignore[arg-type]  # any callable that makes a protocol
-        ws="none",
+        ws=WebSocketConnection,
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_ping_interval=settings.stream_ping_seconds,
+        ws_ping_timeout=settings.websocket_pong_seconds,
+        ws_per_message_deflate=False,  # costs some 100 KB a connection
         proxy_headers=False,  # `HttpConnection` reads them, from trusted proxies only
         log_level="warning",
         access_log=False,
@@ -91,6 +117,41 @@ class _Refusal:
         return HTTP_11 + _REASONS[status] + head + body
 
 
+class _Writing:
+    """Whether a client takes what is sent to it."""
+
+    def __init__(self) -> None:
+        self._blocked: tuple[float, int] | None = None  # since when the client takes nothing, and what waits for it
+
+    def pause(self, transport: asyncio.Transport) -> None:
+        """The buffer is full."""
+        self._blocked = time.monotonic(), transport.get_write_buffer_size()
+
+    def resume(self) -> None:
+        """It is not any more."""
+        self._blocked = None
+
+    @property
+    def waits(self) -> int:
+        """Bytes that waited when the client stopped taking them; 0 while it takes them."""
+        return 0 if self._blocked is None else self._blocked[1]
+
+    def check(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
+        """Closes the connection if nothing was taken for so long; returns whether it did."""
+        if self._blocked is None:
+            return False
+        since, waiting = self._blocked
+        left = transport.get_write_buffer_size()
+        if left < waiting:
+            self._blocked = now, left
+        elif now - since > seconds:
+            sock = transport.get_extra_info("socket")  # else the system would keep what was not taken
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
+            return True
+        return False
+
+
 class ConnectionLimits:
     """All connections of one server, and what they may have. On one event loop; the steps that a request costs here are
     a few dict operations."""
@@ -99,8 +160,8 @@ class ConnectionLimits:
         self.settings = settings
         self.header_bytes = settings.max_header_bytes
         self.headers = settings.max_headers
-        self._connections: set[HttpConnection] = set()
-        self._by_address: defaultdict[str, set[HttpConnection]] = defaultdict(set)
+        self._connections: set[Connection] = set()
+        self._by_address: defaultdict[str, set[Connection]] = defaultdict(set)
         self._trusted = tuple(ipaddress.ip_network(each) for each in settings.trusted_proxies)
         self._at_most = min(settings.max_connections, _descriptors() - SPARE_DESCRIPTORS)
         self._tick = max(0.05, min(1.0, settings.header_seconds / 4, settings.body_seconds / 4))
@@ -111,7 +172,7 @@ class ConnectionLimits:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def enter(self, connection: "HttpConnection") -> None:
+    def enter(self, connection: "Connection") -> None:
         """A connection was made. At a limit, another one makes room."""
         self._connections.add(connection)
         self._by_address[connection.address].add(connection)
@@ -122,10 +183,16 @@ class ConnectionLimits:
         if self._timer is None:
             self._timer = connection.loop.call_later(self._tick, self._look, connection.loop)
 
-    def leave(self, connection: "HttpConnection") -> None:
+    def leave(self, connection: "Connection") -> None:
         """A connection was closed."""
         self._connections.discard(connection)
         self._drop(connection)
+
+    def replace(self, old: "HttpConnection", new: "WebSocketConnection") -> None:
+        """A connection speaks another protocol from now on."""
+        self.leave(old)
+        self._connections.add(new)
+        self._by_address[new.address].add(new)
 
     def belongs_to(self, connection: "HttpConnection", address: str) -> None:
         """The head of a request tells whose it is."""
@@ -180,12 +247,12 @@ class ConnectionLimits:
             peer = address
         return peer
 
-    def _limit_address(self, connection: "HttpConnection") -> None:
+    def _limit_address(self, connection: "Connection") -> None:
         mine = self._by_address[connection.address]
         if len(mine) > self.settings.max_connections_per_address and not self.is_trusted(connection.address):
             self._make_room(mine, connection, "there are too many connections from this address")
 
-    def _make_room(self, among: "set[HttpConnection]", new: "HttpConnection", why: str) -> None:
+    def _make_room(self, among: "set[Connection]", new: "Connection", why: str) -> None:
         """Close the longest unfinished one; the new one only if all others are being carried out."""
         refusal = _Refusal("busy", why)
         now = time.monotonic()
@@ -201,7 +268,7 @@ class ConnectionLimits:
                 return
         new.refuse(refusal)
 
-    def _drop(self, connection: "HttpConnection") -> None:
+    def _drop(self, connection: "Connection") -> None:
         mine = self._by_address.get(connection.address)
         if mine is not None:
             mine.discard(connection)
@@ -231,7 +298,7 @@ class HttpConnection(HttpToolsProtocol):
         self._heads = 0
         self._begun = False  # whether a part of the next head is here
         self._closing = False
-        self._blocked: tuple[float, int] | None = None  # since when the client takes nothing, and what waits for it
+        self._writing = _Writing()
         self.address = ""
         """Whose requests these are."""
         self.phase: Phase = "head"
@@ -273,12 +340,37 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse_head("the head of a request has")
 
     def pause_writing(self) -> None:
-        self._blocked = time.monotonic(), self.transport.get_write_buffer_size()
+        self._writing.pause(self.transport)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._blocked = None
+        self._writing.resume()
         super().resume_writing()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on the connection is a WebSocket's."""
+        self._closing = True
+        self._limits.release(self)
+        self.connections.discard(self)
+        transport = self.transport._transport if isinstance(self.transport, _Lingering) else self.transport
+        client, scheme = self.scope["client"], self.scope["scheme"]
+        protocol = WebSocketConnection(self.config, self.server_state, self.app_state)
+        protocol.take_over(self._limits, self.address, client, "wss" if scheme == "https" else "ws")
+        self._limits.replace(self, protocol)
+        protocol.connection_made(transport)
+        lines = [b"GET " + self.url + b" HTTP/1.1", *(name + b": " + value for name, value in self.headers), b"", b""]
+        protocol.data_received(b"\r\n".join(lines))
+        transport.set_protocol(protocol)
+
+    def _should_upgrade(self) -> bool:
+        """Only where a WebSocket is served, and when no other answer of this connection is under way."""
+        busy = self.current is not None and not self.current.response_complete
+        return (
+            not busy
+            and self.scope["method"] == "GET"
+            and _WEBSOCKET.match(self.url.partition(b"?")[0].decode("latin-1")) is not None
+            and super()._should_upgrade()
+        )
 
     # ── from the parser ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -358,16 +450,9 @@ class HttpConnection(HttpToolsProtocol):
         allowed = settings.body_seconds + self.received / settings.min_body_bytes_per_second
         if self.phase == "body" and not self.flow.read_paused and spent > allowed:
             self.refuse(_Refusal("too-slow", "the body arrives too slowly"))
-        if self._blocked is not None:  # also while it is being closed: that waits for the client to take the rest
-            since, waiting = self._blocked
-            left = self.transport.get_write_buffer_size()
-            if left < waiting:
-                self._blocked = now, left
-            elif now - since > settings.write_seconds:
-                self._closing = True
-                sock = self.transport.get_extra_info("socket")  # else the system would keep what was not taken
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                self.transport.abort()
+        # Also while it is being closed: that waits for the client to take the rest.
+        if self._writing.check(self.transport, now, settings.write_seconds):
+            self._closing = True
 
     def refuse(self, refusal: _Refusal) -> None:
         """Say why, where no answer has begun, and close."""
@@ -426,6 +511,89 @@ class HttpConnection(HttpToolsProtocol):
             close()
 
 
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    """A connection after its upgrade. As uvicorn's own, within the limits of all connections; at a limit it may be
+    closed as any stream."""
+
+    def take_over(self, limits: ConnectionLimits, address: str, client: Any, scheme: Literal["ws", "wss"]) -> None:
+        """What its connection knew before: whose it is, behind a proxy as well."""
+        self._limits = limits
+        self._known = client, scheme
+        self._writing = _Writing()
+        self.address = address
+        self.phase: Phase = "stream"
+        self.since = time.monotonic()
+        self.received = 0
+        self.held = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.client, self.scheme = self._known
+        self.logger = _uvicorn_log
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_complete and not self.handshake_initiated:
+            self._turn_away(_Refusal("malformed-request", "this is no handshake of a WebSocket"))
+        if self._writing.waits and self.transport.get_write_buffer_size() > self._writing.waits + MAX_ANSWER_BYTES:
+            self.transport.abort()  # it asks for answers, and takes none
+
+    def pause_writing(self) -> None:
+        self._writing.pause(self.transport)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._writing.resume()
+        super().resume_writing()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # with a refusal, which is no fault of the application
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < MAX_FRAGMENTS:
+            super().handle_cont(event)
+        elif not self.transport.is_closing():
+            self._fail(1009, "a message has too many fragments")
+
+    def check(self, now: float) -> None:
+        """Close the connection if its client takes too long."""
+        self._writing.check(self.transport, now, self._limits.settings.write_seconds)
+
+    def refuse(self, refusal: _Refusal) -> None:
+        """Make room for others."""
+        if not self.transport.is_closing():
+            if self.handshake_complete:
+                self._fail(1013, refusal.detail)
+            else:
+                self._turn_away(refusal)
+            self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+        self._limits.leave(self)
+
+    def _turn_away(self, refusal: _Refusal) -> None:
+        """No WebSocket comes of it."""
+        self.transport.write(refusal.as_bytes())
+        self.close_sent = self.handshake_complete = True
+        self.transport.close()
+
+    def _fail(self, code: int, reason: str) -> None:
+        self.stop_keepalive()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.fail(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.transport.close()
+
+
+Connection = HttpConnection | WebSocketConnection
+_WEBSOCKET = compile_path(WEBSOCKET_PATH)[0]
+
+
 class _Lingering:
     """A transport whose `close` is another's."""
 
@@ -451,7 +619,7 @@ def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
     loop.call_later(LINGER_SECONDS, inner.abort)
 
 
-def _since(connection: HttpConnection) -> float:
+def _since(connection: Connection) -> float:
     return connection.since
 
 

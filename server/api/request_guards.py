@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kindcast.server.api.error_responses import Problem, respond
@@ -37,8 +37,8 @@ class HostGuard:
         self._origins = frozenset(_origin(*each.groups()) for each in parsed if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (problem := self._refusal(scope)) is not None:
-            response = await respond(Request(scope), problem)
+        if scope["type"] in ("http", "websocket") and (problem := self._refusal(scope)) is not None:
+            response = await respond(HTTPConnection(scope), problem)
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -50,8 +50,8 @@ class HostGuard:
         if host is None or host["name"].strip("[]").lower() not in self._names:
             detail = "the Host header names another server: use this one's address, or add the name to allowed_hosts"
             return Problem("wrong-host", detail)
-        if scope["method"] not in SAFE_METHODS:
-            own = _origin(scope["scheme"], host["name"], host["port"])
+        if scope.get("method") not in SAFE_METHODS:  # a WebSocket has none: a page could read all that comes over it
+            own = _origin(scope["scheme"].replace("ws", "http"), host["name"], host["port"])
             for origin in headers.getlist("origin"):
                 found = _ORIGIN.fullmatch(origin)
                 if found is None or _origin(*found.groups()) not in (own, *self._origins):

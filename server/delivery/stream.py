@@ -1,4 +1,9 @@
-"""Server-sent events: one long response that carries each match of a subscription as it is decided.
+"""Messages as they come, for one reader who stays: `follow` reads them, and both streams write what it yields.
+
+    follow ──pages, pauses, the end──┬──▶ stream: server-sent events, one long answer
+                                     └──▶ websocket.py
+
+Server-sent events:
 
     id: 42                      the cursor; a browser sends it back as Last-Event-ID and goes on there
     event: match
@@ -12,6 +17,7 @@ the connection takes them, and at most one page is held.
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Literal
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
@@ -22,7 +28,10 @@ from kindcast.server.delivery.message import encode, message_of, start_of, subsc
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 
-__all__ = ["Start", "find_start", "stream"]
+__all__ = ["End", "Start", "find_start", "follow", "stream"]
+
+End = Literal["shutdown", "deleted", "expired"]
+"""Why a stream ends."""
 
 PAGE_MESSAGES = 256
 PAGE_BYTES = 1 << 20
@@ -54,42 +63,53 @@ async def find_start(broker: Broker, id: str, after: str | None) -> Start:
     return await broker.read(read)
 
 
-async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
-    """The lines of the answer, from `start` until the subscription ends, the server stops or the reader leaves."""
-    number, id, after = start.subscriber.number, start.subscriber.id, start.after
+async def follow(
+    broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
+) -> AsyncIterator[list[StoredMatch] | End | None]:
+    """What a reader gets from `start` on: pages of matches; None when nothing has come for so many seconds; last the
+    reason why there is no more. A page is read when the one before was taken."""
+    number, after = start.subscriber.number, start.after
 
     def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
         return find_subscriber(connection, number), found
 
-    yield format_sse_event(retry=RETRY_MILLISECONDS)
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
             woken.clear()
             subscriber, page = await broker.read(read)
-            for match in page:
-                data = encode(message_of(id, match)).decode()
-                yield format_sse_event(id=str(match.position), event="match", data_str=data)
-                after = match.position
+            if page:
+                yield page
+                after = page[-1].position
             if subscriber is None:
-                yield _end("deleted")
+                yield "deleted"
                 return
             if page:
                 continue
             if _has_expired(subscriber):
-                yield _end("expired")
+                yield "expired"
                 return
             try:
                 async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - CLOCK.now()))):
                     await woken.wait()
             except TimeoutError:
-                yield KEEPALIVE_COMMENT
-    yield _end("shutdown")
+                yield None
+    yield "shutdown"
+
+
+async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
+    """The lines of the answer, from `start` until the subscription ends, the server stops or the reader leaves."""
+    yield format_sse_event(retry=RETRY_MILLISECONDS)
+    async for step in follow(broker, wakeups, start, ping_seconds):
+        if step is None:
+            yield KEEPALIVE_COMMENT
+        elif isinstance(step, str):
+            yield format_sse_event(event="end", data_str=f'{{"reason":"{step}"}}')
+        else:
+            for match in step:
+                data = encode(message_of(start.subscriber.id, match)).decode()
+                yield format_sse_event(id=str(match.position), event="match", data_str=data)
 
 
 def _has_expired(subscriber: Subscriber) -> bool:
     return subscriber.status == "expired" or subscriber.expires_at <= CLOCK.now()
-
-
-def _end(reason: str) -> bytes:
-    return format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}')

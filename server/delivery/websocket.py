@@ -1,0 +1,136 @@
+"""WebSocket: each match of a subscription as a frame of text, and acknowledgements on the way back.
+
+    server ──▶ {"cursor": "42", "event": …}        a message, as pull and stream have it
+    reader ──▶ {"ack": "42"}                       acknowledges everything up to the cursor
+    server ──▶ {"acked": "42"}                     it is on disk
+    server ──▶ {"problem": {"type": …, …}}         what was wrong with a frame of the reader; the connection stays
+    server ──▶ {"end": "expired"}                  last: `expired` or `deleted` (1000), `shutdown` (1012: connect again)
+
+With the subprotocol `cloudevents.json` each frame is the CloudEvent itself, with the extension attributes
+`kindcastcursor`, `kindcastsubscription` and, where there are any, `kindcastbindings` (JSON text); the end is told by
+the close frame alone.
+
+Reading costs no memory: a page is held until the connection has taken it. The server pings; who does not answer, or
+takes nothing of what is sent for too long, is disconnected (`kindcast.server.api.http_protocol`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from kindcast.server.delivery.message import encode, message_of
+from kindcast.server.delivery.pull import acknowledge_cursor
+from kindcast.server.delivery.service import DeliveryService
+from kindcast.server.delivery.stream import Start, follow
+from kindcast.server.errors import ServerError
+from kindcast.server.store.deliveries import StoredMatch
+from kindcast.server.strict_json import MalformedJson
+
+__all__ = ["CLOUDEVENTS", "BadFrame", "serve_websocket"]
+
+CLOUDEVENTS = "cloudevents.json"
+"""The subprotocol of CloudEvents' WebSocket binding, with events in JSON."""
+
+_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000}
+
+
+class BadFrame(ServerError):
+    """A frame is a JSON object with `ack`, a cursor, or `ticket`, or both."""
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """A frame of the reader. `ticket`: of the subscription, where the handshake could not carry it; it stands for the
+    frames that follow as well."""
+
+    ack: str | None = None
+    ticket: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Asked)
+
+
+async def serve_websocket(
+    delivery: DeliveryService,
+    websocket: WebSocket,
+    start: Start,
+    ticket: str | None,
+    problem: Callable[[Exception], dict[str, object]],
+) -> None:
+    """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem`: what an error
+    looks like to a client."""
+    bare = CLOUDEVENTS in websocket.scope["subprotocols"]
+    await websocket.accept(CLOUDEVENTS if bare else None)
+    sending = asyncio.create_task(_send(delivery, websocket, start, bare))
+    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, ticket, problem))
+    try:
+        await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, reading):
+            task.cancel()
+        ended = await asyncio.gather(sending, reading, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | OSError):
+            with contextlib.suppress(RuntimeError, OSError):  # the connection may be gone
+                await websocket.close(1011)
+            raise error
+
+
+async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
+    id, pings = start.subscriber.id, delivery.settings.stream_ping_seconds
+    async for step in follow(delivery.broker, delivery.wakeups, start, pings):
+        if isinstance(step, str):
+            if not bare:
+                await websocket.send_text(f'{{"end":"{step}"}}')
+            await websocket.close(_CLOSE_CODES[step], step)
+        elif step is not None:
+            for match in step:
+                await websocket.send_text(_as_cloudevent(id, match) if bare else encode(message_of(id, match)).decode())
+
+
+async def _read(
+    delivery: DeliveryService,
+    websocket: WebSocket,
+    id: str,
+    ticket: str | None,
+    problem: Callable[[Exception], dict[str, object]],
+) -> None:
+    while True:
+        frame = await websocket.receive()
+        if frame["type"] == "websocket.disconnect":
+            return
+        try:
+            asked = _asked(frame.get("text") or frame.get("bytes") or b"")
+            ticket = asked.ticket or ticket
+            if asked.ack is not None:
+                told: dict[str, object] = {
+                    "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, ticket))
+                }
+            else:
+                continue
+        except Exception as error:
+            told = {"problem": problem(error)}
+        await websocket.send_text(msgspec.json.encode(told).decode())
+
+
+def _asked(frame: str | bytes) -> _Asked:
+    try:
+        return _decoder.decode(frame)
+    except msgspec.ValidationError:
+        raise BadFrame from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedJson("the frame is no JSON") from None
+
+
+def _as_cloudevent(id: str, match: StoredMatch) -> str:
+    """The stored event, which is a JSON object, with more members at its beginning.
+
+    >>> _as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
+    '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
+    """
+    more = {"kindcastcursor": str(match.position), "kindcastsubscription": id}
+    if match.bindings is not None:
+        more["kindcastbindings"] = match.bindings
+    return msgspec.json.encode(more).decode()[:-1] + "," + match.body.lstrip().removeprefix("{")

@@ -527,7 +527,10 @@ def graph_events(draw: st.DrawFn) -> Event:
 
 
 _PROPERTIES = st.sampled_from(
-    ("<http://example.org/size>", "<https://example.org/size>", "<urn:ex:size>", "box.<https://example.org/kind>")
+    (
+        *("<http://example.org/size>", "<https://example.org/size>", "<urn:ex:size>", "box.<https://example.org/kind>"),
+        *("ex:size", "ex:weight", "ex:box.size", "box.ex:size", "ex:box.ex:size"),
+    )
 )
 """The pairs of one property."""
 
@@ -537,5 +540,6 @@ def graph_expressions() -> st.SearchStrategy[Expression]:
     asked = st.one_of(
         st.builds(Presence, _PROPERTIES, st.booleans()),
         st.builds(Comparison, _PROPERTIES, st.sampled_from(["=", "<", ">="]), st.sampled_from([1, 5]).map(Constant)),
+        st.builds(SomeOf, st.just("ex:box"), st.builds(Presence, st.just("ex:size"), st.just(True))),
     )
     return st.one_of(expressions(), expressions(), asked)

@@ -618,6 +618,8 @@ class Impact:
         for segment in dict.fromkeys((name, *segments_of(name))):
             if segment.endswith(">"):
                 self._note_respelt(segment[segment.index("<") + 1 : -1], change)
+            elif ":" in segment and (spelt := self.before.spelt_out(segment)) != self.after.spelt_out(segment):
+                change.details["spelt"] = {"from": list(spelt), "to": list(self.after.spelt_out(segment))}
             was, now = self._names_of[0].get(segment, frozenset()), self._names_of[1].get(segment, frozenset())
             for other in sorted(now - was):
                 change.note("gains_words", other, self.listed)
@@ -964,6 +966,8 @@ def _sentence(impact: Impact, part: Part) -> str:
         said.append(f"read as {change.details['replaced']['to']}")
     if "declaration" in change.details:
         said.append("declared otherwise")
+    if "spelt" in change.details:
+        said.append("stands for another property")
     if "measure" in change.details:
         said.append("measured otherwise")
     if "written" in change.details:

@@ -68,6 +68,7 @@ class Canonicaliser:
         self._units = vocabulary.units
         self._limits = limits or EventLimits()
         self._names: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._curies = 0
         self._declarations: dict[str, AttributeDeclaration | None] = {}
         self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
         self._typed = TypedEvents(vocabulary, self.names)
@@ -151,9 +152,12 @@ class Canonicaliser:
     def names(self, raw: str, array: str = "") -> tuple[str, ...]:
         """The attribute that a published name means, and every attribute above it (rule 2); inside elements of `array`
         as seen from the element."""
+        attributes = self._vocabulary.attributes
+        if len(attributes.asked_curies) != self._curies:  # names were read before somebody asked for one of these
+            self._curies = len(attributes.asked_curies)
+            self._names.clear()
         found = self._names.get((array, raw))
         if found is None:
-            attributes = self._vocabulary.attributes
             found = attributes.broader(attributes.resolve_within(raw, array))
             if len(raw) + len(array) > LONGEST_CACHED:
                 return found

@@ -10,8 +10,10 @@ __all__ = [
     "BARE_NAME",
     "BARE_TERM",
     "CURIE",
+    "CURIE_PATH",
     "KEYWORDS",
     "VARIABLE",
+    "attribute_text",
     "bad_number",
     "is_absolute_iri",
     "is_keyword",
@@ -31,6 +33,10 @@ KEYWORDS = frozenset((*_OF_STRUCTURE, *_OF_PREDICATES, *_OF_TEXTS))
 BARE_NAME = re.compile(r"@?[^\W\d][\w\-]*(\.[\w\-@]+)*")
 """An attribute name that needs no backquotes, unless it is a keyword."""
 CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")
+CURIE_PATH = re.compile(
+    r"@?[^\W\d][\w\-]*(:[\w\-]*\w)?(\.[\w\-@]+(:[\w\-]*\w)?)*\.[^\W\d][\w\-]*:[\w\-]*\w(\.[\w\-@]+)*"
+)
+"""A dotted name with a CURIE after its first dot."""
 BARE_TERM = re.compile(rf"[^\W\d][\w\-]*(\.[\w\-@]+)*|{CURIE.pattern}")
 """A term that needs no quotes, unless it is a keyword: a word or a CURIE."""
 VARIABLE = re.compile(r"\?[^\W\d]\w*")
@@ -72,6 +78,11 @@ def quoted_name(name: str) -> str:
     if BARE_NAME.fullmatch(name) and name.lower() not in KEYWORDS and name not in ("every", "EVERY"):
         return name
     return "`" + quoted_string(name)[1:-1].replace('\\"', '"').replace("`", "\\`") + "`"
+
+
+def attribute_text(name: str) -> str:
+    """The same where a predicate begins: there a CURIE is a name, and not a concept."""
+    return name if CURIE.fullmatch(name) or CURIE_PATH.fullmatch(name) else quoted_name(name)
 
 
 def unquoted_name(token: str) -> str | None:

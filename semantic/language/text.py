@@ -18,6 +18,7 @@ from kindcast.semantic.language.bounds import LONGEST_LIST, LONGEST_TEXT, check_
 from kindcast.semantic.language.literals import (
     BARE_TERM,
     KEYWORDS,
+    attribute_text,
     bad_number,
     number_of,
     quoted_iri,
@@ -74,25 +75,25 @@ def to_text(expression: Expression) -> str:
         case Not(item):
             return f"not {_inner(item)}"
         case EveryOf(attribute, item):
-            return f"every {quoted_name(attribute)} ({to_text(item)})"
+            return f"every {attribute_text(attribute)} ({to_text(item)})"
         case EveryValue(item):
             return f"every {to_text(item)}"
         case SomeOf(attribute, item):
-            return f"some {quoted_name(attribute)} ({to_text(item)})"
+            return f"some {attribute_text(attribute)} ({to_text(item)})"
         case KindTest(attribute, test, terms):
-            return f"{quoted_name(attribute)} {test} {_terms(terms)}"
+            return f"{attribute_text(attribute)} {test} {_terms(terms)}"
         case RelationTest(attribute, relation, terms):
-            return f"{quoted_name(attribute)} {_relation(relation)} {_terms(terms)}"
+            return f"{attribute_text(attribute)} {_relation(relation)} {_terms(terms)}"
         case Comparison(attribute, order, operand):
-            return f"{quoted_name(attribute)} {order} {_operand(operand)}"
+            return f"{attribute_text(attribute)} {order} {_operand(operand)}"
         case Membership(attribute, constants):
-            return f"{quoted_name(attribute)} in ({', '.join(map(_operand, constants))})"
+            return f"{attribute_text(attribute)} in ({', '.join(map(_operand, constants))})"
         case Between(attribute, low, high, closed):
-            return f"{quoted_name(attribute)} between {closed[0]}{_operand(low)}, {_operand(high)}{closed[1]}"
+            return f"{attribute_text(attribute)} between {closed[0]}{_operand(low)}, {_operand(high)}{closed[1]}"
         case Presence(attribute, present):
-            return f"{quoted_name(attribute)} {'exists' if present else 'missing'}"
+            return f"{attribute_text(attribute)} {'exists' if present else 'missing'}"
         case TextTest(attribute, test, text, nocase):
-            return f"{quoted_name(attribute)} {test} {quoted_string(text)}{' nocase' if nocase else ''}"
+            return f"{attribute_text(attribute)} {test} {quoted_string(text)}{' nocase' if nocase else ''}"
         case OperatorCall(name, arguments):
             return f"{name}({', '.join(map(_argument_text, arguments))})"
         case ValueConstraint(left, order, right):

@@ -236,6 +236,7 @@ def save(folder: Path, vocabulary: Vocabulary, saved: SavedMatcher) -> None:
         "operators": saved.operators,
         "attributes": saved.attributes,
         "columns": saved.columns,
+        "curies": sorted(vocabulary.attributes.asked_curies),
         "files": _heads(folder),
     }
     save_subscription_table(folder, saved.subscriptions, facts)
@@ -258,6 +259,8 @@ def open_saved(
             raise UnusableMatcher(folder, f"it was made with other operators: {facts['operators']}")
         if facts["files"] != _heads(folder):
             raise UnusableMatcher(folder, "the index in it was saved at another time")
+        for name in facts.get("curies", ()):
+            vocabulary.attributes.ask(name)
         return SavedMatcher(
             engine_name=facts["engine"],
             planner_name=facts["planner"],

@@ -564,7 +564,7 @@ class Templates:
         """Whether two predicates of `shape` ask one attribute, so that it matters which constants are equal; None where
         it has no template whatever its constants are."""
         if shape not in self._watched:
-            asked = [self._vocabulary.attributes.resolve(name) for name in _attributes(shape)]
+            asked = [self._vocabulary.attributes.asked(name, "") for name in _attributes(shape)]
             judged = bool(self._vocabulary.schemas) and TYPE in asked
             self._watched[shape] = None if judged else len(set(asked)) < len(asked)
         return self._watched[shape]

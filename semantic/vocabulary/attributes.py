@@ -36,7 +36,7 @@ from kindcast.semantic.vocabulary.stated import (
     may_be_compared,
     quantity_members,
 )
-from kindcast.semantic.vocabulary.terms import folded
+from kindcast.semantic.vocabulary.terms import CURIE, folded
 
 __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration", "segments_of"]
 
@@ -327,13 +327,18 @@ ABOVE_IN_ALL: Final = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttributeScheme:
-    """All declared attributes of one vocabulary. Immutable; look-ups cost one or two dict accesses a segment."""
+    """All declared attributes of one vocabulary. Immutable but for the CURIEs that are asked for; look-ups cost one or
+    two dict accesses a segment."""
 
     declarations: Mapping[str, AttributeDeclaration] = field(default_factory=dict)
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
     synonyms: Mapping[str, str] = field(default_factory=dict)
     by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
     main: Callable[[str], str] = str  # the main form of the IRI of a property (rule 24)
+    spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: ()  # the IRIs that a CURIE stands for
+    asked_curies: set[str] = field(default_factory=set)
+    """CURIEs in names that were asked for; grows."""
+    _curies: dict[str, dict[str, None]] = field(default_factory=dict)  # main form of an IRI -> those that stand for it
 
     @classmethod
     def build(
@@ -343,10 +348,11 @@ class AttributeScheme:
         synonyms: Mapping[str, str] | None = None,
         domains: Mapping[str, tuple[str, Domain]] | None = None,
         main: Callable[[str], str] = str,
+        spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: (),
     ) -> "AttributeScheme":
         """The scheme of `properties`, overridden field by field by `declared` (`{"price": {"kind": "number"}}`), which
         must agree with the `domains` that event types give attributes: name → (event type, domain). `main` gives the
-        main form of the IRI of a property (rule 24).
+        main form of the IRI of a property (rule 24), `spelt_out` the IRIs that a CURIE stands for.
 
         Raises InvalidDeclaration.
         """
@@ -387,12 +393,25 @@ class AttributeScheme:
             synonyms=dict(synonyms or {}),
             by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
             main=main,
+            spelt_out=spelt_out,
         )
 
     def asked(self, raw: str, array: str) -> str:
         """The attribute that `raw` means in a subscription: the same, with the main form of each `<IRI>` (rule 24)."""
         name = self.resolve_within(raw, array)
+        if ":" in name:
+            self.ask(name)
         return name if "<" not in name else ".".join(map(self._in_main_form, segments_of(name)))
+
+    def ask(self, name: str) -> None:
+        """Note the CURIEs in a name that a subscription asks for: from then on pairs of the property that one stands
+        for stand under the CURIE too (rule 21). Under others they need not, and there may be many."""
+        for each in (name, *segments_of(name)):
+            if each in self.asked_curies or not CURIE.fullmatch(each):
+                continue
+            for iri in self.spelt_out(each):
+                self._curies.setdefault(self.main(iri), {})[each] = None
+            self.asked_curies.add(each)
 
     def _in_main_form(self, segment: str) -> str:
         if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
@@ -456,6 +475,8 @@ class AttributeScheme:
             local = local_name(each)
             if local and "." not in local:
                 found.update(dict.fromkeys((mark + local, *(() if mark else self.above.get(local, ())))))
+            if not mark and each in self._curies:
+                found.update(self._curies[each])
             found[f"{mark}<{each}>"] = None
         return tuple(found)
 

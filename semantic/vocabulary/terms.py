@@ -20,11 +20,11 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.vocabulary.aliases import Aliases
 
-__all__ = ["Level", "Resolution", "TermIndex", "folded"]
+__all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded"]
 
 Level = Literal["iri", "short", "label", "folded", "synonym"]
 
-_CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of kindcast.semantic.language has it
+CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of kindcast.semantic.language has it
 LONGEST = 4_096  # characters of a term that is looked up: no label is longer, and folding costs by the character
 
 
@@ -172,7 +172,7 @@ class TermIndex:
             for namespace in namespaces
             if namespace and iri.startswith(namespace)
         ]
-        return filter(_CURIE.fullmatch, sorted(found, key=lambda curie: (len(curie), curie)))
+        return filter(CURIE.fullmatch, sorted(found, key=lambda curie: (len(curie), curie)))
 
     def _resolution(self, iris: tuple[str, ...], level: Level) -> Resolution:
         named: dict[str, None] = {}

@@ -220,7 +220,7 @@ class Vocabulary:
         self._schemas = EventSchemas(schemas)
         domains = self._schemas.owned_domains()
         self._attributes = AttributeScheme.build(
-            _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main
+            _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main, self._terms.spelt_out
         )
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
         self._version = _version(

@@ -76,9 +76,8 @@ def things_of(thing: Thing, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
                 yield from things_of(value, (*path, name))
 
 
-def names_of(path: tuple[str, ...], above: Any, main: Any) -> list[tuple[str, str]]:
-    """The attributes that a pair with this path is a pair of, each with the name by which it is declared; `above` says
-    which names are above a local one, itself among them, and `main` which form of an IRI is asked for."""
+def names_of(path: tuple[str, ...], world: Any) -> list[tuple[str, str]]:
+    """The attributes that a pair with this path is a pair of, each with the name by which it is declared."""
     choices = []
     for segment in path:
         mark = "^" if segment.startswith("^") else ""
@@ -87,12 +86,13 @@ def names_of(path: tuple[str, ...], above: Any, main: Any) -> list[tuple[str, st
             choices.append([(iri, iri)])
             continue
         found = {}
-        for form in (iri, main(iri)):
+        for form in (iri, world.main(iri)):
             local = form.rstrip("/#")
             local = local[max(local.rfind(each) for each in "#/:") + 1 :]
             if local and "." not in local:
-                found |= {mark + each: mark + each for each in ([local] if mark else above(local))}
+                found |= {mark + each: mark + each for each in ([local] if mark else world.broader(local))}
             found[f"{mark}<{form}>"] = mark + local
+        found |= {each: each for each in world.curies(iri) if not mark}
         choices.append(list(found.items()))
     return [(".".join(name for name, _ in each), ".".join(known for _, known in each)) for each in product(*choices)]
 

@@ -81,19 +81,19 @@ def attributes_of(
         for item in items_of(data):
             if any(item.value is each for each in told):
                 continue  # it is one value with what it states
-            names = names_of(item.path, world.broader, world.main)
+            names = names_of(item.path, world)
             names += [(each, each) for each in world.broader("ce.type") if item.path == ("@type",)]
             for name, declared in names:
                 attributes.setdefault(name, []).append(_read(declared, item.value, None, world))
         for path, thing, found in stating:
-            for name, declared in names_of(path, world.broader, world.main):
+            for name, declared in names_of(path, world):
                 own = _read(declared, thing, None, world) if thing.iri is not None or thing.types else Reading()
                 whole = _read(declared, found, None, world)
                 concepts = own.concepts | whole.concepts
                 both = replace(own, amount=whole.amount, amounts=whole.amounts, concepts=concepts)
                 attributes.setdefault(name, []).append(both)
             for member in thing.members if isinstance(found, Stated) and not found.comparator else ():
-                for name, declared in names_of((*path, member), world.broader, world.main):
+                for name, declared in names_of((*path, member), world):
                     if _local(member) == found.member:
                         attributes.setdefault(name, []).append(_read(declared, found.number, found.unit, world))
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
@@ -121,9 +121,7 @@ def _stated_by(thing: Thing, world: World) -> "Stated | Coded | None":
 def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
     """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21)."""
     if isinstance(data, Thing):
-        return [
-            thing for path, thing in things_of(data) if attribute in dict(names_of(path, world.broader, world.main))
-        ]
+        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world))]
     found = _objects("", data, inside_array=False)
     return [element for raw, element in found if attribute in world.broader(world.attribute(raw))]
 

@@ -65,6 +65,11 @@ class World:
     """(`iri`, `prefix` or `pattern`, a form, the form that it stands for); patterns are Python's."""
     array: str = ""
 
+    def curies(self, iri: str) -> set[str]:
+        """Rule 21: how a subscription may write the IRI of a property by a prefix."""
+        pairs = [(name, space, form) for name, space in self.prefixes for form in (iri, self.main(iri))]
+        return {f"{name}:{form[len(space) :]}" for name, space, form in pairs if form.startswith(space)}
+
     # ── aliases (rule 24) ──────────────────────────────────────────────────────────────────────────────────────
 
     def main(self, text: str) -> str:

@@ -93,7 +93,11 @@ strings = st.one_of(
 words = st.sampled_from(
     ["a", "price", "größe", "a-b", "a.b", "a.@b", "@type", "x_1", "Is", "And", "andy", "in-stock", "タ"]
 )
-names = st.one_of(words, st.sampled_from([*KEYWORDS, "NOT", "ex:price"]), strings)
+names = st.one_of(
+    words,
+    st.sampled_from([*KEYWORDS, "NOT", "ex:price", "ex:a.b", "a.ex:b", "ex:a.b.is:c", "@a.ex:b", "P:T1", "in:x"]),
+    strings,
+)
 integers = st.one_of(st.integers(-20, 20), st.integers(-(2**53), 2**53), st.sampled_from([10**22, 2**70, -(2**1000)]))
 numbers = st.one_of(integers, st.floats(allow_nan=False, allow_infinity=False))
 units = st.one_of(

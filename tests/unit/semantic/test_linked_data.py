@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kindcast import Matcher, Vocabulary
+from kindcast.semantic.changes.impact import Impact, impact_report
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.linked_data.reader import GraphReader
 from kindcast.semantic.events.linked_data.reference import Expander
@@ -239,3 +241,41 @@ def test_roots_of_rdf_are_the_nodes_of_declared_event_types() -> None:
     assert len(typed.events_of(Event(two, kind))) == 2
     with pytest.raises(InvalidEvent, match="no event of the document leads to 1 of its nodes: x:a"):
         typed.events_of(Event(graph, kind))
+
+
+def test_curie_of_an_attribute_is_spelt_by_ontologies_before_contexts(tmp_path: Path) -> None:
+    """A prefix of an ontology hides that of a context; subscriptions come after events, and from a saved matcher."""
+    turtle = b"@prefix s: <http://one.example/> . @prefix owl: <http://www.w3.org/2002/07/owl#> . s:A a owl:Class ."
+    context = {
+        "@context": {"s": "http://two.example/", "t": "http://two.example/", "u": {"@id": "http://two.example/"}}
+    }
+    vocabulary = Vocabulary.from_bytes(turtle, format="turtle", contexts={"http://e.example/c": context})
+    matcher = Matcher(vocabulary)
+    event = {
+        "@context": {"a": "http://one.example/", "b": "http://two.example/"},
+        "a:n": 1,
+        "b:n": 2,
+        "a:box": {"b:n": 3},
+    }
+    matcher.add("any", "n exists and some box (n = 3)")
+    assert [match.subscription for match in matcher.match(event)] == ["any"]
+    asked = {
+        "one": "s:n = 1",
+        "two": "t:n = 2",
+        "none": "u:n exists",
+        "in": "some s:box (t:n = 3)",
+        "path": "box.t:n = 3",
+    }
+    for name, text in asked.items():
+        matcher.add(name, text)
+    expected = ["any", "in", "one", "path", "two"]
+    assert sorted(match.subscription for match in matcher.match(event)) == expected
+    assert [sorted(match.subscription for match in each) for each in matcher.match_batch([event])] == [expected]
+    matcher.save(tmp_path)
+    again = Vocabulary.from_bytes(turtle, format="turtle", contexts={"http://e.example/c": context})
+    assert sorted(match.subscription for match in Matcher.open(tmp_path, again).match(event)) == expected
+    later = turtle.replace(b"http://one", b"http://three")
+    impact = Impact(vocabulary, Vocabulary.from_bytes(later, format="turtle", contexts={"http://e.example/c": context}))
+    impact.add([("one", {"=": ["s:n", 1]}), ("two", {"=": ["t:n", 2]})])
+    assert impact.changed == ["one"]
+    assert "stands for another property" in impact_report(impact)["subscriptions"]["listed"][0]["changes"][0]

@@ -32,6 +32,7 @@ from kindcast.server.api import (
 )
 from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.jobs import Jobs
+from kindcast.server.api.openapi import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HostGuard
 from kindcast.server.backtests import Backtests
 from kindcast.server.broker import Broker
@@ -49,21 +50,7 @@ Errors are `application/problem+json` (RFC 9457)."""
 
 PROBLEM = {
     "description": "An error",
-    "content": {
-        error_responses.MEDIA_TYPE: {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "type": {"type": "string", "format": "uri"},
-                    "title": {"type": "string"},
-                    "status": {"type": "integer"},
-                    "detail": {"type": "string"},
-                    "instance": {"type": "string"},
-                    "errors": {"type": "array", "items": {"type": "object"}},
-                },
-            }
-        }
-    },
+    "content": {error_responses.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
 }
 
 
@@ -84,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     app.router.routes.extend(_routes())
+    app.openapi = describe_answers(app)  # type: ignore[method-assign]
     error_responses.install(app)
     # The last one added is the first one met.
     app.add_middleware(events.PublishRoute)

@@ -208,8 +208,8 @@ async def put_schema(
 @router.get("/schemas", summary="List event types, or view several as one")
 async def list_schemas(
     broker: AppBroker,
-    type: Annotated[list[str] | None, Query(max_length=16, description="Types to view as one.")] = None,
-    attribute: Annotated[list[str] | None, Query(max_length=200, description="Only these of the view.")] = None,
+    type: Annotated[list[str], Query(default_factory=list, max_length=16, description="Types to view as one.")],
+    attribute: Annotated[list[str], Query(default_factory=list, max_length=200, description="Only these of the view.")],
 ) -> Response:
     """Every declared event type, by name. With `type`, once for each: the JSON Schema of an event that is of all these
     types at once, with all their attributes or those chosen by `attribute`."""
@@ -220,7 +220,7 @@ async def list_schemas(
     for name in type:
         if name not in known:
             raise UnknownDeclaration("schema", name)
-    view = view_of([known[name] for name in dict.fromkeys(type)], attribute)
+    view = view_of([known[name] for name in dict.fromkeys(type)], attribute or None)
     return answer({"types": list(view.types), "view": document_of(view), "vocabulary_version": vocabulary.version})
 
 

@@ -8,7 +8,9 @@
 
 import http
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -30,6 +32,7 @@ from kindcast.semantic.errors import (
     UnsupportedFormat,
 )
 from kindcast.server import errors
+from kindcast.server.answers import ANSWERS
 from kindcast.server.api import problem_types
 from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES
 from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
@@ -123,11 +126,29 @@ def install(app: FastAPI) -> None:
 async def respond(request: HTTPConnection, error: Exception) -> Response:
     """The answer to an error, also to the handshake of a WebSocket."""
     problem = problem_of(error)
+    if problem.status_code == 405 and (allowed := _allowed(request.url.path)):
+        problem.headers = {**(problem.headers or {}), "Allow": ", ".join(allowed)}
     if problem.status_code == 500:
         method = request.scope.get("method", "WebSocket")
         _log.error("%s %s failed", method, request.url.path, exc_info=error)
     document = as_document(problem) | {"instance": request.url.path}
     return Response(msgspec.json.encode(document), problem.status_code, problem.headers, MEDIA_TYPE)
+
+
+def _allowed(path: str) -> list[str]:
+    """The methods of all routes of a path; a path that is written out hides those with parameters."""
+    answering = [each for each in _routes() if each[2].fullmatch(path)]
+    exact = [each for each in answering if each[1] == path]
+    return sorted({method for method, _, _ in exact or answering})
+
+
+@cache
+def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
+    """(method, path, what matches it) of all routes. Names of event types may have slashes."""
+    split = (route.split(" ", 1) for route in ANSWERS)
+    return [
+        (method, path, re.compile(re.sub(r"\{\w+\}", "[^/]+", path.replace("{type}", ".+")))) for method, path in split
+    ]
 
 
 def problem_of(error: Exception) -> Problem:

@@ -43,7 +43,7 @@ MAX_SEQUENCE = 2**62
 
 EVENTS = {
     "requestBody": {
-        "required": True,
+        "required": False,  # nothing is an event without data
         "content": {
             "application/json": {"schema": {"type": "object"}, "example": {"target": "laptop", "price": 350}},
             "application/cloudevents+json": {"schema": {"type": "object"}},

@@ -33,7 +33,7 @@ MOST = 2**31 - 1
 
 DOCUMENT = {
     "requestBody": {
-        "required": True,
+        "required": False,  # nothing is a document without concepts
         "content": {
             kind: {"schema": {"type": "string", "format": "binary"}}
             for kind in (*CONTENT_TYPES, "application/octet-stream")

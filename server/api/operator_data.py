@@ -27,7 +27,7 @@ MEDIA_TYPES: dict[Kind, str] = {
 
 
 def _body(kind: Kind) -> dict[str, Any]:
-    schema = {"type": "string"} if kind == "tables" else {"type": "object"}
+    schema = {} if kind == "tables" else {"type": "object"}
     return {"requestBody": {"required": True, "content": {MEDIA_TYPES[kind]: {"schema": schema}}}}
 
 

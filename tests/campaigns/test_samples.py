@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns import __main__ as command
-from tests.campaigns import agreement, graphs, neighbours, soak, w3c
+from tests.campaigns import agreement, graphs, neighbours, requests, soak, w3c
 from tests.campaigns.campaign import Outcome
 from tests.harness.graph_forms import FORMS
 
@@ -32,6 +32,14 @@ def test_agreement_of_graphs_in_every_form_over_a_small_world() -> None:
     assert set(drawing.forms) == {"published", *FORMS}
     assert sum(map(len, drawing.expected)) > 500
     assert list(agreement.compare([drawing], ["match", "match_batch", "http"], None)) == []
+
+
+@pytest.mark.slow
+def test_requests_made_from_the_openapi_document_are_answered_as_it_says(tmp_path: Path) -> None:
+    """All checks of schemathesis over every operation, with one request each at least; the campaign makes hundreds."""
+    status, said = requests.judged(tmp_path, seed=3, examples=1, phases="examples,fuzzing")
+    assert status == 0, said[-8_000:]
+    assert "generated" in said
 
 
 def test_agreement_tells_of_a_pair_that_disagrees() -> None:

@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
+from kindcast.server.answers import ANSWERS
 from kindcast.server.app import create_app
 from kindcast.server.settings import Settings
+from tests.harness.answers import check_answer
 
 __all__ = ["problem_code", "publish", "running_application", "show", "subscribe", "ticket", "waiting"]
 
@@ -76,10 +79,13 @@ def show(client: httpx.Client, created: dict[str, Any]) -> httpx.Response:
 
 
 class _Transport(httpx.BaseTransport):
-    """Carries requests of a synchronous client to the application's loop and waits for the whole answer."""
+    """Carries requests of a synchronous client to the application's loop and waits for the whole answer, which it
+    compares with its declared type."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
-        self._inner = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._app = app
+        self._route: str | None = None
+        self._inner = httpx.ASGITransport(self._observed, raise_app_exceptions=False)
         self._portal = portal
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -89,7 +95,16 @@ class _Transport(httpx.BaseTransport):
         assert isinstance(request.stream, Iterable)
         sent = httpx.Request(request.method, request.url, headers=request.headers, stream=_Pieces(request.stream))
         answer = await self._inner.handle_async_request(sent)
-        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+        content = await answer.aread()
+        if (route := self._route) is not None and f"{request.method} {route}" in ANSWERS:
+            check_answer(request.method, route, answer.status_code, answer.headers.get("content-type", ""), content)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=content)
+
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tells which route answered; `POST /v1/events` is answered before any, and has a test of its own."""
+        await self._app(scope, receive, send)
+        route = scope.get("route")
+        self._route = None if route is None else route.path_format.replace(":path", "")
 
 
 class _Pieces(httpx.AsyncByteStream):

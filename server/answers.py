@@ -1,0 +1,891 @@
+"""What the HTTP API answers, as types: one for each shape, and which route answers which.
+
+The OpenAPI document is made of these (`kindcast.server.api.openapi`), the clients are typed with them, and the tests
+compare every answer of the application with them. A member that is not always there is `NotRequired`. Answers may get
+more members in later versions, never fewer.
+
+**To add a route:** its line in `ANSWERS`; a test fails otherwise.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+__all__ = ["ANSWERS", "Bytes", "Lines", "Text"]
+
+Json = dict[str, Any]
+
+# ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Note(TypedDict):
+    """Something that its reader should know. `code` is stable; `attribute` is empty where none is meant."""
+
+    code: str
+    attribute: str
+    detail: str
+
+
+class Fault(TypedDict):
+    """One thing that is wrong, with its place: in JSON (`pointer`), in a text, or in the parameters."""
+
+    detail: str
+    code: NotRequired[str]
+    pointer: NotRequired[str]
+    parameter: NotRequired[str]
+    line: NotRequired[int]
+    column: NotRequired[int]
+    suggestions: NotRequired[list[Json]]
+
+
+class ProblemDocument(TypedDict):
+    """An error (RFC 9457). `type` ends in a stable code: docs/problems.md lists them. Some codes have more members."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: NotRequired[str]
+    errors: NotRequired[list[Fault]]
+
+
+class Some(TypedDict):
+    """How many there are, and the first of them."""
+
+    count: int
+    listed: list[Any]
+
+
+Change = TypedDict("Change", {"from": Any, "to": Any})
+"""What it was, and what it is."""
+
+# ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired"]
+
+
+class Subscription(TypedDict):
+    """A subscription, as anybody may see it. Times are RFC 3339 in UTC. Of secrets only the names are shown."""
+
+    id: str
+    status: Status
+    status_reason: str | None
+    expression: NotRequired[str]
+    where: NotRequired[Json]
+    filters: NotRequired[list[Json]]
+    types: list[str] | None
+    source: str | None
+    canonical: str
+    clauses: int
+    cost: float
+    notes: list[Note]
+    flagged: bool
+    sink: str | None
+    protocol: str | None
+    protocolsettings: Json | None
+    sinkcredential: Json | None
+    metadata: Json | None
+    created_at: str
+    expires_at: str
+    vocabulary_version: str
+    cursor: str
+    times_sent: int
+    times_failed: int
+    last_success: str | None
+    last_failure: str | None
+    last_error: str | None
+    consecutive_errors: int
+    next_attempt_at: str | None
+    undecided: int
+    last_undecided: str | None
+    last_undecided_reason: str | None
+    last_undecided_kind: str | None
+
+
+class CreatedSubscription(Subscription):
+    """A new one. Ticket and secret are not shown again."""
+
+    ticket: str
+    secret: NotRequired[str]
+
+
+class ChangedSubscription(Subscription):
+    """`secret`: of its first sink."""
+
+    secret: NotRequired[str]
+
+
+class SubscriptionState(Subscription):
+    """`pending`: messages that wait for it."""
+
+    pending: int
+    waiting_for_operators: int
+
+
+class SubscriptionList(TypedDict):
+    """A page. `cursor`: where the next one begins, if there is one."""
+
+    subscriptions: list[Subscription]
+    cursor: str | None
+
+
+class ImportedLine(TypedDict):
+    """`was`: the id that it had."""
+
+    line: int
+    was: str | None
+    id: str
+    ticket: str
+    secret: NotRequired[str]
+
+
+class RejectedLine(TypedDict):
+    line: int
+    problem: ProblemDocument
+
+
+class Imported(TypedDict):
+    created: list[ImportedLine]
+    rejected: list[RejectedLine]
+
+
+class PlannedCall(TypedDict):
+    call: str
+    expected_seconds: float
+    expected_true: float
+    asked_with_probability: float
+    held_by_clauses: int
+
+
+class PlannedClause(TypedDict):
+    calls: list[PlannedCall]
+    expected_seconds: float
+    expected_true: float
+
+
+class SubscriptionPlan(TypedDict):
+    subscription: str
+    planner: str
+    clauses: list[PlannedClause]
+    expected_seconds: float
+
+
+# ── delivery ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Retracted(TypedDict):
+    """The event that is withdrawn, as it was delivered before."""
+
+    source: str
+    id: str
+    sequence: int
+
+
+class Message(TypedDict):
+    """`event` is the CloudEvent as it was accepted; `cursor` what to acknowledge, or to go on after."""
+
+    cursor: str
+    event: Json
+    bindings: list[Json]
+    subscription: str
+    vocabulary_version: str | None
+    late: NotRequired[bool]
+    retracted: NotRequired[Retracted]
+
+
+class MessagePage(TypedDict):
+    events: list[Message]
+    cursor: str
+
+
+class Cursor(TypedDict):
+    cursor: str
+
+
+class DeadLetter(Message):
+    reason: str | None
+    last_failure: str | None
+
+
+class DeadLetters(TypedDict):
+    dead_letters: list[DeadLetter]
+    cursor: str | None
+
+
+class Redriven(TypedDict):
+    subscription: str
+    status: Status
+    redriven: int
+
+
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AcceptedEvent(TypedDict):
+    id: str
+    source: str
+    sequence: int
+    matched: int
+    notes: list[Note]
+    duplicate: NotRequired[bool]
+    undecided: NotRequired[int]
+
+
+class RejectedEvent(TypedDict):
+    index: int
+    problem: ProblemDocument
+    line: NotRequired[int]
+
+
+class Published(TypedDict):
+    accepted: int
+    duplicates: int
+    matched: int
+    rejected: list[RejectedEvent]
+    events: NotRequired[list[AcceptedEvent]]
+
+
+class StoredEvent(TypedDict):
+    sequence: int
+    event: Json
+    accepted_at: str
+    vocabulary_version: str
+    matched: int
+    notes: list[Note]
+
+
+class EventPage(TypedDict):
+    events: list[StoredEvent]
+    cursor: str
+
+
+class Undecided(TypedDict):
+    subscription: str
+    state: Literal["waiting", "given_up"]
+    reason: str
+    kind: str | None
+    tries: int
+    since: str
+    next_try_at: str | None
+
+
+class Attempt(TypedDict):
+    attempt: int
+    at: str
+    outcome: Literal["delivered", "failed", "gone"]
+    status_code: int | None
+    detail: str
+
+
+class DeliveryTrace(TypedDict):
+    subscription: str
+    by: Literal["webhook", "pull or stream"]
+    state: Literal["delivered", "pending"]
+    late: bool
+    bindings: list[Json]
+    attempts: list[Attempt]
+
+
+class ExplainedValue(TypedDict):
+    published: Any
+    canonical: NotRequired[Any]
+    path: NotRequired[list[Any]]
+    verdict: NotRequired[Any]
+
+
+class ExplainedPredicate(TypedDict):
+    text: str
+    reason: str
+    attribute: NotRequired[str | None]
+    negated: NotRequired[bool]
+    verdict: NotRequired[bool | None]
+    values: NotRequired[list[Json]]
+    seconds: NotRequired[float]
+
+
+class ExplainedClause(TypedDict):
+    matches: bool | None
+    predicates: list[ExplainedPredicate]
+    bindings: NotRequired[list[Json]]
+
+
+class Explanation(TypedDict):
+    """Why an event matches or not, by clause and predicate. `index`: what the index did with it."""
+
+    matches: bool | None
+    summary: str
+    canonical: str
+    clauses: list[ExplainedClause]
+    notes: list[Note]
+    index: NotRequired[Json]
+    subscription: NotRequired[str]
+    status: NotRequired[Status]
+    recorded: NotRequired[bool]
+    circumstances: NotRequired[list[str]]
+    vocabulary_version: NotRequired[str]
+
+
+class Trace(StoredEvent):
+    undecided: list[Undecided]
+    deliveries: list[DeliveryTrace]
+    deliveries_truncated: bool
+    explanation: NotRequired[Explanation]
+
+
+class SubscriptionMatch(TypedDict):
+    subscription: str
+    bindings: list[Json]
+    bindings_truncated: NotRequired[bool]
+
+
+class UndecidedMatch(TypedDict):
+    subscription: str
+    kind: str
+    reason: str
+
+
+class OperatorCall(TypedDict):
+    call: str
+    why: str
+    expected_seconds: float
+    expected_true: float
+    held: bool | None
+    failure: Json | None
+    settled: int
+
+
+class OperatorCalls(TypedDict):
+    planner: str
+    calls: list[OperatorCall]
+    asked: int
+    saved: int
+
+
+class EventMatches(TypedDict):
+    matches: list[SubscriptionMatch]
+    notes: NotRequired[list[Note]]
+    problem: NotRequired[ProblemDocument]
+    undecided: NotRequired[list[UndecidedMatch]]
+    operators: NotRequired[OperatorCalls]
+
+
+class Matched(TypedDict):
+    """For one `event` its members; for `events` the list `results`."""
+
+    matches: NotRequired[list[SubscriptionMatch]]
+    notes: NotRequired[list[Note]]
+    undecided: NotRequired[list[UndecidedMatch]]
+    operators: NotRequired[OperatorCalls]
+    results: NotRequired[list[EventMatches]]
+    vocabulary_version: str
+
+
+# ── vocabulary ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Recompiled(TypedDict):
+    """`flagged`: those that use something which is gone now."""
+
+    recompiled: int
+    changed: int
+    flagged: Some
+    unflagged: Some
+
+
+class ImpactedSubscriptions(TypedDict):
+    live: int
+    changed: int
+    listed: list[Json]
+
+
+class Impact(TypedDict):
+    """Which live subscriptions mean something else, and why: by concept, attribute, unit, word, …"""
+
+    vocabulary_version: Change
+    subscriptions: ImpactedSubscriptions
+    terms: Some
+    attributes: Some
+    units: Some
+    words: Some
+    texts: Some
+    pairs: Some
+    names: Some
+    dates: Some
+
+
+class _LoadReport(TypedDict):
+    """What was read from a document."""
+
+    triples: NotRequired[int]
+    concepts: NotRequired[int]
+    individuals: NotRequired[int]
+    retired: NotRequired[int]
+    undeclared: NotRequired[int]
+    edges: NotRequired[int]
+    derived_edges: NotRequired[int]
+    roots: NotRequired[int]
+    max_depth: NotRequired[int]
+    multi_parent: NotRequired[int]
+    synonyms: NotRequired[int]
+    languages: NotRequired[dict[str, int]]
+    merged: NotRequired[int]
+    merged_across: NotRequired[list[Any]]
+    unmerged: NotRequired[list[Any]]
+    deprecated: NotRequired[int]
+    inferred: NotRequired[int]
+    inferred_examples: NotRequired[list[Any]]
+    unsatisfiable: NotRequired[list[str]]
+    unresolved_imports: NotRequired[list[str]]
+    warnings: NotRequired[list[str]]
+
+
+class Ontology(_LoadReport):
+    """A version of an ontology, with its load report."""
+
+    name: str
+    version: int
+    active: bool
+    sha256: str
+    format: str
+    reason: Literal["none", "rdfs", "owl"]
+    relations: list[Any]
+    created_at: str
+    activated_at: str | None
+
+
+class LoadedOntology(_LoadReport):
+    """The load report of an upload; what it changed, where it is in force."""
+
+    name: str
+    version: int
+    active: bool
+    sha256: str
+    format: str
+    reason: Literal["none", "rdfs", "owl"]
+    relations: list[Any]
+    vocabulary_version: str
+    subscriptions: NotRequired[Recompiled]
+    impact: NotRequired[Impact]
+
+
+class OntologyList(TypedDict):
+    ontologies: list[Ontology]
+    vocabulary_version: str
+    concepts: int
+
+
+class OntologyVersions(TypedDict):
+    name: str
+    versions: list[Ontology]
+
+
+class ChangedConcepts(TypedDict):
+    count: int
+    concepts: list[Json]
+
+
+OntologyDifference = TypedDict(
+    "OntologyDifference",
+    {
+        "name": str,
+        "from": int,
+        "to": int,
+        "added": ChangedConcepts,
+        "removed": ChangedConcepts,
+        "moved": ChangedConcepts,
+        "merged": ChangedConcepts,
+        "split": ChangedConcepts,
+        "deprecated": ChangedConcepts,
+        "restored": ChangedConcepts,
+        "relabelled": ChangedConcepts,
+    },
+)
+"""What changed between two versions."""
+
+
+class ActivatedOntology(TypedDict):
+    name: str
+    dry_run: bool
+    vocabulary_version: str
+    version: NotRequired[int]
+    subscriptions: NotRequired[Recompiled]
+    impact: NotRequired[Impact]
+
+
+class DeletedOntology(TypedDict):
+    name: str
+    vocabulary_version: str
+    subscriptions: NotRequired[Recompiled]
+    impact: NotRequired[Impact]
+
+
+class Rules(TypedDict):
+    """`impact`: what the rules of matching changed here when they came into force."""
+
+    meaning: int
+    since: str | None
+    impact: Impact | None
+
+
+class DeclarationChange(TypedDict):
+    """What a declaration, or taking it back, changed; nothing where it was so before."""
+
+    dry_run: bool
+    kind: str
+    name: str
+    vocabulary_version: str
+    version: NotRequired[int]
+    active: NotRequired[bool]
+    subscriptions: NotRequired[Recompiled]
+    impact: NotRequired[Impact]
+
+
+class DeclarationVersion(TypedDict):
+    version: int
+    active: bool
+    created_at: str
+
+
+class _Declared(TypedDict):
+    name: str
+    version: int
+    created_at: str
+    declaration: Any
+
+
+class Declaration(_Declared):
+    versions: list[DeclarationVersion]
+
+
+class AttributeList(TypedDict):
+    attributes: list[_Declared]
+    vocabulary_version: str
+
+
+class SynonymList(TypedDict):
+    synonyms: list[_Declared]
+    vocabulary_version: str
+
+
+class SchemaList(TypedDict):
+    """Or, of several `types` asked about together, what all of them promise (`view`)."""
+
+    schemas: NotRequired[list[_Declared]]
+    types: NotRequired[list[str]]
+    view: NotRequired[Json]
+    vocabulary_version: str
+
+
+class AliasesList(TypedDict):
+    aliases: list[_Declared]
+    vocabulary_version: str
+
+
+CodeSystemList = TypedDict("CodeSystemList", {"code-systems": list[_Declared], "vocabulary_version": str})
+
+
+class Contexts(TypedDict):
+    """All contexts; or one, where its URL was asked for."""
+
+    contexts: NotRequired[list[_Declared]]
+    shipped: NotRequired[list[str] | bool]
+    vocabulary_version: NotRequired[str]
+    name: NotRequired[str]
+    version: NotRequired[int]
+    created_at: NotRequired[str]
+    declaration: NotRequired[Json]
+    versions: NotRequired[list[DeclarationVersion]]
+
+
+class Label(TypedDict):
+    value: str
+    lang: str | None
+
+
+class Concept(TypedDict):
+    iri: str
+    iris: list[str]
+    label: str
+    labels: list[Label]
+    synonyms: list[Any]
+    definition: Any
+    deprecated: bool
+    ontology: str | None
+    parents: list[Any]
+    children_count: int
+
+
+class ShortConcept(TypedDict):
+    iri: str
+    label: str
+
+
+class FoundConcept(TypedDict):
+    iri: str
+    label: str
+    matched: str
+    lang: str | None
+
+
+class FoundConcepts(TypedDict):
+    concepts: list[FoundConcept]
+    vocabulary_version: str
+
+
+class ResolvedTerm(TypedDict):
+    term: str
+    level: str
+    ambiguous: bool
+    candidates: list[Concept]
+    replaced: list[Json]
+    set_aside: list[str]
+    vocabulary_version: str
+
+
+class ConceptPage(TypedDict):
+    concept: Concept
+    concepts: list[ShortConcept]
+    count: int
+    cursor: str | None
+    vocabulary_version: str
+
+
+# ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class JobProgress(TypedDict):
+    stage: str
+    done: int
+    total: int | None
+
+
+class Job(TypedDict):
+    """`result` once it is done, `problem` once it failed."""
+
+    id: str
+    status: Literal["running", "done", "failed"]
+    progress: JobProgress
+    result: NotRequired[Json]
+    problem: NotRequired[ProblemDocument]
+
+
+class BacktestDay(TypedDict):
+    day: str
+    events: int
+    matched: int
+
+
+class BacktestReport(TypedDict):
+    canonical: str
+    vocabulary_version: str
+    events: int
+    matched: int
+    unreadable: int
+    undecided: int
+    days: list[BacktestDay]
+    clauses: list[Json]
+    samples: list[Json]
+    notes: list[Note]
+
+
+class BacktestJob(TypedDict):
+    id: str
+    status: Literal["running", "done", "failed"]
+    progress: JobProgress
+    result: NotRequired[BacktestReport]
+    problem: NotRequired[ProblemDocument]
+
+
+# ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Expected(TypedDict):
+    cost: float
+    selectivity: float
+
+
+class Learned(Expected):
+    calls: int
+    failures: int
+    recent_calls: float
+    recent_trues: float
+
+
+class Circuit(TypedDict):
+    state: str
+    failures_in_a_row: NotRequired[int]
+    last_failure: NotRequired[str | None]
+
+
+class OperatorState(TypedDict):
+    """An operator, with what was declared and what was learned of it."""
+
+    name: str
+    kind: str
+    version: str
+    arguments: list[str]
+    declared: Expected
+    learned: Learned
+    subscriptions: int
+    circuit: NotRequired[Circuit]
+    running: NotRequired[int]
+    waiting: NotRequired[int]
+    failed: NotRequired[int]
+    registration: NotRequired[Json]
+
+
+class LearnedCall(Learned):
+    call: str
+
+
+class OperatorDetail(OperatorState):
+    predicates: list[LearnedCall]
+
+
+class OperatorList(TypedDict):
+    operators: list[OperatorState]
+
+
+class DeletedOperator(TypedDict):
+    name: str
+    deleted: bool
+
+
+class Retried(TypedDict):
+    again: int
+
+
+class OperatorData(TypedDict):
+    kind: str
+    name: NotRequired[str]
+    entries: int
+    uploaded: bool
+
+
+class OperatorDataList(TypedDict):
+    data: list[OperatorData]
+
+
+class DeletedOperatorData(TypedDict):
+    kind: str
+    name: str
+    deleted: bool
+
+
+# ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Health(TypedDict):
+    status: str
+    warning: NotRequired[str]
+
+
+class ClockConfirmed(TypedDict):
+    time: str
+    was: str | None
+
+
+# ── which route answers which ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Text(str):
+    """An answer that is text of this media type."""
+
+
+class Lines(str):
+    """An answer of NDJSON, whose lines the type does not describe."""
+
+
+class Bytes(str):
+    """An answer of bytes of this media type."""
+
+
+_CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
+
+ANSWERS: Mapping[str, Mapping[int, Any]] = {
+    "PUT /v1/ontologies/{name}": {200: LoadedOntology, 201: LoadedOntology, 202: Job},
+    "GET /v1/ontologies/{name}": {200: Ontology},
+    "DELETE /v1/ontologies/{name}": {200: DeletedOntology},
+    "GET /v1/ontologies": {200: OntologyList},
+    "GET /v1/ontologies/{name}/versions": {200: OntologyVersions},
+    "GET /v1/ontologies/{name}/records": {200: Bytes("application/octet-stream")},
+    "GET /v1/ontologies/{name}/diff": {200: OntologyDifference},
+    "POST /v1/ontologies/{name}/activate": {200: ActivatedOntology},
+    "POST /v1/ontologies/{name}/rollback": {200: ActivatedOntology},
+    "GET /v1/rules": {200: Rules},
+    "PUT /v1/attributes/{name}": _CHANGED,
+    "GET /v1/attributes/{name}": {200: Declaration},
+    "DELETE /v1/attributes/{name}": {200: DeclarationChange},
+    "GET /v1/attributes": {200: AttributeList},
+    "PUT /v1/synonyms/{name}": _CHANGED,
+    "GET /v1/synonyms/{name}": {200: Declaration},
+    "DELETE /v1/synonyms/{name}": {200: DeclarationChange},
+    "GET /v1/synonyms": {200: SynonymList},
+    "PUT /v1/rates": _CHANGED,
+    "GET /v1/rates": {200: Declaration},
+    "DELETE /v1/rates": {200: DeclarationChange},
+    "PUT /v1/schemas/{type}": _CHANGED,
+    "GET /v1/schemas/{type}": {200: Declaration},
+    "DELETE /v1/schemas/{type}": {200: DeclarationChange},
+    "GET /v1/schemas": {200: SchemaList},
+    "PUT /v1/contexts": _CHANGED,
+    "GET /v1/contexts": {200: Contexts},
+    "DELETE /v1/contexts": {200: DeclarationChange},
+    "PUT /v1/code-systems/{name}": _CHANGED,
+    "GET /v1/code-systems/{name}": {200: Declaration},
+    "DELETE /v1/code-systems/{name}": {200: DeclarationChange},
+    "GET /v1/code-systems": {200: CodeSystemList},
+    "PUT /v1/aliases/{name}": _CHANGED,
+    "GET /v1/aliases/{name}": {200: Declaration},
+    "DELETE /v1/aliases/{name}": {200: DeclarationChange},
+    "GET /v1/aliases": {200: AliasesList},
+    "GET /v1/jobs/{id}": {200: Job},
+    "GET /v1/concepts": {200: FoundConcepts},
+    "GET /v1/concepts/resolve": {200: ResolvedTerm},
+    "GET /v1/concepts/ancestors": {200: ConceptPage},
+    "GET /v1/concepts/descendants": {200: ConceptPage},
+    "GET /v1/concepts/children": {200: ConceptPage},
+    "POST /v1/subscriptions": {201: CreatedSubscription},
+    "GET /v1/subscriptions": {200: SubscriptionList},
+    "GET /v1/subscriptions/export": {200: Lines("application/x-ndjson")},
+    "POST /v1/subscriptions/import": {200: Imported},
+    "GET /v1/subscriptions/{id}": {200: SubscriptionState},
+    "PATCH /v1/subscriptions/{id}": {200: ChangedSubscription},
+    "DELETE /v1/subscriptions/{id}": {200: Subscription},
+    "GET /v1/subscriptions/{id}/plan": {200: SubscriptionPlan},
+    "POST /v1/subscriptions/{id}/renew": {200: Subscription},
+    "POST /v1/subscriptions/{id}/pause": {200: Subscription},
+    "POST /v1/subscriptions/{id}/resume": {200: Subscription},
+    "GET /v1/subscriptions/{id}/events": {200: MessagePage},
+    "POST /v1/subscriptions/{id}/ack": {200: Cursor},
+    "GET /v1/subscriptions/{id}/stream": {200: Text("text/event-stream"), 204: None},
+    "GET /v1/dead-letters": {200: DeadLetters},
+    "POST /v1/dead-letters/redrive": {200: Redriven},
+    "POST /v1/events": {202: Published},
+    "GET /v1/events": {200: EventPage},
+    "GET /v1/events/{sequence}/trace": {200: Trace},
+    "POST /v1/ngsi-ld/notifications": {202: Published},
+    "POST /v1/onerecord/notifications": {202: Published},
+    "POST /v1/match": {200: Matched},
+    "POST /v1/explain": {200: Explanation},
+    "POST /v1/backtests": {202: BacktestJob},
+    "GET /v1/backtests/{id}": {200: BacktestJob},
+    "GET /v1/operators": {200: OperatorList},
+    "GET /v1/operators/{name}": {200: OperatorDetail},
+    "PUT /v1/operators/{name}": {200: OperatorState, 201: OperatorState},
+    "DELETE /v1/operators/{name}": {200: DeletedOperator},
+    "POST /v1/operators/retry": {200: Retried},
+    "GET /v1/operator-data": {200: OperatorDataList},
+    "PUT /v1/operator-data/regions": {200: OperatorData, 201: OperatorData},
+    "DELETE /v1/operator-data/regions": {200: DeletedOperatorData},
+    "PUT /v1/operator-data/windows": {200: OperatorData, 201: OperatorData},
+    "DELETE /v1/operator-data/windows": {200: DeletedOperatorData},
+    "PUT /v1/operator-data/tables/{name}": {200: OperatorData, 201: OperatorData},
+    "DELETE /v1/operator-data/tables/{name}": {200: DeletedOperatorData},
+    "GET /healthz": {200: Health},
+    "GET /readyz": {200: Health},
+    "POST /v1/clock/confirm": {200: ClockConfirmed},
+    "GET /metrics": {200: Text("text/plain")},
+}
+"""Method and path, as the OpenAPI document has them → status → type of the answer."""

@@ -1,0 +1,83 @@
+"""The types of all answers: in the OpenAPI document, and of what is really answered."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from kindcast.server.answers import ANSWERS
+from kindcast.server.app import create_app
+from kindcast.server.settings import Settings
+from tests.harness.answers import check_answer, faults_of
+from tests.harness.application import running_application, subscribe
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    return create_app(Settings(data=tmp_path_factory.mktemp("data")))
+
+
+def test_every_route_has_its_types_and_every_type_its_route(app: FastAPI) -> None:
+    paths = app.openapi()["paths"]
+    documented = {f"{method.upper()} {path}" for path, operations in paths.items() for method in operations}
+    assert documented == set(ANSWERS)
+
+
+def test_every_answer_of_the_document_has_a_schema(app: FastAPI) -> None:
+    for path, operations in app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            for status, answer in operation["responses"].items():
+                if status != "204":
+                    schemas = [each["schema"] for each in answer["content"].values()]
+                    assert schemas, f"{method} {path} {status}"
+                    assert all(schemas), f"{method} {path} {status}"
+
+
+def test_every_reference_of_the_document_leads_somewhere(app: FastAPI) -> None:
+    document = app.openapi()
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set(_references(document)) <= known
+
+
+def test_an_answer_that_is_not_of_its_type_is_found() -> None:
+    """A member too many, one too few, and one of another kind."""
+    ask = ("POST", "/v1/subscriptions/{id}/ack", 200, "application/json")
+    assert faults_of(*ask, b'{"cursor": "1"}') == []
+    for body in (b"{}", b'{"cursor": 1}', b'{"cursor": "1", "more": 1}'):
+        assert faults_of(*ask, body), body
+    assert faults_of("POST", "/v1/subscriptions/{id}/ack", 404, "application/json", b"{}")
+
+
+def test_answers_of_publishing(tmp_path: Path) -> None:
+    """The route that is answered before all others."""
+    with running_application(tmp_path) as client:
+        subscribe(client, "n exists")
+        lines = b'{"n": 1}\n{"n": 1e999}\nno json\n'
+        sent: list[httpx.Response] = [
+            client.post("/v1/events", json={"n": 1}),
+            client.post("/v1/events?verbose=false", json={"n": 1}),
+            client.post("/v1/events", content=lines, headers={"Content-Type": "application/x-ndjson"}),
+            client.post("/v1/events", content=b"no json", headers={"Content-Type": "application/json"}),
+        ]
+        assert [each.status_code for each in sent] == [202, 202, 202, 400]
+        for each in sent:
+            check_answer("POST", "/v1/events", each.status_code, each.headers["content-type"], each.content)
+
+
+def test_a_wrong_method_is_told_all_that_there_are(tmp_path: Path) -> None:
+    """Also those of other routes at the same address."""
+    with running_application(tmp_path) as client:
+        answer = client.post("/v1/attributes/price")
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "DELETE, GET, PUT"
+        assert client.patch("/v1/operators/retry").headers["allow"] == "POST"
+
+
+def _references(value: object) -> list[str]:
+    if isinstance(value, list):
+        return [found for each in value for found in _references(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+    return own + [found for each in value.values() for found in _references(each)]

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection
 
 from kindcast.semantic import Vocabulary
@@ -30,7 +31,7 @@ from kindcast.semantic.operators import Operator, operators_by_name
 from kindcast.semantic.subscriptions import compile_expression
 from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
-from kindcast.server.cloudevents import EventReader
+from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_arrival
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
 from kindcast.server.settings import Settings
 from kindcast.server.store.corrections import published_id
@@ -121,7 +122,7 @@ class Backtests:
         return [self._past(row) for row in rows], rows[-1].sequence if rows else last
 
     def _past(self, row: Any) -> PastEvent:
-        event = self._reader.from_object(decode(row.body.encode())).event
+        event = arrived(self._reader.from_object(decode(row.body.encode())).event, row.accepted_at)
         return PastEvent(
             row.source,
             published_id(row.id),
@@ -153,8 +154,10 @@ class Backtests:
             rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
             after = rows[-1].sequence if rows else last
             for row in rows:
-                time = _micros(decode(row.body.encode()).get("time"), row.accepted_at)
-                found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": row.body})
+                event = decode(row.body.encode())
+                time = _micros(event.get("time"), row.accepted_at)
+                body = msgspec.json.encode({**event, RECEIVED: time_of_arrival(row.accepted_at)}).decode()
+                found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": body})
         return found, after
 
     def _write_inputs(self, folder: Path, ontologies: list[Ontology]) -> None:

@@ -18,6 +18,7 @@ import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,6 +32,7 @@ from kindcast.server.strict_json import MalformedJson, decode
 
 __all__ = [
     "DEFAULTS",
+    "RECEIVED",
     "SPECVERSION",
     "BadRequestMode",
     "Decoded",
@@ -38,7 +40,9 @@ __all__ = [
     "EventReader",
     "TooManyEvents",
     "UnknownContent",
+    "arrived",
     "at_member",
+    "time_of_arrival",
 ]
 
 
@@ -148,6 +152,24 @@ class UnknownContent(ValueError):
 
 class TooManyEvents(ValueError):
     """More events than one request may hold."""
+
+
+RECEIVED = "received"
+"""The context attribute that holds the time of arrival (rule 26). It is no part of what is stored and delivered."""
+
+
+def arrived(event: Event, at: float) -> Event:
+    """`event` as it is matched: with the time at which it was accepted, in seconds since 1970."""
+    return Event(event.data, {**event.context, RECEIVED: time_of_arrival(at)})
+
+
+def time_of_arrival(at: float) -> str:
+    """RFC 3339 in UTC, to the microsecond.
+
+    >>> time_of_arrival(0.25)
+    '1970-01-01T00:00:00.250000+00:00'
+    """
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,10 @@ class Lowering:
         """The number of an attribute that some subscription asks about."""
         return self._attributes.get(name)
 
+    def may_ask(self, attribute: str) -> bool:
+        """Whether some subscription asks about an attribute, or about an aggregate of it."""
+        return attribute in self._attributes or attribute in self._aggregates.values()
+
     def aggregates(self, names: Iterable[str]) -> bool:
         """Whether some subscription asks an aggregate over one of these attributes: events with it are read whole."""
         return bool(self._aggregates) and not frozenset(self._aggregates.values()).isdisjoint(names)

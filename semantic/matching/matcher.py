@@ -407,6 +407,11 @@ class Matcher:
         event itself. Raises `InvalidEvent`."""
         return self._canonicaliser.events_of(document if isinstance(document, Event) else Event(document))
 
+    def may_ask(self, attribute: str) -> bool:
+        """Whether something that is matched here may depend on an attribute: a predicate, or a derived attribute or an
+        operator, of which that is not known."""
+        return bool(self._subscriptions.asking or self.vocabulary.derivations) or self._lowering.may_ask(attribute)
+
     def read(self, event: Published) -> ReadEvent:
         """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises
         `InvalidEvent`."""

@@ -16,7 +16,7 @@ from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
 from kindcast.server.broker.publishing import Outcome
-from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader
+from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, arrived
 from kindcast.server.errors import UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
@@ -281,10 +281,10 @@ def _state(acked: bool) -> Literal["delivered", "pending"]:
 
 def _why(broker: AppBroker, reader: EventReader, event: Row[Any], asked: Row[Any], got: bool) -> dict[str, Any]:
     vocabulary = broker.vocabulary
-    published = reader.from_object(decode(event.body.encode()))
+    published = arrived(reader.from_object(decode(event.body.encode())).event, event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
-    said = explain(vocabulary, compiled, published.event, operators=operators.values())
+    said = explain(vocabulary, compiled, published, operators=operators.values())
     circumstances = []
     if asked.created_sequence >= event.sequence:
         circumstances.append("the subscription was made after the event was accepted")

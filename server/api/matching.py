@@ -1,6 +1,7 @@
 """Routes that match and explain an event without publishing it. Nothing is stored."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
-from kindcast.server.cloudevents import DecodedEvent, EventReader
+from kindcast.server.cloudevents import DecodedEvent, EventReader, arrived
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.explanation import blocking_answers, decide_now
@@ -120,7 +121,7 @@ async def explain_verdict(
     for name in ("event", "subscription"):
         if name not in body:
             raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
-    event = reader.from_object(body["event"])
+    published = arrived(reader.from_object(body["event"]).event, time.time())
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
         detail = "`subscription` is the id of one, or an expression as text or tree"
@@ -132,14 +133,14 @@ async def explain_verdict(
     def tell() -> dict[str, Any]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
         with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
-            return explain(vocabulary, expression, event.event, language=lang, operators=operators.values())
+            return explain(vocabulary, expression, published, language=lang, operators=operators.values())
 
     try:
         said = await while_wanted(request, settings, asyncio.to_thread(tell))
     except TooCostlyNow:
         detail = "a test of text takes too long to be explained at once: send a shorter text"
         raise Problem("too-costly", detail) from None
-    said["index"] = await broker.explain_index(event.event)
+    said["index"] = await broker.explain_index(published)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Matcher, Note
+from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Note
 from kindcast.semantic.events import Correction, ReadEvent, correction_of
 from kindcast.semantic.explanations import as_json
 from kindcast.semantic.matching import Failures, MatchTable
@@ -26,7 +26,7 @@ from kindcast.semantic.operators import Failure
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
-from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.cloudevents import DecodedEvent, arrived
 from kindcast.server.store.corrections import correction_key
 from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
 from kindcast.server.store.ontologies import active_versions
@@ -44,6 +44,8 @@ __all__ = [
     "publish_together",
 ]
 
+ARRIVAL = "ce.received"
+"""The attribute of the time of arrival."""
 MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
 
@@ -122,6 +124,7 @@ def _published(
     repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
     started = time.perf_counter()
+    reads = _Reading(group)
     for index, each in enumerate(events):
         key = (each.source, keys[index])
         if key in known:
@@ -129,7 +132,7 @@ def _published(
         elif key in first:
             repeated.append((index, first[key]))
         else:
-            read = _read(state.matcher, each.event)
+            read = reads.event(each.event)
             if isinstance(read, InvalidEvent):
                 results[index] = read
             else:
@@ -183,8 +186,8 @@ def publish_together(
 def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
     """What each event would match if it were published now. Changes nothing."""
     state = group.state
-    matcher = state.matcher
-    read = [_read(matcher, event) for event in events]
+    matcher, reads = state.matcher, _Reading(group)
+    read = [reads.event(event) for event in events]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
     slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
     found: list[EventMatches] = []
@@ -305,11 +308,19 @@ def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correctio
     return [correction_of(each.event, schemas.types) for each in events]
 
 
-def _read(matcher: Matcher, event: Event) -> ReadEvent | InvalidEvent:
-    try:
-        return matcher.read(event)
-    except InvalidEvent as problem:
-        return problem
+class _Reading:
+    """Reads the events of one command, which arrive together. Their time is one more text to read, so they have it only
+    where something may ask for it."""
+
+    def __init__(self, group: Group) -> None:
+        self._matcher = group.state.matcher
+        self._at = max(group.now, group.state.last_accepted_at) if self._matcher.may_ask(ARRIVAL) else None
+
+    def event(self, event: Event) -> ReadEvent | InvalidEvent:
+        try:
+            return self._matcher.read(event if self._at is None else arrived(event, self._at))
+        except InvalidEvent as problem:
+            return problem
 
 
 def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:

@@ -25,7 +25,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.broker.write_queue import WriteQueue
-from kindcast.server.cloudevents import EventReader
+from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.operators.answers import EventAnswers
 from kindcast.server.pending.late_matchers import TURNED_AWAY, Case, LateMatchers, Verdicts
 from kindcast.server.store.events import find_event
@@ -104,7 +104,7 @@ async def decide_event(
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     vocabulary = await late_matchers.versions.get(parked.version)
-    event = reader.from_object(decode(row.body.encode())).event
+    event = arrived(reader.from_object(decode(row.body.encode())).event, row.accepted_at)
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},

@@ -15,6 +15,7 @@ JSON_LD = "application/ld+json"
 BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean"
 FORMS = ("expanded", "compacted", "framed", "flattened", "n-quads", "turtle")
 """Those that `forms` may give beside the event itself."""
+MOST_EXACT = 2.0**53
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*|_:[A-Za-z0-9]+")
 
 
@@ -72,10 +73,10 @@ def _leads_to(iri: str | None, root: dict[str, Any]) -> bool:
 
 def _is_kept(part: tuple[str, Any]) -> bool:
     """Whether RDF has this: names that are whole, values of the type that they are said to have, and numbers that the
-    sixteen digits of its doubles hold."""
+    sixteen digits of its doubles hold. (Of large doubles without a fraction it makes integers.)"""
     name, value = part
     if name == "ill-typed":
         return False
     if name != "@value":
         return _IRI.fullmatch(value) is not None
-    return not isinstance(value, float) or float(f"{value:.15e}") == value
+    return not isinstance(value, float) or (abs(value) < MOST_EXACT and float(f"{value:.15e}") == value)

@@ -33,7 +33,7 @@ LONGEST_NUMBER = 400
 """Digits of a number that is read as one; no double has more that count."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
+NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
 
 
 class Link:
@@ -99,7 +99,7 @@ def _key(value: Any) -> Any:
 def checked_property(iri: str) -> str:
     """The IRI of a property, if it can be one: it becomes a part of names. (An `@id` is a value, and stays as it was
     published, whatever it is.) Raises `InvalidEvent`."""
-    if _NO_IRI.search(iri):
+    if NO_IRI.search(iri):
         detail = f"the property {iri[:200]!r} is not an IRI: it has a character that none may have"
         raise InvalidEvent([Problem("invalid-iri", detail)])
     return iri
@@ -163,7 +163,7 @@ def _take(item: Mapping[str, Any], graph: Graph, labels: _Labels) -> str:
     node = graph.node(key)
     for name, values in item.items():
         if name == TYPE:
-            node.types.update((each, None) for each in values if not each.startswith("_:"))
+            node.types.update((each, None) for each in values if each is not None and not each.startswith("_:"))
         elif name == GRAPH:
             if node.graph is None:
                 node.graph = Graph()

@@ -1,26 +1,31 @@
 """Events whose data is a graph: which they are, and the tree of each (docs/matching-semantics.md, rules 20, 21, 23).
 
-Event(data, context) ──is it one?──▶ JSON-LD ──reference──▶ Graph ──unfolded──▶ Event(Node, context)
+Event(data, context) ──is it one?──▶ JSON-LD ──compiled──────────────────────▶ Event(Node, context)
+                                       │ what that does not read
+                                       └──reference──▶ Graph ──unfolded──────▶ Event(Node, context)
                                      RDF ──rdf──▶ Graph
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
 from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
-from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
+if TYPE_CHECKING:
+    from kindcast.semantic.events.linked_data.compiled import CompiledContexts
+    from kindcast.semantic.events.linked_data.reference import Expander
+
 __all__ = ["GraphReader", "is_linked_data", "may_be_graph"]
 
-REFERENCE_VALUES = 100_000
-"""JSON values of a document that no compiled context reads: PyLD takes seconds for so many."""
+DOCUMENT_VALUES = 100_000
+"""JSON values of one document."""
 ROOT = "graphroot"
 """The context attribute that says which event of its document an event is, counted from 0."""
 LONGEST_ROOT = 1_000
@@ -61,7 +66,9 @@ class GraphReader:
         """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
         a node of RDF an event. Without `reads_json` JSON-LD is plain JSON, and with `plain_where_unknown` it is
         where it needs an unknown context."""
-        self._expander = Expander(contexts)
+        self._contexts = contexts
+        self._expander: Expander | None = None
+        self._compiled: CompiledContexts | None = None
         self._limits = limits
         self._is_event_class = is_event_class
         self._reads_json = reads_json
@@ -81,21 +88,24 @@ class GraphReader:
         if not self._reads(data, media_type):
             return event, ()
         try:
-            graph = self.graph(data, media_type)
+            trees = self._trees(data, media_type)
+            graph = self.graph(data, media_type) if trees is None else None
         except InvalidEvent as error:
             codes = {problem.code for problem in error.problems}
             if codes == {"unknown-context"} and (media_type != JSON_LD or self._plain_where_unknown):
                 detail = f"read as plain JSON: {error.problems[0].detail}"
                 return event, (Note("unknown-context", "", detail),)
             raise
-        roots = list(graph.roots)
+        roots = list(graph.roots) if graph is not None else [root for root, _ in trees or ()]
         chosen = event.context.get(ROOT)
+        number = 0
         if isinstance(chosen, str) and chosen.isdecimal() and len(chosen) < 8 and int(chosen) < len(roots):
-            roots = [roots[int(chosen)]]
-        if len(roots) > 1:
+            number = int(chosen)
+        elif len(roots) > 1:
             detail = f"the document holds {len(roots):,} events: take it apart by `Matcher.events_of`"
             raise InvalidEvent([Problem("several-events", detail)])
-        return Event(self.tree(graph, roots[0]), event.context), ()
+        tree = self.tree(graph, roots[number]) if graph is not None else simplified((trees or [])[number][1])
+        return Event(tree, event.context), ()
 
     def _reads(self, data: Any, media_type: str) -> bool:
         return is_linked_data(data, media_type) and (self._reads_json or not isinstance(data, dict | list))
@@ -107,7 +117,8 @@ class GraphReader:
         media_type = media_type_of(event.context)
         if isinstance(event.data, Node) or not self._reads(event.data, media_type):
             return [event]
-        roots = list(self.graph(event.data, media_type).roots)
+        trees = self._trees(event.data, media_type)
+        roots = list(self.graph(event.data, media_type).roots) if trees is None else [root for root, _ in trees]
         if len(roots) == 1:
             return [event]
         events = []
@@ -119,6 +130,25 @@ class GraphReader:
             events.append(Event(event.data, context))
         return events
 
+    def _trees(self, data: Any, media_type: str) -> list[tuple[str, Node]] | None:
+        """The events of a document of JSON-LD with their roots, where compiled contexts read it. Raises
+        `InvalidEvent`."""
+        if media_type in RDF_TYPES:
+            return None
+        if self._compiled is None:
+            from kindcast.semantic.events.linked_data.compiled import CompiledContexts
+
+            self._compiled = CompiledContexts(self._reference, self._limits, DOCUMENT_VALUES, DEEPEST, ())
+        return self._compiled.trees(data) or None  # of no event PyLD says so
+
+    def _reference(self) -> "Expander":
+        """PyLD, which is slow to import: only graphs need it."""
+        if self._expander is None:
+            from kindcast.semantic.events.linked_data.reference import Expander
+
+            self._expander = Expander(self._contexts)
+        return self._expander
+
     def graph(self, data: Any, media_type: str) -> Graph:
         """The graph that a document states, with the roots of its events. Raises `InvalidEvent`."""
         if media_type in RDF_TYPES:
@@ -128,9 +158,9 @@ class GraphReader:
             with _bounded_recursion():
                 graph = graph_of_rdf(raw, media_type, self._is_event_class)
         else:
-            check_size(data, REFERENCE_VALUES)
+            check_size(data, DOCUMENT_VALUES)
             with _bounded_recursion():
-                graph = graph_of_expanded(self._expander.expanded(data))
+                graph = graph_of_expanded(self._reference().expanded(data))
         if not graph.roots:
             raise InvalidEvent([Problem("no-event", "the document states nothing of any node that could be an event")])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)

@@ -4,7 +4,8 @@ Contexts are those that are given, by URL; nothing is ever fetched. No other mod
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyld import jsonld
@@ -22,9 +23,36 @@ CACHED_CONTEXTS = 64
 """Contexts whose meaning is kept, those of documents among them. Publishers must not fill the memory."""
 
 
+MOST_SECONDS = 5.0
+"""Processor time that PyLD may take for one document or context."""
+
+
+class _OutOfTime(Exception):
+    """PyLD has worked on a document for too long."""
+
+
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with one correction. It expands the property of an index (`@index`) relative to the vocabulary only if the
-    document has a base, because it passes the base as the argument `vocab`. Documents of events have none."""
+    """PyLD with a bound on its time, and with one correction. It expands the property of an index (`@index`) relative
+    to the vocabulary only if the document has a base, because it passes the base as the argument `vocab`. Documents of
+    events have none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until = time.thread_time() + MOST_SECONDS
+        self.is_late = False
+
+    def _expand(self, *given: Any, **named: Any) -> Any:
+        self._check()
+        return super()._expand(*given, **named)
+
+    def _create_term_definition(self, *given: Any, **named: Any) -> None:
+        self._check()
+        super()._create_term_definition(*given, **named)
+
+    def _check(self) -> None:
+        if time.thread_time() > self._until:
+            self.is_late = True
+            raise _OutOfTime
 
     def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, vocab: Any = False, **others: Any) -> Any:
         return super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
@@ -42,8 +70,37 @@ class Expander:
         """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
 
         Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that are not known,
-        also those that other contexts name; `invalid-json-ld` with what PyLD says.
+        also those that other contexts name; `invalid-json-ld` with what PyLD says; `too-slow` after `MOST_SECONDS`.
         """
+        found: list[Any] = self._run(lambda processor, options: processor.expand(document, options), document)
+        return found
+
+    def active(
+        self, local: Any, within: Any = None, *, overrides: bool = False, propagates: bool = True
+    ) -> Mapping[str, Any]:
+        """What the context `local` means within another one (None: at the start of a document), as PyLD holds it:
+        `mappings` are its terms. `overrides`: it is the context of a term, which may redefine protected terms; without
+        `propagates` it is that of a type, and `previousContext` is what objects inside return to. Raises as
+        `expanded` does."""
+
+        def process(processor: _Processor, options: dict[str, Any]) -> Any:
+            options = {**options, "base": ""}
+            outer = processor._get_initial_context(options) if within is None else within
+            return processor._process_context(
+                outer, copy.deepcopy(local), options, override_protected=overrides, propagate=propagates
+            )
+
+        found: Mapping[str, Any] = self._run(process, local)
+        return found
+
+    def iri(self, active: Mapping[str, Any], value: str, *, vocab: bool, base: bool) -> str | None:
+        """The IRI that a text means under a context that `active` gave: one of the vocabulary, or relative to the
+        base, or both. Raises `ValueError` for what PyLD cannot resolve."""
+        found: str | None = _Processor()._expand_iri(active, value, "" if base else None, vocab)
+        return found
+
+    def _run(self, work: Callable[[_Processor, dict[str, Any]], Any], document: Any) -> Any:
+        """What PyLD makes of a document or context. Raises `InvalidEvent`."""
         unknown: dict[str, None] = {}
 
         def load(url: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -67,10 +124,11 @@ class Expander:
             "processingMode": "json-ld-1.1",
         }
         problem: Problem | None = None
-        found: list[Any] = []
+        found: Any = None
+        processor = _Processor()
         try:
-            found = _Processor().expand(document, options)
-        except jsonld.JsonLdError as error:
+            found = work(processor, options)
+        except (jsonld.JsonLdError, _OutOfTime) as error:
             problem = Problem("invalid-json-ld", _told(error))
         except RecursionError:
             problem = Problem("too-deep", "the document or its context is nested too deeply")
@@ -83,6 +141,9 @@ class Expander:
         ) as error:  # odd contexts that PyLD does not foresee
             problem = Problem("invalid-json-ld", f"the document is not JSON-LD: {error}")
             unknown.update((url, None) for url in _relative_contexts(document))
+        if processor.is_late:
+            detail = f"reading the document takes longer than {MOST_SECONDS:g} s: split it, or use a simpler context"
+            raise InvalidEvent([Problem("too-slow", detail)])
         if unknown:
             self._resolved.clear()  # it holds contexts that were read without those
             raise InvalidEvent([unknown_contexts_problem(unknown)])

@@ -49,6 +49,7 @@ NODE, VALUE, SET, LIST, GRAPH = range(5)
 """What an object is, by its names."""
 DIRECT: Final = frozenset({str, int, float, bool})
 """Types of values."""
+TEXTS_ONLY: Final = {str}
 SCALARS: Final = DIRECT | {type(None)}
 
 
@@ -61,8 +62,19 @@ class _Terms:
     what leads to them."""
 
     __slots__ = (
-        "active", "entered", "iris", "is_plain", "mappings", "prefixes", "previous", "reverted", "scoped", "shapes",
-        "types", "typed", "within",
+        "active",
+        "entered",
+        "iris",
+        "is_plain",
+        "mappings",
+        "prefixes",
+        "previous",
+        "reverted",
+        "scoped",
+        "shapes",
+        "typed",
+        "types",
+        "within",
     )  # fmt: skip
 
     def __init__(self, active: Mapping[str, Any]) -> None:
@@ -225,9 +237,7 @@ class CompiledContexts:
             terms.typed[names] = found
         return found
 
-    def _compiled(
-        self, context: Any, within: _Terms, *, overrides: bool = False, propagates: bool = True
-    ) -> _Terms:
+    def _compiled(self, context: Any, within: _Terms, *, overrides: bool = False, propagates: bool = True) -> _Terms:
         try:
             active = self._expander().active(context, within.active, overrides=overrides, propagates=propagates)
         except InvalidEvent:
@@ -310,9 +320,11 @@ class CompiledContexts:
             shape.kind = VALUE
             if members or shape.id or shape.content or (shape.type and (shape.tag or shape.direction)):
                 raise _HandedOver
-        elif shape.tag is not None or shape.direction is not None:
-            raise _HandedOver
-        elif shape.content is not None and (members or shape.id or shape.type):
+        elif (
+            shape.tag is not None
+            or shape.direction is not None
+            or (shape.content is not None and (members or shape.id or shape.type))
+        ):
             raise _HandedOver
         return shape
 
@@ -479,7 +491,7 @@ class _Reading:
             node[TYPE] = Resource(types[0]) if len(types) == 1 else [Resource(each) for each in types]
             left -= 1 + len(types)
         is_described = bool(types)
-        is_stated = shape.type is not None or shape.index is not None
+        is_stated = shape.index is not None or (shape.type is not None and element[shape.type] != [])
         tags: Tags = {}
         together: dict[str, Statements] | None = {} if shape.overlaps else None
         for member in shape.members:
@@ -494,6 +506,13 @@ class _Reading:
                 is_described = True
                 continue
             is_stated = True
+            if type(value) is list and member.is_simple and together is None and set(map(type, value)) == TEXTS_ONLY:
+                self._enter(value, level + 1)
+                texts = value[:] if "@list" in member.container else list(dict.fromkeys(value))
+                node[member.name] = texts[0] if len(texts) == 1 else texts
+                left -= 1 + len(texts)
+                is_described = True
+                continue
             found: Statements = {} if together is None else together.setdefault(member.name, {})
             self._left = left
             self._member(member, value, found, tags, level + 1, depth)
@@ -505,9 +524,9 @@ class _Reading:
             if each:
                 is_described = True
                 left -= _put(node, name, each)
-        for name, texts in tags.items():
-            node[f"{name}.{LANGUAGE}"] = next(iter(texts)) if len(texts) == 1 else list(texts)
-            left -= len(texts)
+        for name, said in tags.items():
+            node[f"{name}.{LANGUAGE}"] = next(iter(said)) if len(said) == 1 else list(said)
+            left -= len(said)
         self._left = left
         if is_described:
             if depth > self._limits.depth:
@@ -535,9 +554,7 @@ class _Reading:
 
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _member(
-        self, member: _Member, value: Any, found: "Statements", tags: "Tags", level: int, depth: int
-    ) -> None:
+    def _member(self, member: _Member, value: Any, found: "Statements", tags: "Tags", level: int, depth: int) -> None:
         """Adds what a member states."""
         container = member.container
         if member.coercion == "@json":
@@ -751,7 +768,7 @@ class _Unfolding:
             return (self._node(value, key, path),)
         if type(value) is not Resource and type(value) is not Link:
             return (value,)
-        key = value.key if type(value) is Link else value.iri or ""
+        key = value.key if isinstance(value, Link) else value.iri or ""
         described = self._described.get(key)
         if described is None or key in path:
             if described is not None:

@@ -18,6 +18,7 @@ NAMESPACE = "https://uri.etsi.org/ngsi-ld/"
 HELD = ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "Values", "Objects", "JSON", "Vocab")
 HOLDERS = tuple(f"<{NAMESPACE}has{each}>" for each in HELD)
 """The properties by which a member holds what it stands for."""
+_HOLDING = frozenset(HOLDERS)
 PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
@@ -26,7 +27,11 @@ TAGS = ".@language"
 
 def simplified(node: Node) -> Node:
     """The tree of an entity with what its members stand for; itself where none is a member of NGSI-LD. Linear."""
-    if not any(_stands(each) for values in node.values() for each in _listed(values)):
+    for values in node.values():
+        if type(values) is Node or type(values) is list:
+            if any(map(_stands, _listed(values))):
+                break
+    else:
         return node
     members: dict[str, list[Any]] = {}
     for name, values in node.items():
@@ -37,7 +42,7 @@ def simplified(node: Node) -> Node:
 
 
 def _stands(value: Any) -> bool:
-    return type(value) is Node and any(holder in value for holder in HOLDERS)
+    return type(value) is Node and not _HOLDING.isdisjoint(value)
 
 
 def _read(name: str, value: Any) -> Iterator[tuple[str, Any]]:

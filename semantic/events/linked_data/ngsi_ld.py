@@ -28,9 +28,8 @@ TAGS = ".@language"
 def simplified(node: Node) -> Node:
     """The tree of an entity with what its members stand for; itself where none is a member of NGSI-LD. Linear."""
     for values in node.values():
-        if type(values) is Node or type(values) is list:
-            if any(map(_stands, _listed(values))):
-                break
+        if (type(values) is Node or type(values) is list) and any(map(_stands, _listed(values))):
+            break
     else:
         return node
     members: dict[str, list[Any]] = {}

@@ -1,6 +1,8 @@
 """Documents that are graphs become trees: docs/matching-semantics.md, rules 20 and 21."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,18 @@ def test_one_graph_written_in_several_ways_is_one_tree() -> None:
     for each in trees:
         assert dict(each) == TREE
         assert each.value == Resource(EX + "p1", (EX + "Piece",))
+
+
+def test_pyld_is_imported_when_a_graph_comes() -> None:
+    program = """
+import sys
+from kindcast import Matcher, Vocabulary
+matcher = Matcher(Vocabulary())
+matcher.add("a", "p = 1")
+assert matcher.match({"p": 1}) and "pyld" not in sys.modules
+assert matcher.match({"@context": {"p": "http://example.org/p"}, "p": 1}) and "pyld" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_plain_json_stays_as_it_is() -> None:

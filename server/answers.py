@@ -857,6 +857,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions/{id}/renew": {200: Subscription},
     "POST /v1/subscriptions/{id}/pause": {200: Subscription},
     "POST /v1/subscriptions/{id}/resume": {200: Subscription},
+    "POST /v1/subscriptions/{id}/replay": {200: Subscription},
     "GET /v1/subscriptions/{id}/events": {200: MessagePage},
     "POST /v1/subscriptions/{id}/ack": {200: Cursor},
     "GET /v1/subscriptions/{id}/stream": {200: Text("text/event-stream"), 204: None},

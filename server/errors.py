@@ -9,6 +9,7 @@ ServerError
 ├── TicketMissing           the change needs the header Kindcast-Ticket
 ├── TicketWrong             that is not its ticket
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
+├── SubscriptionChanged     its entity tag is not one that If-Match names
 ├── SinkMissing             settings for a webhook, but no sink
 ├── TooManySubscriptions    the limit of this server is reached
 ├── UnknownOntology         no ontology, or no version of it, has this name
@@ -39,6 +40,7 @@ __all__ = [
     "StoreInUse",
     "StoreUnavailable",
     "StoreUnreadable",
+    "SubscriptionChanged",
     "SubscriptionGone",
     "TicketMissing",
     "TicketWrong",
@@ -94,6 +96,10 @@ class TicketWrong(ServerError):
 
 class SubscriptionGone(ServerError):
     """The subscription expired too long ago to be renewed. Make a new one."""
+
+
+class SubscriptionChanged(ServerError):
+    """The subscription was changed since: read it again, and decide with its present ETag."""
 
 
 class SinkMissing(ServerError):

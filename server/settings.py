@@ -89,7 +89,8 @@ class Settings(BaseSettings):
     """The size of an ontology does not tell how long its classification takes."""
 
     # ── how long ────────────────────────────────────────────────────────────────────────────────────────────────────
-    default_ttl_seconds: PositiveFloat = 86_400.0
+    default_ttl_seconds: PositiveFloat = 30 * 86_400.0
+    """Of a subscription that does not say how long it lives."""
     max_ttl_seconds: PositiveFloat = 366 * 86_400.0
     grace_seconds: PositiveFloat = 7 * 86_400.0
     """An expired subscription can be renewed for so long; then it is purged."""
@@ -123,6 +124,8 @@ class Settings(BaseSettings):
     # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
     allow_private_sinks: bool = False
     """Whether webhooks may go to this machine and its private networks. Off: a subscription must not reach them."""
+    any_https_port: bool = False
+    """Whether webhooks over https may go to other ports than 443."""
     webhook_timeout_seconds: PositiveFloat = 20.0
     webhook_delays_seconds: tuple[float, ...] = (
         *(5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0),

@@ -83,6 +83,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.OperatorFixed, "operator-fixed"),
     (errors.TooManyOperators, "too-many-operators"),
     (errors.VersionChanged, "precondition-failed"),
+    (errors.SubscriptionChanged, "precondition-failed"),
     (errors.NothingBefore, "nothing-before"),
     (errors.UnknownDeclaration, "unknown-declaration"),
     (errors.UnknownEvent, "unknown-event"),

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Row
@@ -32,7 +32,8 @@ from kindcast.server.api.requests import (
     parse_page_cursor,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import NewSubscription
+from kindcast.server.broker.subscription_commands import NewSubscription, entity_tag
+from kindcast.server.delivery.message import parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
@@ -42,6 +43,7 @@ from kindcast.server.security.tickets import hashed, new_ticket
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
+from kindcast.server.store.deliveries import position_before
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = ["read_body"]
@@ -224,7 +226,7 @@ def _check_sink(
 
 def _check_url(sink: str, settings: Settings) -> None:
     try:
-        check_sink(sink, allow_private=settings.allow_private_sinks)
+        check_sink(sink, allow_private=settings.allow_private_sinks, any_https_port=settings.any_https_port)
     except SinkRefused as error:
         detail = str(error)
         raise Problem("sink-refused", detail, errors=[{"pointer": "/sink", "detail": detail}]) from None
@@ -255,6 +257,10 @@ IMPORTED_TOGETHER = 1_000
 of ms only."""
 
 Id = Annotated[str, Path(max_length=100, description="The id of the subscription.")]
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=4_096, description="Only if the subscription still has this ETag; else 412 and nothing changes."),
+]
 Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired"]
 
 
@@ -335,7 +341,7 @@ async def get_one(id: Id, broker: AppBroker) -> Response:
 
     row, pending, waiting = await broker.read(read)
     counts = {"pending": pending, "waiting_for_operators": waiting}
-    return answer(_shown(row, broker.vocabulary.version, time.time()) | counts)
+    return answer(_shown(row, broker.vocabulary.version, time.time()) | counts, headers=_etag(row))
 
 
 @router.get("/{id}/plan", summary="What its operators are expected to cost")
@@ -352,40 +358,81 @@ async def plan(id: Id, broker: AppBroker, late_matching: AppLateMatching) -> Res
 @router.patch(
     "/{id}", summary="Change a subscription", openapi_extra=body_schema(SubscriptionChange.model_json_schema())
 )
-async def change(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+async def change(
+    request: Request,
+    id: Id,
+    broker: AppBroker,
+    settings: AppSettings,
+    ticket: Ticket = None,
+    if_match: IfMatch = None,
+) -> Response:
     """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
     `secret`. What it asks is fixed: make another one."""
     values = read_change(await json_object(request, settings), settings)
-    row = await broker.update_subscription(id, ticket, values)
+    row = await broker.update_subscription(id, ticket, values, _tags(if_match))
     told = _shown(row, broker.vocabulary.version, time.time())
     if row.secret is not None and row.secret == values.get("secret"):
         told["secret"] = row.secret
-    return answer(told)
+    return answer(told, headers=_etag(row))
 
 
 @router.delete("/{id}", summary="Unsubscribe")
-async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket = None) -> Response:
+async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Deletes it with all that waits for it, and answers what it was."""
-    return _current(await broker.delete_subscription(id, ticket), broker)
+    return _current(await broker.delete_subscription(id, ticket, _tags(if_match)), broker)
 
 
 @router.post("/{id}/renew", summary="Renew", openapi_extra=body_schema(RenewBody.model_json_schema(), required=False))
-async def renew(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+async def renew(
+    request: Request,
+    id: Id,
+    broker: AppBroker,
+    settings: AppSettings,
+    ticket: Ticket = None,
+    if_match: IfMatch = None,
+) -> Response:
     """Sets when it ends; one that has expired in the last days matches again, from now on."""
     asked = read_body(RenewBody, await json_object(request, settings, optional=True))
-    return _current(await broker.renew(id, ticket, ending(asked, settings)), broker)
+    return _current(await broker.renew(id, ticket, ending(asked, settings), _tags(if_match)), broker)
 
 
 @router.post("/{id}/pause", summary="Pause")
-async def pause(id: Id, broker: AppBroker, ticket: Ticket = None) -> Response:
+async def pause(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Stops matching: events accepted while it is paused are not for it. What waits already stays."""
-    return _current(await broker.pause(id, ticket), broker)
+    return _current(await broker.pause(id, ticket, _tags(if_match)), broker)
 
 
 @router.post("/{id}/resume", summary="Resume")
-async def resume(id: Id, broker: AppBroker, ticket: Ticket = None) -> Response:
+async def resume(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
-    return _current(await broker.resume(id, ticket), broker)
+    return _current(await broker.resume(id, ticket, _tags(if_match)), broker)
+
+
+class ReplayBody(_Strict):
+    """From where: a cursor, or a moment; without either, from the first message that is kept."""
+
+    after: Annotated[str | None, Field(max_length=20, description="A cursor: what comes after it is replayed.")] = None
+    since: Annotated[datetime | None, Field(description="RFC 3339; what was accepted then or later.")] = None
+
+
+@router.post(
+    "/{id}/replay", summary="Deliver again", openapi_extra=body_schema(ReplayBody.model_json_schema(), required=False)
+)
+async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+    """Moves the cursor back, to a cursor or a moment: the messages since then are delivered again, by whichever way the
+    subscription is read, as far as they are kept. A cursor that is not behind yet stays where it is. A message that
+    comes again has the same cursor and the same `webhook-id`."""
+    asked = read_body(ReplayBody, await json_object(request, settings, optional=True))
+    if asked.after is not None and asked.since is not None:
+        raise _invalid("give after or since, not both", "/after", "/since")
+
+    def position(connection: Connection) -> int:
+        if asked.since is not None:
+            since = asked.since if asked.since.tzinfo else asked.since.replace(tzinfo=UTC)
+            return position_before(connection, since.timestamp())
+        return 0 if asked.after is None else parse_cursor(connection, asked.after)
+
+    return _current(await broker.replay(id, ticket, position), broker)
 
 
 # ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -459,7 +506,18 @@ def _page(connection: Connection, after: int) -> list[Row[Any]]:
 
 
 def _current(row: Row[Any], broker: Broker) -> Response:
-    return answer(_shown(row, broker.vocabulary.version, time.time()))
+    return answer(_shown(row, broker.vocabulary.version, time.time()), headers=_etag(row))
+
+
+def _etag(row: Row[Any]) -> dict[str, str]:
+    return {"ETag": f'"{entity_tag(row)}"'}
+
+
+def _tags(if_match: str | None) -> list[str] | None:
+    """The tags of the header; a weak one is none (RFC 9110, 13.1.1)."""
+    if if_match is None:
+        return None
+    return [each.strip().strip('"') for each in if_match.split(",") if not each.strip().startswith("W/")]
 
 
 def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]:

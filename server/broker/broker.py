@@ -34,7 +34,7 @@ from kindcast.server.broker.publishing import (
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.startup import restore
 from kindcast.server.broker.state import State
-from kindcast.server.broker.subscription_commands import NewSubscription, Refusal
+from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent
@@ -257,32 +257,38 @@ class Broker:
                     results.append(error)
             return results
 
-    async def renew(self, id: str, ticket: str | None, expires_at: float) -> Row[Any]:
+    async def renew(self, id: str, ticket: str | None, expires_at: float, tags: Tags = None) -> Row[Any]:
         """Its row. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`."""
         grace = self.settings.grace_seconds
         return await self._submit(
-            lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace)
+            lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags)
         )
 
-    async def pause(self, id: str, ticket: str | None) -> Row[Any]:
+    async def pause(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
         """Its row. Raises as `renew`."""
-        return await self._submit(lambda group: subscribing.pause(group, id, ticket))
+        return await self._submit(lambda group: subscribing.pause(group, id, ticket, tags))
 
-    async def resume(self, id: str, ticket: str | None) -> Row[Any]:
+    async def resume(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
         """Its row. Raises as `renew`."""
-        return await self._submit(lambda group: subscribing.resume(group, id, ticket))
+        return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags))
 
     async def redrive(self, id: str, ticket: str | None) -> tuple[Row[Any], int]:
         """Its row, and how many dead letters are tried again. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.redrive(group, id, ticket))
 
-    async def update_subscription(self, id: str, ticket: str | None, values: Mapping[str, Any]) -> Row[Any]:
+    async def update_subscription(
+        self, id: str, ticket: str | None, values: Mapping[str, Any], tags: Tags = None
+    ) -> Row[Any]:
         """Its row after some columns were set. Raises as `renew`."""
-        return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper))
+        return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper, tags))
 
-    async def delete_subscription(self, id: str, ticket: str | None) -> Row[Any]:
+    async def replay(self, id: str, ticket: str | None, position: Callable[[Connection], int]) -> Row[Any]:
+        """Its row after its cursor was moved back to a position. Raises as `renew`, and what `position` raises."""
+        return await self._submit(lambda group: subscribing.replay(group, id, ticket, position))
+
+    async def delete_subscription(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
         """The row that was. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`."""
-        return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper))
+        return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper, tags))
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,11 +8,13 @@
 The delivery sets `failing` and `disabled_by_failures`. Such subscriptions still match, so that nothing is lost.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import hmac
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
 from kindcast.semantic.model import Note
@@ -21,14 +23,24 @@ from kindcast.semantic.subscriptions import Described, compile_expression, compi
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
 from kindcast.server.broker.state import Live
-from kindcast.server.errors import ServerError, SinkMissing, SubscriptionGone, TooManySubscriptions, UnknownSubscription
+from kindcast.server.errors import (
+    ServerError,
+    SinkMissing,
+    SubscriptionChanged,
+    SubscriptionGone,
+    TooManySubscriptions,
+    UnknownSubscription,
+)
 from kindcast.server.operators.registry import Registry, operators_of
 from kindcast.server.security.tickets import check_ticket
-from kindcast.server.store import subscriptions
+from kindcast.server.store import deliveries, subscriptions
 from kindcast.server.store.deliveries import DISABLED
 from kindcast.server.store.operators import note_uses
 
-__all__ = ["NOT_COMPILABLE", "NewSubscription", "Refusal", "as_records", "is_flagged", "notes_of"]
+__all__ = ["NOT_COMPILABLE", "NewSubscription", "Refusal", "Tags", "as_records", "entity_tag", "is_flagged", "notes_of"]
+
+Tags = Collection[str] | None
+"""The entity tags, one of which a subscription must have to be changed; None: any."""
 
 
 NOT_COMPILABLE = "not-compilable"
@@ -129,12 +141,14 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
     }
 
 
-def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float) -> Row[Any]:
+def renew(
+    group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float, tags: Tags = None
+) -> Row[Any]:
     """Sets the end time. An expired subscription becomes active again.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`.
     """
-    row, live = _owned(group, id, ticket)
+    row, live = _owned(group, id, ticket, tags)
     if live.expires_at <= group.now - grace:
         raise SubscriptionGone
     values: dict[str, Any] = {"expires_at": expires_at}
@@ -147,22 +161,22 @@ def renew(group: Group, id: str, ticket: str | None, expires_at: float, sweeper:
     return _row(group, id)
 
 
-def pause(group: Group, id: str, ticket: str | None) -> Row[Any]:
+def pause(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
     """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
-    _, live = _owned(group, id, ticket)
+    _, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     set_status(group, live, "paused")
     subscriptions.change(group.connection, live.number, status="paused", status_reason="paused by its owner")
     return _row(group, id)
 
 
-def resume(group: Group, id: str, ticket: str | None) -> Row[Any]:
+def resume(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
     """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are tried at
     once.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
     """
-    row, live = _owned(group, id, ticket)
+    row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     noted = _revive(group, live, row)
     again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
@@ -182,14 +196,16 @@ def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
     return resume(group, id, ticket), subscriptions.count_pending(group.connection, live.number)
 
 
-def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper) -> Row[Any]:
+def update(
+    group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper, tags: Tags = None
+) -> Row[Any]:
     """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
     `secret` among the values is for a sink that is its first; the one that it has stays.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionGone` when
     expired.
     """
-    row, live = _owned(group, id, ticket)
+    row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     values = dict(values)
     if values.get("sink", row.sink) is None and (values.get("protocolsettings") or values.get("sinkcredential")):
@@ -206,14 +222,26 @@ def update(group: Group, id: str, ticket: str | None, values: Mapping[str, Any],
     return _row(group, id)
 
 
-def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper) -> Row[Any]:
+def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:
     """Deletes a subscription with its waiting messages. Returns its last row. Later sweeps erase many matches in steps.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
     """
-    row, live = _owned(group, id, ticket)
+    row, live = _owned(group, id, ticket, tags)
     sweeper.erase(group, live)
     return row
+
+
+def replay(group: Group, id: str, ticket: str | None, position: Callable[[Connection], int]) -> Row[Any]:
+    """Moves the cursor back, so that messages after the position are delivered again, as far as they are kept; never
+    forward. Of a webhook the same `webhook-id`s come again.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, what `position` raises.
+    """
+    _, live = _owned(group, id, ticket)
+    deliveries.replay(group.connection, live.number, position(group.connection))
+    group.touched.add(live.number)
+    return _row(group, id)
 
 
 def notes_of(compiled: Compiled) -> list[dict[str, str]]:
@@ -231,9 +259,23 @@ def is_flagged(notes: list[dict[str, str]]) -> bool:
     return any(note["code"] in FLAGS for note in notes)
 
 
-def _owned(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], Live]:
+def entity_tag(row: Row[Any]) -> str:
+    """Changes with whatever a request can change of a subscription, and with nothing else: not with its counters and
+    cursor. Secrets go into it under the hash of the ticket, so that nobody can guess at them."""
+    paused = row.status == "paused"
+    said = [getattr(row, name) for name in _TAGGED]
+    told = json.dumps([paused, *said], sort_keys=True, separators=(",", ":")).encode()
+    return hmac.new(row.ticket_hash.encode(), told, "sha256").hexdigest()[:32]
+
+
+_TAGGED = ("sink", "protocol", "protocolsettings", "sinkcredential", "secret", "metadata", "expires_at")
+
+
+def _owned(group: Group, id: str, ticket: str | None, tags: Tags = None) -> tuple[Row[Any], Live]:
     row = _row(group, id)
     check_ticket(ticket, row.ticket_hash)
+    if tags is not None and "*" not in tags and entity_tag(row) not in tags:
+        raise SubscriptionChanged
     return row, group.state.live_subscriptions[id]
 
 

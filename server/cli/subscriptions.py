@@ -13,7 +13,9 @@ from kindcast.server.client import ProblemError
 
 __all__ = ["commands", "subscribe"]
 
-commands = typer.Typer(name="subscriptions", help="List subscriptions, and renew, pause, resume or delete them.")
+commands = typer.Typer(
+    name="subscriptions", help="List subscriptions, and renew, pause, resume, replay or delete them."
+)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.")]
 SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -91,7 +93,7 @@ def _show_created(created: dict[str, Any]) -> None:
 
 @commands.callback(invoke_without_command=True, epilog="Example: kindcast subscriptions")
 def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """List subscriptions, and renew, pause, resume or delete them."""
+    """List subscriptions, and renew, pause, resume, replay or delete them."""
     if context.invoked_subcommand is not None:
         return
     with connected(server) as client:
@@ -154,6 +156,22 @@ def resume(
     """Resume after a pause, or after a webhook failed for too long."""
     with connected(server) as client:
         _show(client.resume(id, ticket=ticket), json)
+
+
+@commands.command(
+    "replay", epilog="Example: kindcast subscriptions replay sub_123 --since 2026-11-23T08:00:00Z --ticket TICKET"
+)
+def replay(
+    id: IdArgument,
+    after: Annotated[str | None, typer.Option(metavar="CURSOR", help="What came after this cursor.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="What was accepted since then (RFC 3339).")] = None,
+    ticket: TicketOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Deliver again what was delivered before, as far as it is kept."""
+    with connected(server) as client:
+        _show(client.replay(id, after=after, since=since, ticket=ticket), json)
 
 
 @commands.command("delete", epilog="Example: kindcast subscriptions delete sub_123 --ticket TICKET")

@@ -459,6 +459,14 @@ class Calls(VocabularyCalls, OperatorCalls):
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
+    def replay(
+        self, id: str, *, after: str | int | None = None, since: str | None = None, ticket: str | None = None
+    ) -> Call[Json]:
+        """Delivers again what came after a cursor, or since a moment (RFC 3339); without either, all that is kept."""
+        body = present(after=None if after is None else str(after), since=since)
+        return post(path_of("subscriptions", id, "replay"), body, headers=self.ticket_header(id, ticket))
+
+    @described
     def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[Json]:
         """What webhooks did not take before they were disabled by failures."""
         return get(path_of("dead-letters"), subscription=subscription, cursor=cursor)

@@ -33,7 +33,11 @@ class DeliveryProtocol:
 
 
 def _open_webhooks(settings: Settings) -> Sender:
-    return WebhookSender(allow_private=settings.allow_private_sinks, timeout=settings.webhook_timeout_seconds)
+    return WebhookSender(
+        allow_private=settings.allow_private_sinks,
+        timeout=settings.webhook_timeout_seconds,
+        any_https_port=settings.any_https_port,
+    )
 
 
 DEFAULT_PROTOCOL = "HTTP"

@@ -96,8 +96,11 @@ class WebhookSender:
     It opens no more connections than `send` is called concurrently: who calls sets the caps.
     """
 
-    def __init__(self, *, allow_private: bool, timeout: float, resolver: Resolver | None = None) -> None:
+    def __init__(
+        self, *, allow_private: bool, timeout: float, any_https_port: bool = False, resolver: Resolver | None = None
+    ) -> None:
         self._allow_private = allow_private
+        self._any_https_port = any_https_port
         self._timeout = timeout
         self._connections = Connections(allow_private=allow_private, resolver=resolver)
         self._attempts: set[asyncio.Task[None]] = set()
@@ -145,7 +148,7 @@ class WebhookSender:
 
     @asynccontextmanager
     async def _posted(self, delivery: Delivery) -> AsyncIterator[httpcore.Response]:
-        sink = check_sink(delivery.sink, allow_private=self._allow_private)
+        sink = check_sink(delivery.sink, allow_private=self._allow_private, any_https_port=self._any_https_port)
         check_protocol(delivery.protocolsettings, delivery.sinkcredential)
         async with (
             self._connections.to(sink.endpoint) as pool,

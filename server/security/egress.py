@@ -107,8 +107,9 @@ class Sink:
 
 
 @lru_cache(maxsize=4_096)  # the same few sinks come again with every message
-def check_sink(url: str, *, allow_private: bool) -> Sink:
-    """Checks the text of a sink URL; nothing is resolved and nothing is connected. Raises `SinkRefused`."""
+def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -> Sink:
+    """Checks the text of a sink URL; nothing is resolved and nothing is connected. `any_https_port`: whether https may
+    go to other ports than 443. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:
         raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
     try:
@@ -128,7 +129,7 @@ def check_sink(url: str, *, allow_private: bool) -> Sink:
         raise SinkRefused("the sink has a fragment (#…), which is never sent; leave it out")
     port = PUBLIC_PORTS[parsed.scheme] if parsed.port is None else parsed.port
     if not allow_private:
-        if port != PUBLIC_PORTS[parsed.scheme]:
+        if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https" and port > 0):
             raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
         _refuse_local_name(host)
     return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)

@@ -29,9 +29,11 @@ __all__ = [
     "find_subscriber",
     "is_dead",
     "list_dead",
+    "position_before",
     "read_matches",
     "record_progress",
     "remember_discards",
+    "replay",
 ]
 
 
@@ -234,6 +236,35 @@ def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -
     return position
 
 
+def replay(connection: Connection, number: int, position: int) -> int:
+    """Moves the cursor back to `position`, or to the first message that is kept; returns where it stands. Keeps the
+    ledger's sum. A webhook that failed begins again."""
+    subscriber = find_subscriber(connection, number)
+    assert subscriber is not None
+    first = connection.execute(sa.select(subscriptions.c.created_sequence).where(subscriptions.c.number == number))
+    start: int = max(position, first.scalar_one(), subscriber.discarded_through or 0)
+    if start >= subscriber.start:
+        return subscriber.start
+    _count_delivered(connection, number, start, subscriber.start, sign=-1)
+    again = {"acked": start, "consecutive_errors": 0, "next_attempt_at": None}
+    connection.execute(subscriptions.update().where(subscriptions.c.number == number).values(again))
+    return start
+
+
+def position_before(connection: Connection, moment: float) -> int:
+    """The position after which everything was accepted at `moment` or later. Cost: some forty look-ups by key."""
+    low, high = 0, end_of_log(connection)
+    while low < high:  # all events up to `low` are earlier; none after `high` is
+        middle = (low + high) // 2
+        following = sa.select(events.c.sequence, events.c.accepted_at).where(events.c.sequence > middle)
+        found = connection.execute(following.order_by(events.c.sequence).limit(1)).one_or_none()
+        if found is None or found.accepted_at >= moment:
+            high = middle
+        else:
+            low = found.sequence
+    return low
+
+
 def record_progress(connection: Connection, progress: Iterable[Progress]) -> set[int]:
     """Writes down webhook attempts, those of one subscription in their order: moves cursors, counts, keeps the last
     failure. Returns the numbers of the subscriptions whose status changed.
@@ -284,14 +315,14 @@ def remember_discards(connection: Connection, before: int) -> int:
     return sum(count for _, _, count in found)
 
 
-def _count_delivered(connection: Connection, number: int, after: int, through: int) -> None:
-    """Counts matches as delivered in the ledger, whose parts must add up."""
+def _count_delivered(connection: Connection, number: int, after: int, through: int, *, sign: int = 1) -> None:
+    """Counts matches as delivered in the ledger, whose parts must add up; or, with the sign -1, as not delivered."""
     delivered = connection.execute(
         sa.select(sa.func.count())
         .select_from(matches)
         .where(matches.c.subscription == number, matches.c.position > after, matches.c.position <= through)
     ).scalar_one()
-    connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
+    connection.execute(ledger.update().values(delivered=ledger.c.delivered + sign * delivered))
 
 
 def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Iterator[Subscriber]:

@@ -168,6 +168,7 @@ def test_subscriptions_pause_resume_renew_delete_need_the_ticket(kindcast: Kindc
     id, ticket = created["id"], ("--ticket", created["ticket"])
     assert kindcast("subscriptions", "pause", id, *at).status == 1
     assert kindcast("subscriptions", "pause", id, *at, "--ticket", "wrong").status == 1
+    assert kindcast("subscriptions", "replay", id, *at, "--after", "x").status == 1
     assert kindcast("subscriptions", "pause", id, *at, *ticket, "--json").json["status"] == "paused"
     assert kindcast("subscriptions", "resume", id, *at, *ticket, "--json").json["status"] == "active"
     assert kindcast("subscriptions", "renew", id, *at, *ticket, "--ttl", "7d", "--json").json["status"] == "active"

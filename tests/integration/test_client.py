@@ -68,6 +68,7 @@ def test_client_whole_road(client: Client) -> None:
     assert message["event"]["source"] == "urn:shop"
     assert next(client.listen(made["id"])) == message
     assert client.ack(made["id"], message["cursor"]) == {"cursor": message["cursor"]}
+    assert client.replay(made["id"], after=0)["cursor"] == made["cursor"]
     assert client.pause(made["id"])["status"] == "paused"
     assert client.resume(made["id"])["status"] == "active"
     assert client.renew(made["id"], ttl_seconds=60)["id"] == made["id"]

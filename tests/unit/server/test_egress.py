@@ -202,3 +202,11 @@ def test_backend_local_socket_refuses() -> None:
 
     with pytest.raises(SinkRefused):
         asyncio.run(connect())
+
+
+def test_https_on_another_port_where_it_is_allowed() -> None:
+    """Only https, and only to public names."""
+    assert check_sink("https://example.com:8443/", allow_private=False, any_https_port=True).port == 8_443
+    for url in ("http://example.com:8080/", "https://localhost:8443/", "https://example.com:0/"):
+        with pytest.raises(SinkRefused):
+            check_sink(url, allow_private=False, any_https_port=True)

@@ -781,6 +781,18 @@ class Health(TypedDict):
     warning: NotRequired[str]
 
 
+class AsyncApiDocument(TypedDict):
+    """AsyncAPI 3: https://www.asyncapi.com/docs/reference/specification/v3.0.0"""
+
+    asyncapi: str
+    info: Json
+    defaultContentType: str
+    servers: Json
+    channels: Json
+    operations: Json
+    components: Json
+
+
 class ClockConfirmed(TypedDict):
     time: str
     was: str | None
@@ -887,6 +899,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /healthz": {200: Health},
     "GET /readyz": {200: Health},
     "POST /v1/clock/confirm": {200: ClockConfirmed},
+    "GET /asyncapi.json": {200: AsyncApiDocument},
     "GET /metrics": {200: Text("text/plain")},
 }
 """Method and path, as the OpenAPI document has them → status → type of the answer."""

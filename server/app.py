@@ -14,8 +14,8 @@ from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import (
+    asyncapi,
     concepts,
     dead_letters,
     declarations,
@@ -30,6 +30,7 @@ from kindcast.server.api import (
     operators,
     subscriptions,
 )
+from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.jobs import Jobs
 from kindcast.server.api.openapi import describe_answers
@@ -111,6 +112,7 @@ def _routes() -> list[BaseRoute]:
         health,
         deliveries,
         dead_letters,
+        asyncapi,
     )
     for each in routers:
         api.include_router(each.router)

@@ -1,0 +1,156 @@
+"""`/asyncapi.json`: what is sent to the server and by it, as an AsyncAPI 3 document.
+
+    channel         address                               who acts
+    events          /v1/events                            publishers send events
+    stream          /v1/subscriptions/{id}/stream         the server sends messages (server-sent events)
+    websocket       /v1/subscriptions/{id}/ws             the server sends messages, readers acknowledge
+    webhook         the sink of a subscription            the server sends signed messages
+
+The payloads are the types of `kindcast.server.answers`, as in the OpenAPI document.
+"""
+
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from kindcast.server.answers import Message, ProblemDocument
+from kindcast.server.api.http_protocol import WEBSOCKET_PATH
+from kindcast.server.api.requests import answer
+from kindcast.server.delivery.websocket import CLOUDEVENTS
+
+__all__ = ["asyncapi_document", "router"]
+
+router = APIRouter(tags=["health"])
+
+JSON = "application/json"
+STREAM_PATH = "/v1/subscriptions/{id}/stream"
+
+
+class Acknowledgement(TypedDict, total=False):
+    """Acknowledges everything up to a cursor. `ticket`: of the subscription, where the handshake did not carry it."""
+
+    ack: str
+    ticket: str
+
+
+class Acknowledged(TypedDict):
+    acked: str
+
+
+class Refused(TypedDict):
+    problem: ProblemDocument
+
+
+class Ended(TypedDict):
+    end: str
+
+
+class CloudEvent(TypedDict, total=False):
+    """CloudEvents 1.0 in JSON, with any extension attributes."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: str
+    subject: str
+    datacontenttype: str
+    dataschema: str
+    data: Any
+
+
+PAYLOADS = {
+    "event": (CloudEvent, "application/cloudevents+json", "An event, as it is published"),
+    "match": (Message, JSON, "An event that a subscription gets"),
+    "acknowledgement": (Acknowledgement, JSON, "How far a reader has come"),
+    "acknowledged": (Acknowledged, JSON, "An acknowledgement is on disk"),
+    "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
+    "ended": (Ended, JSON, "Why no more comes"),
+}
+
+WEBHOOK_HEADERS = {
+    "type": "object",
+    "required": ["webhook-id", "webhook-timestamp", "webhook-signature"],
+    "properties": {
+        "webhook-id": {"type": "string", "description": "The same on every attempt."},
+        "webhook-timestamp": {"type": "string", "description": "Unix seconds of this attempt."},
+        "webhook-signature": {"type": "string", "description": "Standard Webhooks: `v1,` and base64, one or more."},
+    },
+}
+
+
+@router.get("/asyncapi.json", summary="This interface as an AsyncAPI document")
+async def get_asyncapi(request: Request) -> Response:
+    """What is sent to the server and by it: events, messages, acknowledgements."""
+    return answer(asyncapi_document(request.url.netloc, secure=request.url.scheme == "https"))
+
+
+def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
+    """The document of a server that is reached under this name and port."""
+    made, definitions = TypeAdapter.json_schemas(
+        [(name, "serialization", TypeAdapter(kind)) for name, (kind, _, _) in PAYLOADS.items()],
+        ref_template="#/components/schemas/{model}",
+    )
+    messages: dict[str, Any] = {
+        name: {"name": name, "title": title, "contentType": media_type, "payload": made[name, "serialization"]}
+        for name, (_, media_type, title) in PAYLOADS.items()
+    }
+    messages["signedMatch"] = {**messages["match"], "name": "signedMatch", "headers": WEBHOOK_HEADERS}
+    http, websocket = ("https", "wss") if secure else ("http", "ws")
+    id_parameter = {"id": {"description": "The id of the subscription."}}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "kindcast",
+            "version": version("kindcast"),
+            "description": "What is published, and how matches reach subscribers. All other calls: /openapi.json.",
+        },
+        "defaultContentType": JSON,
+        "servers": {
+            "http": {"host": host, "protocol": http},
+            "websocket": {"host": host, "protocol": websocket, "protocolVersion": "13"},
+        },
+        "channels": {
+            "events": _channel("/v1/events", "http", "event"),
+            "stream": {**_channel(STREAM_PATH, "http", "match", "ended"), "parameters": id_parameter},
+            "websocket": {
+                **_channel(WEBSOCKET_PATH, "websocket", "match", "acknowledgement", "acknowledged", "refused", "ended"),
+                "parameters": id_parameter,
+                "description": f"With the subprotocol `{CLOUDEVENTS}` each message is the event itself.",
+                "bindings": {"ws": {"method": "GET"}},
+            },
+            "webhook": {
+                "address": None,
+                "description": "The sink of a subscription.",
+                "messages": {"signedMatch": {"$ref": "#/components/messages/signedMatch"}},
+            },
+        },
+        "operations": {
+            "publish": _operation("receive", "events", "event", http={"method": "POST"}),
+            "stream": _operation("send", "stream", "match", "ended", http={"method": "GET"}),
+            "push": _operation("send", "websocket", "match", "acknowledged", "refused", "ended"),
+            "acknowledge": _operation("receive", "websocket", "acknowledgement"),
+            "deliver": _operation("send", "webhook", "signedMatch", http={"method": "POST"}),
+        },
+        "components": {"schemas": definitions.get("$defs", {}), "messages": messages},
+    }
+
+
+def _channel(address: str, server: str, *messages: str) -> dict[str, Any]:
+    return {
+        "address": address,
+        "servers": [{"$ref": f"#/servers/{server}"}],
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
+    }
+
+
+def _operation(action: str, channel: str, *messages: str, http: dict[str, str] | None = None) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "action": action,
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "messages": [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages],
+    }
+    return told if http is None else told | {"bindings": {"http": http}}

@@ -1,0 +1,89 @@
+"""`/asyncapi.json` by the AsyncAPI project's own schema, and what we send by CloudEvents' own library."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cloudevents.v1.http import from_json
+from jsonschema import Draft7Validator, Draft202012Validator
+
+from tests.harness.application import publish, running_application, subscribe
+
+SCHEMA = Path(__file__).resolve().parents[1] / "fixtures" / "asyncapi" / "3.0.0.json.gz"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with running_application(tmp_path_factory.mktemp("data")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def document(client: httpx.Client) -> dict[str, Any]:
+    told: dict[str, Any] = client.get("/asyncapi.json").json()
+    return told
+
+
+def test_the_document_is_asyncapi_3(document: dict[str, Any]) -> None:
+    validator = Draft7Validator(json.loads(gzip.decompress(SCHEMA.read_bytes())))
+    assert [error.message[:300] for error in validator.iter_errors(document)] == []
+    for broken in (
+        {**document, "asyncapi": "4"},
+        {**document, "channels": {"x": {"adress": "/"}}},
+        {**document, "operations": {"x": {"action": "shout", "channel": {"$ref": "#/channels/events"}}}},
+    ):
+        assert not validator.is_valid(broken)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found = list(references(document))
+    assert len(found) > 20
+    for each in found:
+        at: Any = document
+        for step in each.removeprefix("#/").split("/"):
+            at = at[step]
+        assert at
+
+
+def test_messages_are_as_described_and_cloudevents_reads_their_events(
+    client: httpx.Client, document: dict[str, Any]
+) -> None:
+    made = subscribe(client, "n exists")
+    publish(client, n=1)
+    client.post(
+        "/v1/events",
+        content=b'{"n": 2}',
+        headers={
+            "Content-Type": "application/json",
+            "ce-specversion": "1.0",
+            "ce-id": "7",
+            "ce-source": "/till",
+            "ce-type": "sale",
+            "ce-subject": "%C3%9Cn%C3%AF",
+            "ce-time": "2026-11-23T08:00:00Z",
+        },
+    )
+    payload = {**document["components"]["messages"]["match"]["payload"], "components": document["components"]}
+    messages = client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"]
+    assert len(messages) == 2
+    for message in messages:
+        assert Draft202012Validator(payload).is_valid(message)
+        assert not Draft202012Validator(payload).is_valid({**message, "cursor": 1})
+    read = from_json(json.dumps(messages[1]["event"]))
+    assert (read["id"], read["source"], read["type"], read["subject"]) == ("7", "/till", "sale", "Ünï")
+    assert read.data == {"n": 2}
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from references(each)
+    elif isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for each in value.values():
+            yield from references(each)

@@ -22,6 +22,7 @@ from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
+from kindcast.server.store.matches import has_match
 from kindcast.server.strict_json import decode
 
 __all__ = ["PublishRoute", "router"]
@@ -196,7 +197,7 @@ async def trace(
     content = _shown(event) | {"undecided": [_undecided(each) for each in waiting]}
     content |= {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
     if asked is not None:
-        got = await broker.read(lambda connection: events.has_match(connection, asked.number, sequence))
+        got = await broker.read(lambda connection: has_match(connection, asked.number, sequence))
         event_answers = blocking_answers(late_matching.late_matchers)
 
         def why() -> dict[str, Any]:

@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 1.0
 SUBSCRIPTIONS_PER_SWEEP = 500
 """Expired or purged in one group, for the same reason."""
 
-MATCHES_PER_SWEEP = 5_000
+ATTEMPTS_PER_SWEEP = 5_000
 """Of deleted subscriptions, erased in one group: some tens of ms."""
 
 LOOK_AHEAD = 10_000
@@ -58,8 +58,8 @@ class Sweeper:
             heapq.heappush(self._ends, (live.expires_at, live.id))
 
     def erase(self, group: Group, live: Live) -> None:
-        """Deletes a subscription. If it has many matches, the next sweeps erase them."""
-        gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=MATCHES_PER_SWEEP)
+        """Deletes a subscription. If it has many attempts, the next sweeps erase them."""
+        gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=ATTEMPTS_PER_SWEEP)
         group.totals.update(gone)
         forget(group, live)
         if more:
@@ -119,8 +119,7 @@ class Sweeper:
         purged = [live for live in aside if live.status == "expired" and live.expires_at <= over]
         for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
             self.erase(group, live)
-        erased, left = leftovers.erase_some(connection, at_most=MATCHES_PER_SWEEP)
-        group.totals["discarded"] += erased
+        left = leftovers.erase_some(connection, at_most=ATTEMPTS_PER_SWEEP)
         before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
         if before is not None:
             group.totals.update(events.discard_before(connection, before))

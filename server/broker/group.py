@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
@@ -21,6 +22,7 @@ from kindcast.server.broker.state import Live, State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store import ledger, subscriptions
+from kindcast.server.store.postings import Numbers
 
 __all__ = [
     "SILENT",
@@ -40,6 +42,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger("kindcast.broker")
 
+MANY_MATCHES = 10_000
+"""From which duplicates among them are dropped before Python sees them."""
+
 
 class GroupBroken(Exception):
     """The transaction is lost, with everything in it."""
@@ -55,7 +60,8 @@ class Group:
         self.state = state
         self.now = CLOCK.now()
         self.touched: set[int] = set()
-        """Numbers of the subscriptions that got a match or were changed."""
+        """Numbers of the subscriptions that got a match or were changed, but for those of `touch`."""
+        self._matched: list[Numbers] = []
         self.parked = False
         """Whether a candidate was parked or is due at once."""
         self.totals: Counter[str] = Counter()
@@ -79,6 +85,21 @@ class Group:
         """Registers the undo step of a change of the state that was just made."""
         self._undo.append(step)
 
+    def touch(self, numbers: Numbers) -> None:
+        """Note that these subscriptions got a match."""
+        self._matched.append(numbers)
+
+    def all_touched(self) -> set[int]:
+        """Numbers of the subscriptions that got a match or were changed. Costs some ns a match."""
+        if not self._matched:
+            return self.touched
+        whole = np.concatenate(self._matched) if len(self._matched) > 1 else self._matched[0]
+        if whole.size < MANY_MATCHES:
+            return self.touched.union(whole.tolist())
+        among = np.zeros(int(whole.max()) + 1, dtype=np.bool_)
+        among[whole] = True
+        return self.touched.union(np.flatnonzero(among).tolist())
+
     def note(self, live: Live, *, told: bool = True) -> None:
         """Note that a subscription was added, removed or changed; `told`: the delivery is to be notified."""
         self._noted.setdefault(live.number, live.id)
@@ -92,7 +113,7 @@ class Group:
         Raises `StoreUnavailable` if the database refuses a change, `GroupBroken` if the whole transaction is lost.
         """
         undone, noted = len(self._undo), len(self._noted)
-        touched, totals = self.touched.copy(), self.totals.copy()
+        touched, matched, totals = self.touched.copy(), len(self._matched), self.totals.copy()
         savepoint = self.connection.begin_nested()
         try:
             result = work(self)
@@ -100,6 +121,7 @@ class Group:
         except BaseException as error:
             self._take_back(undone)
             self.touched, self.totals = touched, totals
+            del self._matched[matched:]
             while len(self._noted) > noted:
                 self._noted.popitem()
             try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import retract_late
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.events import MatchRow, insert_matches
+from kindcast.server.store.matches import MatchList, insert_matches, packed
 from kindcast.server.store.pending import Retry
 
 __all__ = ["LateDecisions", "record_decisions", "retry_given_up"]
@@ -31,7 +31,7 @@ class LateDecisions:
 
 
 def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
-    """Stores all decisions. Costs a few statements per event and one row per match."""
+    """Stores all decisions. Costs a few statements and one row per event."""
     connection, state = group.connection, group.state
     before = (state.sequence, state.last_accepted_at)
 
@@ -40,7 +40,7 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
 
     group.on_undo(undo)
     state.last_accepted_at = max(group.now, state.last_accepted_at)
-    rows: list[MatchRow] = []
+    lists: list[MatchList] = []
     retries: list[Retry] = []
     told: dict[int, list[int]] = {}
     for each in decisions:
@@ -55,8 +55,8 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
         group.totals.update(matches=len(late), matched=int(first))
         group.touched.update(late)
         told[each.event] = late
-        rows += [(number, state.sequence, each.matched[number], each.event) for number in late]
-    insert_matches(connection, rows)
+        lists.append(packed(state.sequence, each.event, {number: each.matched[number] for number in late}))
+    insert_matches(connection, lists)
     retract_late(group, told)
     group.totals["parked_given_up"] += pending_store.postpone(connection, retries, group.now)
 

@@ -1,12 +1,12 @@
 """The publish path: events are deduplicated, read, matched and stored with their matches in one transaction.
 
 decoded ──known?──▶ duplicate
-    └─▶ read ──▶ match_read ──slots──▶ rows of events, matches, parked candidates ──▶ one insert for many
+    └─▶ read ──▶ match_read ──slots──▶ rows of events, lists of matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
 No operator is called here: candidates that need one are stored with the event, and decided by
-`kindcast.server.pending`. From the index to the row of a match, subscriptions are slots of the matcher; no name is
-looked up.
+`kindcast.server.pending`. From the index to the list of matches, subscriptions are slots of the matcher; no name
+is looked up.
 """
 
 import time
@@ -28,9 +28,11 @@ from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent, arrived
 from kindcast.server.store.corrections import correction_key
-from kindcast.server.store.events import EventRow, Known, MatchRow, find_known, insert_events, insert_matches
+from kindcast.server.store.events import EventRow, Known, find_known, insert_events
+from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
+from kindcast.server.store.postings import Numbers, pack_lists
 
 __all__ = [
     "EventMatches",
@@ -50,6 +52,9 @@ MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
 
 DIFFERS = "differs"
+
+NUMBER_BITS = 40
+"""For the number of a subscription beside that of an event."""
 
 
 class EventNote(msgspec.Struct, frozen=True):
@@ -209,19 +214,36 @@ def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
     return found
 
 
+def _in_order(state: State, table: MatchTable, now: float) -> tuple[Numbers, Numbers, list[str | None] | None]:
+    """The subscriptions of the matches whose time is not over: their numbers, ascending for each event; where those of
+    each event begin, and the last one's end; and the bindings of each as JSON, if any has some."""
+    numbers = state.live_subscriptions.numbers_in_time(table.slots, now)
+    keys = np.repeat(np.arange(len(table), dtype=np.int64), np.diff(table.offsets)) << NUMBER_BITS | numbers
+    bindings: list[str | None] | None = None
+    if table.bindings is None:
+        keys = np.sort(keys[numbers > 0])
+    else:
+        order = np.argsort(keys)
+        order = order[numbers[order] > 0]
+        keys = keys[order]
+        bindings = [_bindings_json(table.bindings[at]) for at in order.tolist()]
+    bounds = np.searchsorted(keys, np.arange(len(table) + 1, dtype=np.int64) << NUMBER_BITS)
+    return keys & (1 << NUMBER_BITS) - 1, bounds, bindings
+
+
 class _Rows:
     """The rows of one command's events, numbered as they come; `table` has what they match."""
 
     def __init__(self, group: Group, table: MatchTable) -> None:
         self._group = group
         self._table = table
-        self._subscriptions: list[int] = group.state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
-        self._bounds: list[int] = table.offsets.tolist()
+        self._numbers, self._bounds, self._bindings = _in_order(group.state, table, group.now)
+        self._packed = pack_lists(self._numbers, self._bounds)
+        self._ends: list[int] = self._bounds.tolist()
         self._version = group.state.vocabulary.version
         self._events: list[EventRow] = []
-        self._matches: list[MatchRow] = []
+        self._matches: list[MatchList] = []
         self._parked: list[ParkedRow] = []
-        self._hits = 0
         state = group.state
         before = (state.sequence, state.last_accepted_at)
 
@@ -235,17 +257,13 @@ class _Rows:
         """The rows of one event, which has this number in the table; `key` is what it is known by again."""
         group, state, table = self._group, self._group.state, self._table
         state.sequence += 1
-        position, subscriptions = state.sequence, self._subscriptions
-        found = [at for at in range(*self._bounds[number : number + 2]) if subscriptions[at]]
-        if table.bindings is None:
-            self._matches += [(subscriptions[at], position, None, None) for at in found]
-        else:
-            self._matches += [(subscriptions[at], position, _bindings_json(table.bindings[at]), None) for at in found]
-        group.touched.update([subscriptions[at] for at in found])
-        matched = len(found)
+        start, end = self._ends[number : number + 2]
+        matched = end - start
+        if matched:
+            bound = None if self._bindings is None else pack_bindings(self._bindings[start:end])
+            self._matches.append(MatchList(state.sequence, None, matched, self._packed[number], bound))
         waiting = _in_time(state, table.undecided.get(number, {}), group.now)
         self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
-        self._hits += matched > 0
         told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
             EventRow(
@@ -267,7 +285,8 @@ class _Rows:
         """Insert them, and count them."""
         insert_events(self._group.connection, self._events)
         insert_matches(self._group.connection, self._matches)
-        self._group.totals.update(accepted=len(self._events), matched=self._hits, matches=len(self._matches))
+        self._group.touch(self._numbers)
+        self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=self._numbers.size)
         if self._parked:
             self._keep_vocabulary()
             insert_parked(self._group.connection, self._parked)

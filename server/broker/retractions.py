@@ -13,7 +13,7 @@ from kindcast.semantic.events import Correction, is_newer
 from kindcast.server.broker.group import Group
 from kindcast.server.store import corrections
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.events import insert_matches
+from kindcast.server.store.matches import insert_matches, packed
 
 __all__ = ["retract_late", "tell_corrections"]
 
@@ -65,6 +65,6 @@ def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) ->
     state.sequence += 1
     first = pending_store.note_late(connection, state.sequence, by, state.last_accepted_at, len(recipients))
     corrections.add_retraction(connection, state.sequence, withdrawn)
-    insert_matches(connection, [(number, state.sequence, None, by) for number in recipients])
+    insert_matches(connection, [packed(state.sequence, by, dict.fromkeys(recipients))])
     group.totals.update(matches=len(recipients), matched=int(first))
     group.touched.update(recipients)

@@ -263,8 +263,8 @@ class BrokerThread:
     def _announce(self, group: Group) -> None:
         """Notify the listeners. An exception in a listener is logged and does not stop the thread."""
         calls: list[Callable[[], None]] = []
-        if group.touched:
-            calls += [partial(each, group.touched) for each in self._listeners]
+        if touched := group.all_touched():
+            calls += [partial(each, touched) for each in self._listeners]
         if group.parked:
             calls += self._parking_listeners
         for call in calls:

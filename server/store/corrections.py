@@ -7,9 +7,10 @@ retractions   position ──▶ the event that is withdrawn: the message there 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, exists, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
-from kindcast.server.store.tables import corrections, events, late, matches, retractions, subscriptions
+from kindcast.server.store.matches import recipients_of
+from kindcast.server.store.tables import corrections, events, retractions, subscriptions
 
 __all__ = [
     "add_correction",
@@ -23,6 +24,9 @@ __all__ = [
     "recipients",
     "withdrawn_among",
 ]
+
+NUMBERS_PER_QUERY = 500
+"""Numbers in one IN list: far below every database's limit on parameters."""
 
 KEY_SEPARATOR = "\x1f"
 """Between id and revision in the key by which an event is known again; neither has control characters."""
@@ -87,16 +91,13 @@ def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[
 def recipients(connection: Connection, sequence: int, now: float) -> list[int]:
     """The numbers of the subscriptions that have a match of an event, or a message of its own retracting nothing, and
     that are not over."""
-    positions = [sequence, *connection.execute(select(late.c.position).where(late.c.event == sequence)).scalars()]
-    told = exists().where(retractions.c.position == matches.c.position)
-    query = (
-        select(matches.c.subscription)
-        .join_from(matches, subscriptions, subscriptions.c.number == matches.c.subscription)
-        .where(matches.c.position.in_(positions), ~told)
-        .where((matches.c.event == sequence) | (matches.c.event.is_(None) & (matches.c.position == sequence)))
-        .where(subscriptions.c.status != "expired", subscriptions.c.expires_at > now)
-    )
-    return sorted(set(connection.execute(query).scalars()))
+    live = (subscriptions.c.status != "expired") & (subscriptions.c.expires_at > now)
+    numbers = [each.number for each in recipients_of(connection, sequence)]
+    found: list[int] = []
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        some = subscriptions.c.number.in_(numbers[start : start + NUMBERS_PER_QUERY])
+        found += connection.execute(select(subscriptions.c.number).where(some, live)).scalars()
+    return sorted(set(found))
 
 
 def add_retraction(connection: Connection, position: int, withdrawn: int) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.settings import Settings
+from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 from kindcast.server.store.witness import Witness, follow_clock, path_of
 
@@ -45,6 +46,8 @@ class Database:
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """What knows the number of the last commit, apart from the database."""
+        self.matches = MatchCache()
+        """What the connections keep in memory of the stored matches."""
         self._writer: Engine = self._engine(poolclass=NullPool)
         self._readers: Engine = self._engine(
             pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
@@ -133,6 +136,7 @@ class Database:
     def _engine(self, **options: Any) -> Engine:
         if self.is_sqlite:
             options["connect_args"] = {"check_same_thread": False}  # opened by one thread, then owned by another
+        options["execution_options"] = {"matches": self.matches}
         return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
 
     def _listen(self) -> None:

@@ -4,17 +4,22 @@ Every function takes a connection and runs in the transaction of its caller: rea
 writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, inside `Broker.execute`.
 
     matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
-    matches --too old, remember_discards--> discarded: up to where, so that no loss goes unnoticed
+    matches --too old, discard_matches--> discarded: up to where, so that no loss goes unnoticed
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, bindparam, select
 
-from kindcast.server.store.tables import attempts, events, ledger, matches, metadata, retractions, subscriptions
+from kindcast.server.store import matches as match_store
+from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
+from kindcast.server.store.older_matches import matches as older_table
+from kindcast.server.store.tables import attempts, events, ledger, match_lists, metadata, retractions, subscriptions
 
 __all__ = [
     "DISABLED",
@@ -24,6 +29,7 @@ __all__ = [
     "Subscriber",
     "acknowledge",
     "awaiting_webhooks",
+    "discard_matches",
     "discarded",
     "end_of_log",
     "find_subscriber",
@@ -32,13 +38,14 @@ __all__ = [
     "position_before",
     "read_matches",
     "record_progress",
-    "remember_discards",
     "replay",
 ]
 
 
 NUMBERS_PER_QUERY = 500
 """Subscription numbers in one IN list: far below SQLite's limit of parameters, and enough to make the rest cheap."""
+MANY_NUMBERS = 5_000
+"""From which all subscriptions with a sink are looked at instead."""
 
 PUSHED_STATUSES = ("active", "failing")
 """Of a subscription whose webhook is called; paused, disabled and expired ones wait until they are resumed or
@@ -79,21 +86,30 @@ _SUBSCRIBER = sa.select(
     discarded.c.through.label("discarded_through"),
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
 
-_MATCHES = (
-    sa.select(
-        matches.c.position,
-        events.c.sequence,
-        events.c.body,
-        matches.c.bindings,
-        events.c.vocabulary_version,
-        retractions.c.event.label("withdrawn"),
-        retractions.c.source.label("withdrawn_source"),
-        retractions.c.id.label("withdrawn_id"),
+
+def _events_of(table: Table, subscriptions: ColumnElement[Any]) -> Select[Any]:
+    """The events at positions of a table of matches, in order. `subscriptions` is NULL where `bindings` are those of
+    one match."""
+    return (
+        sa.select(
+            events.c.sequence,
+            events.c.body,
+            events.c.vocabulary_version,
+            table.c.position,
+            table.c.bindings,
+            subscriptions.label("subscriptions"),
+            retractions.c.event.label("withdrawn"),
+            retractions.c.source.label("withdrawn_source"),
+            retractions.c.id.label("withdrawn_id"),
+        )
+        .join_from(table, events, events.c.sequence == sa.func.coalesce(table.c.event, table.c.position))
+        .join(retractions, retractions.c.position == table.c.position, isouter=True)
+        .order_by(table.c.position)
     )
-    .join_from(matches, events, events.c.sequence == sa.func.coalesce(matches.c.event, matches.c.position))
-    .join(retractions, retractions.c.position == matches.c.position, isouter=True)
-    .order_by(matches.c.position)
-)
+
+
+_EVENTS = _events_of(match_lists, sa.case((match_lists.c.bindings.is_not(None), match_lists.c.subscriptions)))
+_OLDER_EVENTS = _events_of(older_table, sa.null())
 
 _UPDATE = (
     subscriptions.update()
@@ -123,6 +139,12 @@ _ATTEMPT = attempts.insert().values(
     outcome=bindparam("_outcome"),
     status_code=bindparam("_status_code"),
     detail=bindparam("_detail"),
+)
+
+
+_DISCARDED = sa.text(
+    "INSERT INTO discarded (subscription, through) VALUES (:number, :through) "
+    "ON CONFLICT (subscription) DO UPDATE SET through = excluded.through"
 )
 
 
@@ -192,17 +214,40 @@ def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None
 
 def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
     """The next matches of a subscription after a cursor, in order. Fewer than `limit` when their events fill the byte
-    budget (at least one comes). Cost: one walk of the key (subscription, position), and an event looked up for each."""
-    statement = _MATCHES.where(matches.c.subscription == number, matches.c.position > after).limit(limit)
+    budget (at least one comes). Cost: that of `find_positions`, and an event looked up for each."""
     found: list[StoredMatch] = []
-    with connection.execute(statement) as rows:
+    positions = find_positions(connection, number, after=after, limit=limit)
+    for some in _portions(positions):
+        for match in _read_at(connection, number, some):
+            found.append(match)
+            byte_budget -= len(match.body)
+            if byte_budget <= 0:
+                return found
+    return found
+
+
+def _read_at(connection: Connection, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
+    """The matches of a subscription at these positions, which it has."""
+    new = _stored(connection, _EVENTS.where(match_lists.c.position.in_(positions)), number)
+    if not match_store.has_older(connection):
+        return new
+    mine = (older_table.c.subscription == number) & older_table.c.position.in_(positions)
+    older = _stored(connection, _OLDER_EVENTS.where(mine), number)
+    return (next(same) for _, same in groupby(merge(new, older, key=_position), key=_position))
+
+
+def _position(match: StoredMatch) -> int:
+    return match.position
+
+
+def _stored(connection: Connection, query: Select[Any], number: int) -> Iterator[StoredMatch]:
+    with connection.execute(query) as rows:
         for row in rows:
             gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
-            found.append(StoredMatch(row.position, row.sequence, row.body, row.bindings, row.vocabulary_version, gone))
-            byte_budget -= len(row.body)
-            if byte_budget <= 0:
-                break
-    return found
+            bindings = (
+                row.bindings if row.subscriptions is None else binding_of(number, row.subscriptions, row.bindings)
+            )
+            yield StoredMatch(row.position, row.sequence, row.body, bindings, row.vocabulary_version, gone)
 
 
 def end_of_log(connection: Connection) -> int:
@@ -212,19 +257,19 @@ def end_of_log(connection: Connection) -> int:
 
 def awaiting_webhooks(connection: Connection, numbers: Collection[int] | None = None) -> list[int]:
     """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it."""
-    waits = sa.exists().where(
-        matches.c.subscription == subscriptions.c.number,
-        matches.c.position > _START,
+    statement = sa.select(subscriptions.c.number, _START).where(
+        subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
     )
-    statement = sa.select(subscriptions.c.number).where(
-        subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES), waits
-    )
-    if numbers is None:
-        return list(connection.execute(statement).scalars())
-    found: list[int] = []
-    for some in _portions(sorted(numbers)):
-        found += connection.execute(statement.where(subscriptions.c.number.in_(some))).scalars()
-    return found
+    if numbers is None or len(numbers) > MANY_NUMBERS:
+        called = {
+            number: start for number, start in connection.execute(statement) if numbers is None or number in numbers
+        }
+    else:
+        called = {}
+        for some in _portions(sorted(numbers)):
+            rows = connection.execute(statement.where(subscriptions.c.number.in_(some)))
+            called |= {number: start for number, start in rows}
+    return sorted(matched_after(connection, called))
 
 
 def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:
@@ -297,31 +342,18 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
     return changed
 
 
-def remember_discards(connection: Connection, before: int) -> int:
-    """To be called before all matches below the position `before` are deleted for their age: remembers, for each
-    subscription, the last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them
-    are pending. Cost: one look into the key of `matches` for each subscription."""
-    theirs = (matches.c.subscription == subscriptions.c.number) & (matches.c.position < before)
-    last = sa.select(sa.func.max(matches.c.position)).where(theirs).scalar_subquery()
-    waiting = matches.c.position > subscriptions.c.acked
-    pending = sa.select(sa.func.count()).select_from(matches).where(theirs, waiting).scalar_subquery()
-    # Subqueries, because as a join SQLite would walk through all matches, the new ones too.
-    found = [row for row in connection.execute(sa.select(subscriptions.c.number, last, pending)) if row[1] is not None]
-    if found:
-        known = discarded.c.subscription == bindparam("_number")
-        connection.execute(discarded.delete().where(known), [{"_number": number} for number, _, _ in found])
-        rows = [{"subscription": number, "through": through} for number, through, _ in found]
-        connection.execute(discarded.insert(), rows)
-    return sum(count for _, _, count in found)
+def discard_matches(connection: Connection, before: int) -> int:
+    """Deletes all matches below the position `before`, which `end_of_discard` gave. Remembers for each subscription the
+    last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them were pending."""
+    lost, pending = discard_before(connection, before)
+    if lost:
+        connection.execute(_DISCARDED, [{"number": number, "through": through} for number, through in lost.items()])
+    return pending
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int, *, sign: int = 1) -> None:
     """Counts matches as delivered in the ledger, whose parts must add up; or, with the sign -1, as not delivered."""
-    delivered = connection.execute(
-        sa.select(sa.func.count())
-        .select_from(matches)
-        .where(matches.c.subscription == number, matches.c.position > after, matches.c.position <= through)
-    ).scalar_one()
+    delivered = count_matches(connection, number, after=after, through=through)
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + sign * delivered))
 
 

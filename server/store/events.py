@@ -1,4 +1,4 @@
-"""Stored events and their matches: written in bulk by the broker, read by any connection.
+"""Stored events: written in bulk by the broker, read by any connection.
 
 Writing functions belong to the broker's thread. Rows go in with one call of the driver for many.
 """
@@ -7,18 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, delete, exists, func, select
+from sqlalchemy import Connection, Row, delete, exists, func, select
 
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
-from kindcast.server.store.deliveries import remember_discards
+from kindcast.server.store.deliveries import discard_matches
 from kindcast.server.store.driver_calls import insert_rows
-from kindcast.server.store.tables import attempts, events, late, matches, retractions, subscriptions
+from kindcast.server.store.matches import Recipient, end_of_discard, recipients_of
+from kindcast.server.store.tables import attempts, events, late, subscriptions
 
 __all__ = [
+    "EventMatch",
     "EventRow",
     "Known",
-    "MatchRow",
     "count_between",
     "discard_before",
     "find_attempts",
@@ -26,14 +27,15 @@ __all__ = [
     "find_known",
     "find_matches",
     "first_to_keep",
-    "has_match",
     "insert_events",
-    "insert_matches",
     "list_events",
 ]
 
 IDS_PER_QUERY = 500
 """Ids in one IN list: far below every database's limit on parameters."""
+
+MATCHES_AT_ONCE = 1_000_000
+"""Deleted in one transaction for their age, unless one event has more: they are in memory while they are counted."""
 
 PAGE_BYTES = 16 << 20
 """Of the events in one page that is read back."""
@@ -57,22 +59,12 @@ class EventRow(NamedTuple):
     notes: str | None
 
 
-MatchRow = tuple[int, int, str | None, int | None]
-"""A row of `matches`: (subscription, position, bindings, event). `bindings` is JSON text or None; `event` the sequence
-of a late match's event, else None."""
-
-
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
     """Store events that are not there yet."""
     insert_rows(connection, events.name, EventRow._fields, rows)
-
-
-def insert_matches(connection: Connection, rows: Sequence[MatchRow]) -> None:
-    """Store matches of events of the same transaction."""
-    insert_rows(connection, matches.name, ("subscription", "position", "bindings", "event"), rows)
 
 
 def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:
@@ -107,10 +99,10 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int 
 
 def discard_before(connection: Connection, number: int) -> Counter[str]:
     """Delete the matches whose positions are below `number`, and the events below it that have none left, with their
-    attempts and what is parked with them; returns what the ledger must count."""
-    mine = matches.c.subscription.in_(select(subscriptions.c.number))  # lets the primary key be used
-    gone = Counter(discarded=remember_discards(connection, number))
-    connection.execute(delete(matches).where(mine, matches.c.position < number))
+    attempts and what is parked with them; returns what the ledger must count. Where that are very many matches, this
+    deletes a part of it all."""
+    number = end_of_discard(connection, number, at_most=MATCHES_AT_ONCE)
+    gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
     discard_corrections_before(connection, number)
     gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
@@ -158,44 +150,37 @@ def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
     return connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
 
 
-def find_matches(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
-    """The matches of an event: (number, id, sink, acked, bindings, position), in the order in which the subscriptions
-    were made."""
-    columns: tuple[Column[Any], ...] = (
-        subscriptions.c.number,
-        subscriptions.c.id,
-        subscriptions.c.sink,
-        subscriptions.c.acked,
-        matches.c.bindings,
-        matches.c.position,
-    )
-    query = (
-        select(*columns)
-        .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
-        .where(matches.c.position.in_(_positions(connection, sequence)), _is_of(sequence))
-        .order_by(subscriptions.c.number)
-        .limit(limit)
-    )
-    return connection.execute(query).all()
+class EventMatch(NamedTuple):
+    """A subscription that got an event. `bindings` is JSON text or None."""
+
+    number: int
+    id: str
+    sink: str | None
+    acked: int
+    bindings: str | None
+    position: int
+
+
+def find_matches(connection: Connection, sequence: int, *, limit: int) -> list[EventMatch]:
+    """Who got an event, or a message that it withdraws another one, in the order in which the subscriptions were made;
+    without those that were deleted."""
+    got: dict[int, list[Recipient]] = {}
+    for each in recipients_of(connection, sequence, retractions_too=True):
+        got.setdefault(each.number, []).append(each)
+    numbers = list(got)
+    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.sink, subscriptions.c.acked)
+    query = select(*columns).order_by(subscriptions.c.number)
+    found: list[EventMatch] = []
+    for start in range(0, len(numbers), IDS_PER_QUERY):
+        some = subscriptions.c.number.in_(numbers[start : start + IDS_PER_QUERY])
+        for number, id, sink, acked in connection.execute(query.where(some).limit(limit - len(found))):
+            found += [EventMatch(number, id, sink, acked, each.bindings, each.position) for each in got[number]]
+        if len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
     """The webhook attempts for an event, oldest first."""
     query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
     return connection.execute(query.limit(limit)).all()
-
-
-def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
-    """Whether a subscription got an event, not counting messages that it withdraws another one."""
-    told = exists().where(retractions.c.position == matches.c.position)
-    wanted = (matches.c.subscription == subscription) & matches.c.position.in_(_positions(connection, sequence))
-    return connection.execute(select(matches.c.position).where(wanted, ~told, _is_of(sequence))).first() is not None
-
-
-def _positions(connection: Connection, sequence: int) -> list[int]:
-    """Where matches of an event may stand: one position for those of the moment, one for each time some came late."""
-    return [sequence, *connection.execute(select(late.c.position).where(late.c.event == sequence)).scalars()]
-
-
-def _is_of(sequence: int) -> ColumnElement[bool]:
-    return func.coalesce(matches.c.event, matches.c.position) == sequence

@@ -23,7 +23,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    case,
     false,
     func,
     insert,
@@ -34,10 +33,11 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateColumn
 
 from kindcast.server.errors import StoreUnreadable
-from kindcast.server.store import leftovers
+from kindcast.server.store import older_matches
 from kindcast.server.store.deliveries import is_dead
 from kindcast.server.store.driver_calls import mark_of
-from kindcast.server.store.tables import events, late, ledger, matches, parked, subscriptions
+from kindcast.server.store.matches import count_waiting
+from kindcast.server.store.tables import events, late, ledger, parked, subscriptions
 
 __all__ = ["LAYOUT", "Totals", "read_totals"]
 
@@ -48,12 +48,13 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            2 ──▶ 3   matches have positions, so that some may come late; candidates are parked; operators
 #            3 ──▶ 4   events are found by type; what a snapshot lacks is noted; deleted subscriptions leave in steps
 #            4 ──▶ 5   what is undecided has the kind of its failure
+#            5 ──▶ 6   matches are packed; those that are there move while the server runs: `older_matches`
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
 # age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
-LAYOUT = 5
+LAYOUT = 6
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -113,11 +114,26 @@ def _keep_failure_kinds(connection: Connection) -> None:
     _add(connection, "subscriptions", Column("last_undecided_kind", String))
 
 
+def _pack_matches(connection: Connection) -> None:
+    """Layout 6. Matches stay where they are, and move later. Those of deleted subscriptions that were still to be
+    erased count as discarded from now on. Constant time but for these."""
+    for name in ("kept_from", "folded_through", "folds", "older_from", "older_through"):
+        _add(connection, "ledger", Column(name, BigInteger, nullable=False, server_default="0"))
+    if "acked" in {each["name"] for each in inspect(connection).get_columns("leftovers")}:
+        connection.exec_driver_sql(
+            "UPDATE ledger SET discarded = discarded + (SELECT count(*) FROM leftovers JOIN matches"
+            " ON matches.subscription = leftovers.subscription AND matches.position > leftovers.acked)"
+        )
+        connection.exec_driver_sql("ALTER TABLE leftovers DROP COLUMN acked")
+    older_matches.begin(connection, connection.execute(select(ledger.c.sequence)).scalar_one())
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
     3: _index_types,
     4: _keep_failure_kinds,
+    5: _pack_matches,
 }
 """What leads from a layout to the next one."""
 
@@ -187,18 +203,19 @@ def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> 
     connection.exec_driver_sql(statement, (sequence, *larger.values()))
 
 
+_CURSOR = (subscriptions.c.number, subscriptions.c.acked, is_dead().label("dead"))
+
+
 def read_totals(connection: Connection) -> Totals:
-    """The totals. Counting what is pending costs one walk over the pending matches."""
-    waiting = (
-        select(func.count(), func.count(case((is_dead(), 1))))
-        .select_from(subscriptions.join(matches, matches.c.subscription == subscriptions.c.number))
-        .where(matches.c.position > subscriptions.c.acked)
-    )
+    """The totals. Counting what is pending costs one walk over the matches after the least cursor."""
+    cursors = {row.number: row for row in connection.execute(select(*_CURSOR))}
+    waiting = count_waiting(connection, {number: row.acked for number, row in cursors.items()})
+    undelivered = sum(waiting.values())
+    dead = sum(count for number, count in waiting.items() if cursors[number].dead)
     sent, failed = func.sum(subscriptions.c.times_sent), func.sum(subscriptions.c.times_failed)
     attempts_sent, attempts_failed = connection.execute(select(func.coalesce(sent, 0), func.coalesce(failed, 0))).one()
     parked_waiting = select(func.count()).where(parked.c.next_try_at.is_not(None))
     row = connection.execute(select(ledger)).one()
-    undelivered, dead = connection.execute(waiting).one()
     return Totals(
         sequence=row.sequence,
         accepted=row.accepted,
@@ -208,7 +225,7 @@ def read_totals(connection: Connection) -> Totals:
         delivered=row.delivered,
         dead=row.dead + dead,
         discarded=row.discarded,
-        pending=undelivered - dead + leftovers.count_pending(connection),
+        pending=undelivered - dead,
         attempts_delivered=row.attempts_delivered + int(attempts_sent - attempts_failed),
         attempts_failed=row.attempts_failed + int(attempts_failed),
         parked=row.parked,

@@ -8,7 +8,8 @@ from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert,
 from kindcast.server.store import leftovers
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discarded
-from kindcast.server.store.tables import ledger, matches, operator_uses, subscriptions, unsaved
+from kindcast.server.store.matches import count_matches
+from kindcast.server.store.tables import ledger, operator_uses, subscriptions, unsaved
 
 __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 
@@ -95,20 +96,21 @@ def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[
 
 def delete_subscription(connection: Connection, number: int, *, at_most: int) -> tuple[dict[str, int], bool]:
     """Forget one with all that waits for it, parked or matched; returns what the ledger must count in its place, and
-    whether more is left than so many matches: `leftovers.erase` is to be called for those."""
+    whether more than so many attempts are left: `leftovers.erase` is to be called for those."""
     counters = (subscriptions.c.times_sent, subscriptions.c.times_failed, subscriptions.c.acked)
     sent, failed, acked = connection.execute(select(*counters).where(subscriptions.c.number == number)).one()
     gone = {
         "attempts_delivered": sent - failed,
         "attempts_failed": failed,
         "parked_withdrawn": pending_store.withdraw_subscription(connection, number),
+        "discarded": count_matches(connection, number, after=acked),
     }
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
     connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
-    gone["discarded"], over = leftovers.erase(connection, number, acked, at_most=at_most)
+    over = leftovers.erase(connection, number, at_most=at_most)
     if not over:
-        leftovers.remember(connection, number, acked)
+        leftovers.remember(connection, number)
     return gone, not over
 
 
@@ -174,9 +176,8 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
 
 def count_pending(connection: Connection, number: int) -> int:
     """How many matches of a subscription wait after its cursor."""
-    acked = select(subscriptions.c.acked).where(subscriptions.c.number == number).scalar_subquery()
-    query = select(func.count()).where(matches.c.subscription == number, matches.c.position > acked)
-    return connection.execute(query).scalar_one()
+    acked = connection.execute(select(subscriptions.c.acked).where(subscriptions.c.number == number)).scalar_one()
+    return count_matches(connection, number, after=acked)
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:

@@ -5,7 +5,8 @@
     declarations    attributes, synonyms, rates and event types that were declared beside them, every version
     subscriptions   what was asked, as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
     events          what was accepted, in the order of its sequence
-    matches         (subscription, position): an event that a subscription gets; the cursor of a message is the position
+    match_lists     position: the subscriptions that get an event there; the cursor of a message is the position
+    posting_pages   the same by subscription, for blocks of positions: made of the lists in the background
     late            positions of matches that were decided after their event was accepted
     attempts        each webhook attempt, for traces
     parked          (event, subscription): what an operator has yet to decide, or could not
@@ -14,7 +15,7 @@
     operator_uses   which subscriptions call which operators
     operator_data   regions, tables and calendar windows that were uploaded for the built-in operators
     learned         what operators cost and how often they hold, as far as it was learned
-    leftovers       subscriptions that were deleted, some of whose matches are still to be erased
+    leftovers       subscriptions that were deleted, some of whose attempts are still to be erased
     unsaved         subscriptions that came, went or changed since the last snapshot of them was written
     meanings        by which rules of matching this database was served, and what each change of them did
     ledger          one row: the number of the last commit, the last sequence, and totals that must add up
@@ -48,7 +49,7 @@ __all__ = [
     "learned",
     "ledger",
     "leftovers",
-    "matches",
+    "match_lists",
     "meanings",
     "metadata",
     "ontologies",
@@ -56,6 +57,7 @@ __all__ = [
     "operator_uses",
     "operators",
     "parked",
+    "posting_pages",
     "subscriptions",
     "unsaved",
     "vocabularies",
@@ -157,15 +159,27 @@ events = Table(
     Index("events_type", "type", "sequence"),
 )
 
-matches = Table(
-    "matches",
+match_lists = Table(
+    "match_lists",
     metadata,
-    Column("subscription", _Number, nullable=False),
-    Column("position", _Number, nullable=False),  # from the counter of the sequences
-    Column("bindings", Text),  # JSON list, or NULL for none
+    Column("position", _Number, primary_key=True, autoincrement=False),  # from the counter of the sequences
     Column("event", _Number),  # the sequence of its event where it was decided late; NULL: the position
-    PrimaryKeyConstraint("subscription", "position"),
-    sqlite_with_rowid=False,
+    Column("size", Integer, nullable=False),
+    Column("subscriptions", LargeBinary, nullable=False),  # their numbers: `postings.pack_lists`
+    Column("bindings", LargeBinary),  # a JSON list, compressed, in the order of the numbers; NULL: none has any
+)
+
+posting_pages = Table(
+    "posting_pages",
+    metadata,
+    Column("block", _Number, nullable=False),  # its first position
+    Column("low", _Number, nullable=False),  # the first subscription of the page
+    Column("last", _Number, nullable=False),  # position of the block
+    Column("high", _Number, nullable=False),  # the last subscription
+    Column("level", Integer, nullable=False),  # how often blocks were merged into this one
+    Column("size", Integer, nullable=False),  # matches
+    Column("data", LargeBinary, nullable=False),  # `Postings.encoded`
+    PrimaryKeyConstraint("block", "low"),
 )
 
 late = Table(
@@ -281,7 +295,6 @@ leftovers = Table(
     "leftovers",
     metadata,
     Column("subscription", _Number, primary_key=True, autoincrement=False),
-    Column("acked", _Number, nullable=False),  # where its cursor stood: what is after it was never delivered
 )
 
 unsaved = Table(
@@ -323,4 +336,10 @@ ledger = Table(
     Column("parked_given_up", _Number, nullable=False, server_default="0"),
     Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription deleted, or event too old
     Column("snapshot", String),  # the token of the saved subscriptions that go with `unsaved`; NULL: none
+    Column("kept_from", _Number, nullable=False, server_default="0"),  # matches at positions before it are discarded
+    Column("folded_through", _Number, nullable=False, server_default="0"),  # the last position that a block has
+    Column("folds", _Number, nullable=False, server_default="0"),  # changes of the blocks
+    # The table of layout 5 still has the matches from the one position to the other; it is gone when they are 0.
+    Column("older_from", _Number, nullable=False, server_default="0"),
+    Column("older_through", _Number, nullable=False, server_default="0"),
 )

@@ -7,17 +7,21 @@ from typing import Any
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from kindcast.server.security.tickets import hashed
+from kindcast.server.store.older_matches import matches
 from kindcast.server.store.tables import metadata
 
 __all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_layout_3"]
 
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
-TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved"}
+TABLES_OF_6 = {"match_lists", "posting_pages"}
+ADDED_BY_6 = {"kept_from", "folded_through", "folds", "older_from", "older_through"}
+"""Columns of the ledger that layout 5 did not have."""
+TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved", *TABLES_OF_6}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
 ADDED_BY_5 = {"parked": {"kind"}, "subscriptions": {"last_undecided_kind"}}
 """Columns that layout 4 did not have."""
 
-DROPPED_BY_3 = {**ADDED_BY_5, "ledger": {"snapshot"}}
+DROPPED_BY_3 = {**ADDED_BY_5, "ledger": {"snapshot", *ADDED_BY_6}}
 """Columns that layout 3 did not have; nor the tables of layout 4, and no index of event types."""
 
 DROPPED_BY_2 = {
@@ -34,6 +38,9 @@ DROPPED = {
 }
 """Columns that layout 1 did not have; it did not have the table of declarations either."""
 
+TABLES = {**metadata.tables, "matches": matches}
+"""With the one that layout 6 does not have any more."""
+
 RENAMED = {("matches", "position"): "sequence"}
 """What they were called up to layout 2."""
 
@@ -45,7 +52,7 @@ def make_layout_1(
     subscriptions by their ids."""
     old = MetaData()
     later = {"declarations", *TABLES_OF_3}
-    tables = {name: _without(table, old, DROPPED) for name, table in metadata.tables.items() if name not in later}
+    tables = {name: _without(table, old, DROPPED) for name, table in TABLES.items() if name not in later}
     old.create_all(engine)
     with engine.begin() as connection:
         zeros = {column.name: 0 for column in tables["ledger"].columns}
@@ -91,9 +98,7 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
     """A database of layout 2 with a subscription "s" that got each of so many events and acknowledged the first
     `acked`."""
     old = MetaData()
-    tables = {
-        name: _without(table, old, DROPPED_BY_2) for name, table in metadata.tables.items() if name not in TABLES_OF_3
-    }
+    tables = {name: _without(table, old, DROPPED_BY_2) for name, table in TABLES.items() if name not in TABLES_OF_3}
     old.create_all(engine)
     counted = {"commits": events, "sequence": events, "accepted": events, "matched": events, "matches": events}
     zeros = {column.name: 0 for column in tables["ledger"].columns}
@@ -144,9 +149,7 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
 def make_layout_3(engine: Engine, types: list[str]) -> None:
     """A database of layout 3 with an event of each of the `types`."""
     old = MetaData()
-    tables = {
-        name: _without(table, old, DROPPED_BY_3) for name, table in metadata.tables.items() if name not in TABLES_OF_4
-    }
+    tables = {name: _without(table, old, DROPPED_BY_3) for name, table in TABLES.items() if name not in TABLES_OF_4}
     old.create_all(engine)
     zeros = {column.name: 0 for column in tables["ledger"].columns}
     with engine.begin() as connection:
@@ -159,15 +162,17 @@ def make_layout_3(engine: Engine, types: list[str]) -> None:
             connection.execute(insert(tables["events"]).values(row))
 
 
-def _without(table: Table, old: MetaData, missing: dict[str, set[str]]) -> Table:
+def _without(
+    table: Table, old: MetaData, missing: dict[str, set[str]], renamed: dict[tuple[str, str], str] = RENAMED
+) -> Table:
     dropped = missing.get(table.name, set())
-    columns = [_copied(column) for column in table.columns if column.name not in dropped]
+    columns = [_copied(column, renamed) for column in table.columns if column.name not in dropped]
     return Table(table.name, old, *columns)
 
 
-def _copied(column: Column[Any]) -> Column[Any]:
+def _copied(column: Column[Any], renamed: dict[tuple[str, str], str]) -> Column[Any]:
     return Column(
-        RENAMED.get((column.table.name, column.name), column.name),
+        renamed.get((column.table.name, column.name), column.name),
         column.type,
         primary_key=column.primary_key,
         autoincrement=column.autoincrement if column.primary_key else "auto",

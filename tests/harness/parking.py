@@ -22,7 +22,8 @@ from kindcast.server.operators.registry import Registration
 from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
-from kindcast.server.store.tables import events, matches, operators, parked, subscriptions
+from kindcast.server.store.matches import recipients_of
+from kindcast.server.store.tables import events, operators, parked, subscriptions
 from tests.harness.broker import event, new, running
 from tests.harness.operator_service import OperatorService
 from tests.oracle.parked import NAMES, Data, Model
@@ -133,11 +134,14 @@ def seen(connection: Connection) -> Seen:
     for row in connection.execute(select(parked)):
         when = "never" if row.next_try_at is None else "later" if row.next_try_at > now + FAR_SECONDS / 2 else "now"
         found.waits[numbers[row.event], names[row.subscription]] = (row.tries, when)
-    for row in connection.execute(select(matches)):
-        pair = (numbers[row.position if row.event is None else row.event], names[row.subscription])
-        assert pair not in found.got, f"twice: {pair}"
-        bound = {each["x"] for each in json.loads(row.bindings or "[]")}
-        found.got[pair] = (row.event is not None, max(bound, default=None))
+    for sequence, number in numbers.items():
+        for each in recipients_of(connection, sequence):
+            if each.number not in names:
+                continue
+            pair = (number, names[each.number])
+            assert pair not in found.got, f"twice: {pair}"
+            bound = {binding["x"] for binding in json.loads(each.bindings or "[]")}
+            found.got[pair] = (each.position != sequence, max(bound, default=None))
     assert not found.got.keys() & found.waits.keys()
     totals = ledger.read_totals(connection)
     found.totals = {name: getattr(totals, name) for name in TOTALS}

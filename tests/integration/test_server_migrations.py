@@ -1,5 +1,6 @@
 """A database of an older layout is brought to the present one at the start, with all that is in it."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ FIRST = """
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en, "Notebook"@de .
 """
 SECOND = FIRST + ':Slate rdfs:subClassOf :Computer ; rdfs:label "slate" .'
+PATIENCE_SECONDS = 60.0
 TREES = {
     "kind": {"isa": ["target", {"iri": "http://e/Computer"}]},
     "gone": {"isa": ["target", {"iri": "http://e/Typewriter"}]},
@@ -35,6 +37,13 @@ def old(tmp_path: Path) -> Engine:
 def columns(engine: Engine) -> dict[str, set[str]]:
     inspector = inspect(engine)
     return {name: {each["name"] for each in inspector.get_columns(name)} for name in inspector.get_table_names()}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
 
 
 def test_migration_gives_the_tables_of_a_new_database(old: Engine, tmp_path: Path) -> None:
@@ -150,6 +159,9 @@ def test_migration_of_layout_2_keeps_cursors_and_what_waits(tmp_path: Path) -> N
         assert acked.json() == {"cursor": "4"}
         assert "kindcast_matches_delivered_total 4.0" in client.get("/metrics").text
         assert "kindcast_matches_pending 2.0" in client.get("/metrics").text
+        until(lambda: not inspect(engine).has_table("matches"))
+        page = client.get("/v1/subscriptions/s/events").json()["events"]
+        assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("5", 5), ("6", 6)]
     assert columns(engine) == {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
 
 

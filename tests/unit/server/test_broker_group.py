@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, select, text
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.subscriptions.compilation import compile_expression
@@ -17,7 +17,9 @@ from kindcast.server.errors import StoreUnavailable
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
 from kindcast.server.store.database import Database
-from kindcast.server.store.tables import matches
+from kindcast.server.store.matches import insert_matches, packed
+from kindcast.server.store.postings import unpack
+from kindcast.server.store.tables import match_lists
 
 EMPTY = Vocabulary.from_ontologies([])
 
@@ -44,12 +46,13 @@ def live(state: State, group: Group, name: str, expression: str) -> Live:
 
 
 def store(group: Group, subscription: int, sequence: int) -> None:
-    group.connection.execute(insert(matches).values(subscription=subscription, position=sequence))
+    insert_matches(group.connection, [packed(sequence, None, {subscription: None})])
 
 
 def stored(connection: Connection) -> set[tuple[int, int]]:
     with connection.begin():
-        return {(row.subscription, row.position) for row in connection.execute(select(matches))}
+        rows = connection.execute(select(match_lists))
+        return {(int(number), row.position) for row in rows for number in unpack(row.subscriptions)}
 
 
 def test_group_failing_command_leaves_the_others(connection: Connection, state: State) -> None:
@@ -57,7 +60,7 @@ def test_group_failing_command_leaves_the_others(connection: Connection, state: 
     group = Group(connection, state)
 
     def good(number: int) -> None:
-        store(group, number, 1)
+        store(group, number, number)
         live(state, group, f"s{number}", "a = 1")
         group.totals["accepted"] += 1
 
@@ -70,7 +73,7 @@ def test_group_failing_command_leaves_the_others(connection: Connection, state: 
         group.run(lambda _: bad())
     group.run(lambda _: good(3))
     group.commit()
-    assert stored(connection) == {(1, 1), (3, 1)}
+    assert stored(connection) == {(1, 1), (3, 3)}
     assert set(state.matcher) == set(state.live_subscriptions) == {"s1", "s3"}
     assert [match.subscription for match in state.matcher.match({"a": 1})] == ["s1", "s3"]
     assert group.totals["accepted"] == 2

@@ -1,0 +1,89 @@
+"""Background work on stored matches: folded by subscription, merged into larger blocks, moved from an older layout.
+
+    commits ──wake──▶ a worker thread reads and makes blocks ──a command of the writer──▶ stored
+
+Everything is correct without it; it bounds what a reader has to look at.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from kindcast.server.broker.group import Group
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store import matches
+from kindcast.server.store.matches import MatchCache
+
+__all__ = ["Compaction"]
+
+_log = logging.getLogger("kindcast.broker")
+
+PAUSE_SECONDS = 0.2
+"""Between two looks at the tail."""
+PATIENCE_SECONDS = 5.0
+"""Before it is tried again after an error."""
+
+Read = Callable[[Callable[[Connection], Any]], Any]
+Submit = Callable[[Callable[[Group], Any]], Any]
+
+
+class Compaction:
+    """One per broker, on its event loop. `announce` is a listener of the broker."""
+
+    def __init__(self, read: Read, submit: Submit, cache: MatchCache) -> None:
+        """`read` and `submit` are coroutines of the broker: work on a reader's connection, and a command."""
+        self._read = read
+        self._submit = submit
+        self._cache = cache
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._woken.set()
+
+    def announce(self, numbers: Collection[int]) -> None:
+        """Something was committed. Any thread."""
+        if not self._woken.is_set() and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                while await self.step():
+                    pass
+                await asyncio.sleep(PAUSE_SECONDS)
+            except StoreUnavailable:
+                await asyncio.sleep(PATIENCE_SECONDS)
+            except Exception:
+                _log.exception("stored matches could not be compacted; next attempt in %g s", PATIENCE_SECONDS)
+                await asyncio.sleep(PATIENCE_SECONDS)
+                self._woken.set()
+
+    async def step(self) -> bool:
+        """Does what is due. Returns whether there may be more."""
+        for move in await self._read(matches.find_moves):
+            if not await self._store(partial(matches.store_move, move=move)):
+                return True
+        if await self._read(matches.has_older):
+            await self._store(matches.erase_moved)
+            return True
+        if (block := await self._read(matches.find_fold)) is not None:
+            await self._store(partial(matches.store_fold, block=block))
+            return True
+        if (block := await self._read(matches.find_merge)) is not None:
+            await self._store(partial(matches.store_merge, block=block))
+            return True
+        return False
+
+    async def _store(self, change: Callable[[Connection], bool]) -> bool:
+        def work(group: Group) -> bool:
+            group.on_undo(self._cache.forget)
+            return change(group.connection)
+
+        done: bool = await self._submit(work)
+        return done

@@ -1,0 +1,662 @@
+"""Matches in the store: one row per position when they are decided, postings per subscription later. All that reads
+matches comes here.
+
+    commit ──insert_matches──▶ match_lists      position → its subscriptions, packed; bindings beside
+                                    │ in the background, every few thousand positions: fold
+                                    ▼
+                               posting_pages    a block of positions → each subscription's positions, in pages
+                                    │ sixteen blocks of a size: one larger
+                                    ▼
+    read: pages of the blocks after the cursor, then the tail: the lists that no block has yet
+
+The lists are what is true, and say who got an event. The pages follow from them, and say what a subscription gets. So
+a reader looks into few pages, whatever the number of events; nothing of them is written when a match is delivered.
+
+Positions below `ledger.kept_from` are gone. Subscriptions that were deleted stay in lists and pages: their numbers
+never come back, and nobody asks for them.
+
+What is folded never changes, so decoded pages are kept in memory, and so is the tail: `MatchCache`, one per database.
+Rows of older layouts are read from their table until they are moved: `older_matches`.
+"""
+
+import threading
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from sqlalchemy import Connection, delete, func, select, update
+
+from kindcast.server.store import older_matches
+from kindcast.server.store.driver_calls import insert_rows, mark_of
+from kindcast.server.store.postings import Numbers, Postings, joined, pack_lists, unpack
+from kindcast.server.store.tables import late, ledger, match_lists, posting_pages, retractions, subscriptions
+
+__all__ = [
+    "Block",
+    "MatchCache",
+    "MatchList",
+    "binding_of",
+    "count_matches",
+    "count_waiting",
+    "discard_before",
+    "end_of_discard",
+    "erase_moved",
+    "find_fold",
+    "find_merge",
+    "find_moves",
+    "find_positions",
+    "has_match",
+    "has_older",
+    "insert_matches",
+    "matched_after",
+    "packed",
+    "recipients_of",
+    "store_fold",
+    "store_merge",
+    "store_move",
+]
+
+FOLD_POSITIONS = 4_096
+"""Positions of the tail from which it is folded."""
+FOLD_MATCHES = 250_000
+"""Matches of the tail from which it is folded, however few positions they stand at."""
+BLOCK_POSITIONS = 65_536
+"""Positions of a new block at most."""
+BLOCK_MATCHES = 1_000_000
+"""Matches of a new block at most, unless one position has more: they are in memory while it is made."""
+BLOCKS_MERGED = 16
+"""Adjacent blocks of one level that become one of the next."""
+MERGED_MATCHES = 8_000_000
+"""Matches above which blocks are not merged: the larger one is stored in one transaction."""
+MOVED_POSITIONS = 8_192
+"""Positions of an older layout that are moved in one transaction."""
+MOVED_MATCHES = 250_000
+"""Matches that are moved in one transaction, unless one position has more."""
+CACHED_BYTES = 64 << 20
+"""Of decoded pages in memory."""
+NUMBERS_PER_QUERY = 500
+"""Numbers in one IN list: far below every database's limit on parameters."""
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MatchList(NamedTuple):
+    """A row of `match_lists`: the matches at one position. `event` is the sequence of their event where it is not the
+    position; `bindings` is NULL where no match has any."""
+
+    position: int
+    event: int | None
+    size: int
+    subscriptions: bytes
+    bindings: bytes | None
+
+
+def packed(position: int, event: int | None, bindings: Mapping[int, str | None]) -> MatchList:
+    """The matches of these subscriptions, by number with their bindings as JSON text."""
+    numbers = np.array(sorted(bindings), dtype=np.int64)
+    (data,) = pack_lists(numbers, np.array([0, numbers.size]))
+    told = [bindings[number] for number in numbers.tolist()]
+    return MatchList(position, event, numbers.size, data, pack_bindings(told))
+
+
+def pack_bindings(told: Sequence[str | None]) -> bytes | None:
+    """The bindings of a list's matches, each JSON text or None, in the order of their subscriptions."""
+    if not any(told):
+        return None
+    text = msgspec.json.encode([None if each is None else msgspec.Raw(each.encode()) for each in told])
+    return zlib.compress(text, 1)
+
+
+def binding_of(subscription: int, subscriptions: bytes | None, bindings: bytes | None) -> str | None:
+    """The bindings of one subscription, by the columns of its list."""
+    if subscriptions is None or bindings is None:
+        return None
+    return _bindings(bindings)[int(np.searchsorted(unpack(subscriptions), subscription))]
+
+
+def _bindings(data: bytes) -> list[str | None]:
+    told = msgspec.json.decode(zlib.decompress(data), type=list[msgspec.Raw])
+    return [None if bytes(each) == b"null" else bytes(each).decode() for each in told]
+
+
+def insert_matches(connection: Connection, lists: Sequence[MatchList]) -> None:
+    """Store the matches of positions that were given in the same transaction."""
+    insert_rows(connection, match_lists.name, MatchList._fields, [each for each in lists if each.size])
+
+
+# ── one snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Reach(NamedTuple):
+    """What a transaction sees. Up to `sequence` all is committed; `folded_through` ends the blocks; `folds` counts
+    the changes of blocks; rows of an older layout stand from `older_from` to `older_through`."""
+
+    sequence: int
+    kept_from: int
+    folded_through: int
+    folds: int
+    older_from: int
+    older_through: int
+
+    @property
+    def older(self) -> tuple[int, int] | None:
+        """The first and the last position that are read from the table of an older layout."""
+        first = max(self.older_from, self.kept_from)
+        return (first, self.older_through) if self.older_from and first <= self.older_through else None
+
+
+class _Directory(NamedTuple):
+    """Where pages are: block, end of the block, and first and last subscription, by block and then by subscription."""
+
+    block: Numbers
+    last: Numbers
+    low: Numbers
+    high: Numbers
+
+
+class MatchCache:
+    """Decoded pages, where pages are, and the tail, for all connections of one database.
+
+    Only what was committed gets here: positions up to the committed sequence, and blocks; whoever takes back a change
+    of blocks calls `forget`. A reader whose snapshot is older than what is here reads the store.
+    """
+
+    def __init__(self) -> None:
+        self._door = threading.Lock()
+        self._pages: OrderedDict[tuple[int, int, int], Postings] = OrderedDict()
+        self._bytes = 0
+        self._directory: tuple[int, _Directory] | None = None
+        self._runs: list[Postings] = []
+        self._from = self._through = 0
+
+    def forget(self) -> None:
+        """Empties it."""
+        with self._door:
+            self._pages.clear()
+            self._bytes = 0
+            self._directory = None
+            self._runs, self._from, self._through = [], 0, 0
+
+    def tail(self, connection: Connection, reach: _Reach) -> list[Postings]:
+        """The postings of the committed positions that no block has, in a few runs one after the other.
+
+        Each new run is merged with those before it that are not larger, so a posting is merged some log n times.
+        """
+        with self._door:
+            if reach.folded_through < self._from or reach.sequence < self._through:
+                return _runs(connection, reach.folded_through, reach.sequence)
+            if reach.folded_through > self._from:
+                self._from = reach.folded_through
+                self._through = max(self._through, self._from)
+                self._runs = [each.behind(self._from) for each in self._runs if each.last > self._from]
+            if reach.sequence > self._through:
+                self._runs += _runs(connection, self._through, reach.sequence)
+                self._through = reach.sequence
+                while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+                    self._runs[-2:] = [joined(self._runs[-2:])]
+            return list(self._runs)
+
+    def directory(self, connection: Connection, reach: _Reach) -> _Directory:
+        """Where pages are. Read again after each fold."""
+        with self._door:
+            if self._directory is not None and self._directory[0] == reach.folds:
+                return self._directory[1]
+            found = _read_directory(connection)
+            if self._directory is None or self._directory[0] < reach.folds:
+                self._directory = reach.folds, found
+            return found
+
+    def page(self, connection: Connection, block: int, last: int, low: int) -> Postings:
+        """A page, decoded. Empty where it is gone, since all that it had is too old."""
+        key = (block, last, low)
+        with self._door:
+            if (page := self._pages.get(key)) is not None:
+                self._pages.move_to_end(key)
+                return page
+        page = _read_page(connection, block, last, low)
+        with self._door:
+            if key not in self._pages and len(page):
+                self._pages[key] = page
+                self._bytes += page.nbytes
+            while self._bytes > CACHED_BYTES and len(self._pages) > 1:
+                _, old = self._pages.popitem(last=False)
+                self._bytes -= old.nbytes
+        return page
+
+
+def cache_of(connection: Connection) -> MatchCache:
+    """What the connections of its database share."""
+    found = connection.get_execution_options().get("matches")
+    return found if isinstance(found, MatchCache) else MatchCache()
+
+
+class _Snapshot:
+    """All postings that one transaction sees, as parts one after the other."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._cache = cache_of(connection)
+        self.reach = _reach(connection)
+
+    @property
+    def gone(self) -> int:
+        """The last position that is gone."""
+        return self.reach.kept_from - 1
+
+    def of(self, subscription: int, after: int) -> Iterator[Numbers]:
+        """The positions of a subscription, part by part."""
+        after = max(after, self.gone)
+        directory = self._cache.directory(self._connection, self.reach)
+        mine = (directory.low <= subscription) & (directory.high >= subscription) & (directory.last > after)
+        older = self.reach.older
+        for at in np.flatnonzero(mine).tolist():
+            if older is not None and directory.block[at] > older[1]:
+                yield older_matches.positions_of(self._connection, subscription, max(after + 1, older[0]), older[1])
+                older = None
+            yield self._page(directory, at).of(subscription, after)
+        if older is not None:
+            yield older_matches.positions_of(self._connection, subscription, max(after + 1, older[0]), older[1])
+        for run in self._tail():
+            yield run.of(subscription, after)
+
+    def backwards(self, least: int) -> Iterator[Postings]:
+        """The postings of lists and pages, the newest first, down to a position; none of an older layout."""
+        yield from reversed(self._tail())
+        directory = self._cache.directory(self._connection, self.reach)
+        for at in reversed(np.flatnonzero(directory.last > max(least, self.gone)).tolist()):
+            yield self._page(directory, at)
+
+    def _page(self, directory: _Directory, at: int) -> Postings:
+        block, last, low = int(directory.block[at]), int(directory.last[at]), int(directory.low[at])
+        return self._cache.page(self._connection, block, last, low)
+
+    def _tail(self) -> list[Postings]:
+        """With what this transaction wrote."""
+        tail = [
+            each for each in self._cache.tail(self._connection, self.reach) if each.last > self.reach.folded_through
+        ]
+        return tail + _runs(self._connection, max(self.reach.sequence, self.reach.folded_through), None)
+
+
+def _reach(connection: Connection) -> _Reach:
+    """One row."""
+    row = connection.exec_driver_sql(f"SELECT {', '.join(_Reach._fields)} FROM {ledger.name}").one_or_none()
+    return _Reach(*row) if row is not None else _Reach(0, 0, 0, 0, 0, 0)
+
+
+def _runs(connection: Connection, after: int, through: int | None) -> list[Postings]:
+    """The lists of these positions as one run; none where there are none."""
+    mark = mark_of(connection)
+    statement = f"SELECT position, subscriptions FROM {match_lists.name} WHERE position > {mark}"
+    bounds: tuple[int, ...] = (after,)
+    if through is not None:
+        statement, bounds = f"{statement} AND position <= {mark}", (after, through)
+    lists = connection.exec_driver_sql(f"{statement} ORDER BY position", bounds).all()
+    if not lists:
+        return []
+    return [Postings.of_lists([(row[0], bytes(row[1])) for row in lists], lists[0][0], lists[-1][0])]
+
+
+def _read_directory(connection: Connection) -> _Directory:
+    columns = (posting_pages.c.block, posting_pages.c.last, posting_pages.c.low, posting_pages.c.high)
+    rows = connection.execute(select(*columns).order_by(posting_pages.c.block, posting_pages.c.low)).all()
+    return _Directory(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy())
+
+
+def _read_page(connection: Connection, block: int, last: int, low: int) -> Postings:
+    wanted = (posting_pages.c.block == block) & (posting_pages.c.low == low) & (posting_pages.c.last == last)
+    data = connection.execute(select(posting_pages.c.data).where(wanted)).scalar_one_or_none()
+    if data is None:
+        return Postings(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), block, last)
+    return Postings.decoded(data, block, last)
+
+
+# ── what a subscription gets ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_positions(connection: Connection, subscription: int, *, after: int, limit: int) -> list[int]:
+    """The next positions of a subscription after a cursor, ascending. Costs a look at one page of each block that may
+    have it, and at the tail."""
+    found: list[int] = []
+    for positions in _Snapshot(connection).of(subscription, after):
+        found += positions[: limit - len(found)].tolist()
+        if len(found) >= limit:
+            break
+    return found
+
+
+def count_matches(connection: Connection, subscription: int, *, after: int, through: int | None = None) -> int:
+    """How many matches a subscription has after a position, and up to another one."""
+    count = 0
+    for positions in _Snapshot(connection).of(subscription, after):
+        count += positions.size if through is None else int(np.searchsorted(positions, through, side="right"))
+    return count
+
+
+def count_waiting(connection: Connection, cursors: Mapping[int, int]) -> dict[int, int]:
+    """How many matches each subscription has after what it acknowledged, by number; those that have some. Costs one
+    walk over the pages after the least cursor."""
+    if not cursors:
+        return {}
+    snapshot = _Snapshot(connection)
+    numbers, after = _arrays(cursors)
+    after = np.maximum(after, snapshot.gone)
+    counts = np.zeros(numbers.size, dtype=np.int64)
+    for part in snapshot.backwards(int(after.min())):
+        counts += part.count_after(numbers, after)
+    waiting = np.flatnonzero(counts)
+    found = Counter(dict(zip(numbers[waiting].tolist(), counts[waiting].tolist(), strict=True)))
+    if snapshot.reach.older is not None:
+        found.update(older_matches.count_waiting(connection, cursors.keys(), *snapshot.reach.older))
+    return found
+
+
+def matched_after(connection: Connection, cursors: Mapping[int, int]) -> set[int]:
+    """Which of these subscriptions have a match after their cursor. Costs little where the last match of each is
+    new."""
+    if not cursors:
+        return set()
+    snapshot = _Snapshot(connection)
+    numbers, after = _arrays(cursors)
+    after = np.maximum(after, snapshot.gone)
+    found: set[int] = set()
+    for part in snapshot.backwards(int(after.min())):
+        last = part.last_of(numbers)
+        waits = last > after
+        found.update(numbers[waits].tolist())
+        open = (last == 0) & (after < part.last)  # another page of the block, or one before, may have it
+        numbers, after = numbers[open], after[open]
+        if not numbers.size:
+            break
+    if snapshot.reach.older is not None:
+        found.update(older_matches.count_waiting(connection, cursors.keys() - found, *snapshot.reach.older))
+    return found
+
+
+def _arrays(cursors: Mapping[int, int]) -> tuple[Numbers, Numbers]:
+    numbers = np.fromiter(cursors, dtype=np.int64, count=len(cursors))
+    return numbers, np.fromiter(cursors.values(), dtype=np.int64, count=len(cursors))
+
+
+# ── who got an event ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Recipient(NamedTuple):
+    """A subscription, by its number, that got an event or a message about it. `bindings` is JSON text or None."""
+
+    number: int
+    position: int
+    bindings: str | None
+
+
+def recipients_of(connection: Connection, sequence: int, *, retractions_too: bool = False) -> list[Recipient]:
+    """Who got an event, by number and position; on request also who got the message that it withdraws another one.
+    Subscriptions that were deleted are among them. Costs some ns a match."""
+    late_positions = select(late.c.position).where(late.c.event == sequence)
+    columns = (match_lists.c.position, match_lists.c.subscriptions, match_lists.c.bindings)
+    query = select(*columns).where(
+        (match_lists.c.position == sequence) | match_lists.c.position.in_(late_positions),
+        func.coalesce(match_lists.c.event, match_lists.c.position) == sequence,
+    )
+    if not retractions_too:
+        query = query.where(~select(retractions).where(retractions.c.position == match_lists.c.position).exists())
+    found: list[Recipient] = []
+    for position, numbers, bindings in connection.execute(query):
+        known = unpack(bytes(numbers)).tolist()
+        texts = [None] * len(known) if bindings is None else _bindings(bytes(bindings))
+        found += [Recipient(number, position, text) for number, text in zip(known, texts, strict=True)]
+    if (older := _reach(connection).older) is not None:
+        rows = older_matches.recipients_of(connection, sequence, *older, retractions_too=retractions_too)
+        found += [Recipient(row.subscription, row.position, row.bindings) for row in rows]
+    return sorted(found)
+
+
+def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
+    """Whether a subscription got an event, not counting messages that it withdraws another one."""
+    return any(each.number == subscription for each in recipients_of(connection, sequence))
+
+
+# ── retention ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int:
+    """The position before which matches may be discarded in one step, up to `number`: with so many matches at most,
+    unless one position has more. Those of an older layout are moved first."""
+    if (older := _reach(connection).older) is not None:
+        number = min(number, older[0])
+    room = at_most
+    sizes = select(match_lists.c.position, match_lists.c.size).where(match_lists.c.position < number)
+    for count, (position, size) in enumerate(connection.execute(sizes.order_by(match_lists.c.position))):
+        room -= size
+        if room < 0 and count:
+            return int(position)
+    return number
+
+
+def discard_before(connection: Connection, number: int) -> tuple[dict[int, int], int]:
+    """Delete the matches at positions below `number`. Returns the last position that each subscription lost, and how
+    many of the matches were pending. Costs some ns a match, and a look at the subscriptions."""
+    parts = _runs(connection, 0, number - 1)
+    lost: dict[int, int] = {}
+    pending = 0
+    if parts:
+        cursors = _cursors(connection, np.unique(parts[0].subscriptions))
+        numbers, acked = _arrays(cursors)
+        lost = dict(zip(numbers.tolist(), parts[0].last_of(numbers).tolist(), strict=True))
+        pending = int(parts[0].count_after(numbers, acked).sum())
+    connection.execute(delete(match_lists).where(match_lists.c.position < number))
+    connection.execute(delete(posting_pages).where(posting_pages.c.last < number))
+    connection.execute(update(ledger).where(ledger.c.kept_from < number).values(kept_from=number))
+    return lost, pending
+
+
+def _cursors(connection: Connection, numbers: Numbers) -> dict[int, int]:
+    """What these subscriptions acknowledged; without those that are deleted."""
+    query = select(subscriptions.c.number, subscriptions.c.acked)
+    if numbers.size > 10 * NUMBERS_PER_QUERY:
+        wanted = set(numbers.tolist())
+        return {number: acked for number, acked in connection.execute(query) if number in wanted}
+    found: dict[int, int] = {}
+    for start in range(0, numbers.size, NUMBERS_PER_QUERY):
+        some = numbers[start : start + NUMBERS_PER_QUERY].tolist()
+        found |= {number: acked for number, acked in connection.execute(query.where(subscriptions.c.number.in_(some)))}
+    return found
+
+
+# ── folding ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# A worker thread reads what is committed and makes the pages; the writer stores them. Lists and pages that a fold reads
+# can only disappear meanwhile, because they are too old.
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The pages of the positions from `first` to `last`, encoded: (first subscription, last one, matches, data) each.
+    `level` tells how often blocks were merged into it."""
+
+    first: int
+    last: int
+    level: int
+    pages: tuple[tuple[int, int, int, bytes], ...]
+
+    @classmethod
+    def of(cls, postings: Postings, *, level: int = 0) -> "Block":
+        """Of the postings of these positions."""
+        return cls(postings.first, postings.last, level, tuple(_encoded(page) for page in postings.pages()))
+
+
+def _encoded(page: Postings) -> tuple[int, int, int, bytes]:
+    return int(page.subscriptions[0]), int(page.subscriptions[-1]), len(page), page.encoded()
+
+
+def find_fold(connection: Connection) -> Block | None:
+    """The next block, if the tail is long enough."""
+    reach = _reach(connection)
+    mark = mark_of(connection)
+    statement = f"SELECT position, size FROM {match_lists.name} WHERE position > {mark} AND position <= {mark}"
+    rows = connection.exec_driver_sql(f"{statement} ORDER BY position", (reach.folded_through, reach.sequence)).all()
+    whole = reach.sequence - reach.folded_through
+    if not rows or (whole < FOLD_POSITIONS and sum(size for _, size in rows) < FOLD_MATCHES):
+        return None
+    last, room = min(reach.sequence, reach.folded_through + BLOCK_POSITIONS), BLOCK_MATCHES
+    for count, (position, size) in enumerate(rows):
+        room -= size
+        if room < 0 and count:
+            last = min(last, position - 1)
+            break
+    runs = _runs(connection, reach.folded_through, last)
+    first = reach.folded_through + 1
+    if not runs:
+        return Block(first, last, 0, ())
+    return Block.of(Postings(runs[0].subscriptions, runs[0].positions, first, last))
+
+
+def store_fold(connection: Connection, block: Block) -> bool:
+    """Stores a block that `find_fold` made. Returns whether it is still the next one."""
+    if _reach(connection).folded_through != block.first - 1:
+        return False
+    _insert_block(connection, block)
+    connection.execute(update(ledger).values(folded_through=block.last, folds=ledger.c.folds + 1))
+    return True
+
+
+class Move(NamedTuple):
+    """Matches of an older layout as they are stored now: those of a block of positions."""
+
+    lists: list[MatchList]
+    block: Block
+
+
+def find_moves(connection: Connection) -> list[Move]:
+    """The next matches of an older layout, in transactions of a bounded size; none where all are moved."""
+    reach = _reach(connection)
+    if reach.older is None:
+        return []
+    rows, through = older_matches.next_rows(connection, reach.older_from, reach.older_through)
+    positions, starts = np.unique(np.sort(rows.positions), return_index=True)
+    order = np.argsort(rows.positions, kind="stable")
+    bounds = np.append(starts, order.size)
+    moves: list[Move] = []
+    at, first = 0, reach.older_from
+    while at < positions.size:
+        end = int(np.searchsorted(bounds, bounds[at] + MOVED_MATCHES, side="right")) - 1
+        end = max(at + 1, min(end, at + MOVED_POSITIONS))
+        last = through if end >= positions.size else int(positions[end]) - 1
+        moves.append(_move(rows, order[bounds[at] : bounds[end]], bounds[at : end + 1] - bounds[at], first, last))
+        at, first = end, last + 1
+    return moves or [Move([], Block(first, through, 0, ()))]
+
+
+def _move(rows: older_matches.OlderMatches, chosen: Numbers, bounds: Numbers, first: int, last: int) -> Move:
+    """Of the chosen rows, those of each position together."""
+    numbers, positions = rows.subscriptions[chosen], rows.positions[chosen]
+    lists = []
+    for at, data in enumerate(pack_lists(numbers, bounds)):
+        start, end = bounds[at : at + 2].tolist()
+        position = int(positions[start])
+        told = (
+            [rows.bindings.get((number, position)) for number in numbers[start:end].tolist()] if rows.bindings else []
+        )
+        lists.append(MatchList(position, rows.events.get(position), end - start, data, pack_bindings(told)))
+    order = np.argsort(numbers, kind="stable")
+    return Move(lists, Block.of(Postings(numbers[order], positions[order], first, last)))
+
+
+def store_move(connection: Connection, move: Move) -> bool:
+    """Stores what `find_moves` made. Returns whether it is still the next."""
+    if _reach(connection).older_from != move.block.first:
+        return False
+    insert_matches(connection, move.lists)
+    _insert_block(connection, move.block)
+    connection.execute(update(ledger).values(older_from=move.block.last + 1, folds=ledger.c.folds + 1))
+    return True
+
+
+def erase_moved(connection: Connection) -> bool:
+    """Erases some rows of an older layout, if all of them are moved. Returns whether there is more to do."""
+    reach = _reach(connection)
+    return older_matches.erase_some(connection) if reach.older_from and reach.older is None else False
+
+
+def has_older(connection: Connection) -> bool:
+    """Whether the table of an older layout is there."""
+    return _reach(connection).older_from > 0
+
+
+def find_merge(connection: Connection) -> Block | None:
+    """Blocks of one level that stand side by side, as one of the next level; None where there are too few. It is made
+    one part of the subscriptions after the other, and in memory only in its encoded form."""
+    if _reach(connection).older_from:
+        return None  # it could reach over positions that are still to be moved
+    columns = (posting_pages.c.block, posting_pages.c.last, posting_pages.c.level)
+    query = select(*columns, func.sum(posting_pages.c.size)).group_by(*columns).order_by(posting_pages.c.block)
+    for level, rows in groupby(connection.execute(query).all(), key=lambda row: int(row.level)):
+        blocks = list(rows)
+        for start in range(len(blocks) - BLOCKS_MERGED + 1):
+            some = blocks[start : start + BLOCKS_MERGED]
+            if sum(row[3] for row in some) <= MERGED_MATCHES:
+                return _merged(connection, some, level + 1)
+    return None
+
+
+def _merged(connection: Connection, blocks: Sequence[Any], level: int) -> Block:
+    first, last = int(blocks[0].block), int(blocks[-1].last)
+    pages: list[tuple[int, int, int, bytes]] = []
+    ahead = [_Pages(connection, row.block, row.last) for row in blocks]
+    while bound := min((each.high for each in ahead if each.high is not None), default=0):
+        whole = joined([each.take(bound) for each in ahead])
+        pages += [_encoded(page) for page in Postings(whole.subscriptions, whole.positions, first, last).pages()]
+    return Block(first, last, level, tuple(pages))
+
+
+class _Pages:
+    """The pages of a block one after the other: one is in memory."""
+
+    def __init__(self, connection: Connection, block: int, last: int) -> None:
+        query = select(posting_pages.c.low).where(posting_pages.c.block == block).order_by(posting_pages.c.low)
+        self._connection, self._block, self._last = connection, block, last
+        self._lows: list[int] = list(connection.execute(query).scalars())
+        self._page = _read_page(connection, block, last, -1)
+        self._advance()
+
+    @property
+    def high(self) -> int | None:
+        """The last subscription of the page; None after the last page."""
+        return int(self._page.subscriptions[-1]) if len(self._page) else None
+
+    def take(self, bound: int) -> Postings:
+        """The postings of the subscriptions up to `bound`, which is not after `high`."""
+        page = self._page
+        end = int(np.searchsorted(page.subscriptions, bound, side="right"))
+        self._page = Postings(page.subscriptions[end:], page.positions[end:], page.first, page.last)
+        if end == len(page):
+            self._advance()
+        return Postings(page.subscriptions[:end], page.positions[:end], page.first, page.last)
+
+    def _advance(self) -> None:
+        if self._lows:
+            self._page = _read_page(self._connection, self._block, self._last, self._lows.pop(0))
+
+
+def store_merge(connection: Connection, block: Block) -> bool:
+    """Stores a block that `find_merge` made in the place of those that it is made of. Returns whether all of them are
+    still there."""
+    inside = (posting_pages.c.block >= block.first) & (posting_pages.c.last <= block.last)
+    there = connection.execute(select(func.min(posting_pages.c.block)).where(inside)).scalar_one()
+    if there != block.first:
+        return False
+    connection.execute(delete(posting_pages).where(inside))
+    _insert_block(connection, block)
+    connection.execute(update(ledger).values(folds=ledger.c.folds + 1))
+    return True
+
+
+def _insert_block(connection: Connection, block: Block) -> None:
+    columns = ("block", "last", "level", "low", "high", "size", "data")
+    rows = [(block.first, block.last, block.level, *page) for page in block.pages]
+    insert_rows(connection, posting_pages.name, columns, rows)

@@ -73,6 +73,7 @@ class Broker:
         self._snapshots = Snapshots(settings)
         self._thread: BrokerThread | None = None
         self._state: State | None = None
+        self._compaction: Compaction | None = None
         self._compacting: asyncio.Task[None] | None = None
         self._waiting = 0
         self._since: dict[asyncio.Future[Any], float] = {}
@@ -109,16 +110,16 @@ class Broker:
             observe_matching=self.metrics.observe_matching,
         )
         self._thread.start()
-        compaction = Compaction(self.read, self.submit, self._database.matches)
-        self.listeners.append(compaction.announce)
-        self._compacting = asyncio.create_task(compaction.run(), name="compaction")
+        self._compaction = Compaction(self.read, self.submit, self._database.matches)
+        self.listeners.append(self._compaction.announce)
+        self._compacting = asyncio.create_task(self._compaction.run(), name="compaction")
 
     async def stop(self) -> None:
         """Serves the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
-        if self._compacting is not None:
-            self._compacting.cancel()
-            await asyncio.wait([self._compacting])
+        if self._compaction is not None and self._compacting is not None:
+            self._compaction.stop()
+            await self._compacting
         if self._thread is not None:
             await self._thread.stop()
         await asyncio.to_thread(self._database.close)

@@ -8,6 +8,7 @@ Everything is correct without it; it bounds what a reader has to look at.
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -42,32 +43,41 @@ class Compaction:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._woken.set()
+        self._stopping = asyncio.Event()
 
     def announce(self, numbers: Collection[int]) -> None:
         """Something was committed. Any thread."""
         if not self._woken.is_set() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
+    def stop(self) -> None:
+        """Makes `run` end after the step that is under way."""
+        self._stopping.set()
+        self._woken.set()
+
     async def run(self) -> None:
-        """Until it is cancelled."""
-        while True:
+        """Until `stop`."""
+        while not self._stopping.is_set():
             await self._woken.wait()
             self._woken.clear()
+            pause = PAUSE_SECONDS
             try:
-                while await self.step():
+                while not self._stopping.is_set() and await self.step():
                     pass
-                await asyncio.sleep(PAUSE_SECONDS)
             except StoreUnavailable:
-                await asyncio.sleep(PATIENCE_SECONDS)
+                pause = PATIENCE_SECONDS
             except Exception:
                 _log.exception("stored matches could not be compacted; next attempt in %g s", PATIENCE_SECONDS)
-                await asyncio.sleep(PATIENCE_SECONDS)
+                pause = PATIENCE_SECONDS
                 self._woken.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
 
     async def step(self) -> bool:
         """Does what is due. Returns whether there may be more."""
         for move in await self._read(matches.find_moves):
-            if not await self._store(partial(matches.store_move, move=move)):
+            if self._stopping.is_set() or not await self._store(partial(matches.store_move, move=move)):
                 return True
         if await self._read(matches.has_older):
             await self._store(matches.erase_moved)

@@ -102,7 +102,7 @@ def count_waiting(connection: Connection, numbers: Collection[int], first: int, 
 
 def recipients_of(
     connection: Connection, sequence: int, first: int, last: int, *, retractions_too: bool
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row[Any, Any, Any]]:
     """Who got an event, as `matches.recipients_of` tells it."""
     positions = [sequence, *connection.execute(select(late.c.position).where(late.c.event == sequence)).scalars()]
     mine = matches.c.subscription.in_(select(subscriptions.c.number))  # lets the primary key be used

@@ -149,7 +149,7 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
 def make_layout_3(engine: Engine, types: list[str]) -> None:
     """A database of layout 3 with an event of each of the `types`."""
     old = MetaData()
-    tables = {name: _without(table, old, DROPPED_BY_3) for name, table in TABLES.items() if name not in TABLES_OF_4}
+    tables = {name: _without(table, old, DROPPED_BY_3, {}) for name, table in TABLES.items() if name not in TABLES_OF_4}
     old.create_all(engine)
     zeros = {column.name: 0 for column in tables["ledger"].columns}
     with engine.begin() as connection:

@@ -12,6 +12,7 @@ ServerError
 ├── SubscriptionChanged     its entity tag is not one that If-Match names
 ├── SinkMissing             settings for a webhook, but no sink
 ├── TooManySubscriptions    the limit of this server is reached
+├── TooManyMatches          an event matches more subscriptions than an event may
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── UnknownJob              no job has this id (any more)
 ├── SparkMissing            so many events need Spark, which is not installed
@@ -44,6 +45,7 @@ __all__ = [
     "SubscriptionGone",
     "TicketMissing",
     "TicketWrong",
+    "TooManyMatches",
     "TooManyOperators",
     "TooManySubscriptions",
     "UnknownDeclaration",
@@ -104,6 +106,10 @@ class SubscriptionChanged(ServerError):
 
 class SinkMissing(ServerError):
     """protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
+
+
+class TooManyMatches(ServerError):
+    """The event matches more subscriptions than an event may. Nothing of it was stored."""
 
 
 class TooManySubscriptions(ServerError):

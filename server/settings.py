@@ -114,6 +114,8 @@ class Settings(BaseSettings):
     """Events waiting for the broker's thread; above it publishing answers 503 rather than filling the memory."""
     max_group_events: PositiveInt = 10_000
     """Events committed together. A larger group gains nothing, and makes those who wait wait longer."""
+    max_matches_per_event: PositiveInt | None = None
+    """Subscriptions that an event may match; one that matches more is refused. None: as many as there are."""
     max_match_seconds: PositiveFloat = 30.0
     """Of a request that matches events without publishing them."""
     max_command_seconds: PositiveFloat = 30.0

@@ -17,7 +17,7 @@ from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, arrived
-from kindcast.server.errors import UnknownEvent, UnknownSubscription
+from kindcast.server.errors import TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.store import events, subscriptions
@@ -102,7 +102,7 @@ async def publish(
                 parts = await asyncio.to_thread(reader.parts_of, each, broker.vocabulary)
                 told.extend(await broker.publish_together(parts, verbose=verbose))
                 continue
-            except InvalidEvent as error:
+            except (InvalidEvent, TooManyMatches) as error:
                 result = error
         if isinstance(result, Outcome):
             told.append(result)

@@ -44,6 +44,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "invalid-event": ProblemType(422, "An event breaks a rule of CloudEvents or of its event type."),
     "no-event-accepted": ProblemType(422, "No event of the request was accepted; `rejected` says why."),
     "too-many-events": ProblemType(413, "The request has more events than the limit."),
+    "too-many-matches": ProblemType(422, "The event matches more subscriptions than the limit; it was not stored."),
     "unknown-context": ProblemType(422, "A JSON-LD document needs unknown contexts; `contexts` lists them."),
     "unknown-event": ProblemType(404, "There is no such event, or it is older than the retention."),
     # subscriptions and deliveries

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
 
-from kindcast.semantic import Event, InvalidEvent, Vocabulary
+from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
 from kindcast.semantic.ontology import Progress, Reason, silent
 from kindcast.server.broker import garbage_collection
@@ -28,6 +28,7 @@ from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
     Publication,
+    Results,
     match_events,
     publish,
     publish_together,
@@ -181,30 +182,29 @@ class Broker:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def publish(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome | InvalidEvent]:
-        """Accept events, in order; one result each, an error for those that cannot be read; without `verbose` nothing
-        is noted of them. Raises `BrokerBusy`."""
+    async def publish(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> Results:
+        """Accept events, in order; one result each, an error for those that cannot be read or match too many; without
+        `verbose` nothing is noted of them. Raises `BrokerBusy`."""
         if not events:
             return []
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        publication = Publication(events, verbose)
+        publication = Publication(events, verbose, self.settings.max_matches_per_event)
         return await self._submit(
             lambda group: publish(group, [publication], observe)[0], weight=len(events), publication=publication
         )
 
     async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:
         """Accept the events of one document, in order, all of them or none. Raises `InvalidEvent` with the problems of
-        those that cannot be read, `BrokerBusy`."""
+        those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        return await self._submit(
-            lambda group: publish_together(group, events, observe, verbose=verbose), weight=len(events)
-        )
+        publication = Publication(events, verbose, self.settings.max_matches_per_event)
+        return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at

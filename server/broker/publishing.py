@@ -27,6 +27,7 @@ from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent, arrived
+from kindcast.server.errors import TooManyMatches
 from kindcast.server.store.corrections import correction_key
 from kindcast.server.store.events import EventRow, Known, find_known, insert_events
 from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings
@@ -93,13 +94,17 @@ class EventMatches:
 @dataclass(frozen=True, slots=True)
 class Publication:
     """The events of one request. Without `verbose` nothing is noted of them, and only what subscriptions ask about is
-    read."""
+    read. An event that matches more than `max_matches` subscriptions is refused."""
 
     events: Sequence[DecodedEvent]
     verbose: bool = True
+    max_matches: int | None = None
 
 
-Results = list[Outcome | InvalidEvent]
+Refused = InvalidEvent | TooManyMatches
+"""Why an event is not accepted."""
+
+Results = list[Outcome | Refused]
 """One for each event of a request."""
 
 
@@ -108,13 +113,13 @@ def publish(group: Group, publications: Sequence[Publication], observe: Callable
     and match them. Requests that come together are read, matched and stored together: a statement costs more than a
     row."""
     events = [event for each in publications for event in each.events]
-    verbose = [each.verbose for each in publications for _ in each.events]
-    results = iter(_published(group, events, verbose, observe))
+    asked = [each for each in publications for _ in each.events]
+    results = iter(_published(group, events, asked, observe))
     return [[next(results) for _ in each.events] for each in publications]
 
 
 def _published(
-    group: Group, events: Sequence[DecodedEvent], verbose: Sequence[bool], observe: Callable[[float, int], None]
+    group: Group, events: Sequence[DecodedEvent], of: Sequence[Publication], observe: Callable[[float, int], None]
 ) -> Results:
     state = group.state
     said = _corrections(state, events)
@@ -124,7 +129,7 @@ def _published(
     ]
     asked = [(each.source, key) for each, key in zip(events, keys, strict=True) if not each.id_is_ours]
     known = find_known(group.connection, asked)
-    results: list[Outcome | InvalidEvent | None] = [None] * len(events)
+    results: list[Outcome | Refused | None] = [None] * len(events)
     fresh: list[tuple[int, DecodedEvent, ReadEvent]] = []
     repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
@@ -147,7 +152,13 @@ def _published(
     observe(time.perf_counter() - started, len(fresh))
     rows = _Rows(group, table)
     for number, (index, each, read) in enumerate(fresh):
-        notes = (*each.notes, *read.notes(MAX_NOTES)) if verbose[index] else ()
+        limit = of[index].max_matches
+        if limit is not None and rows.matched(number) > limit:
+            results[index] = TooManyMatches(
+                f"the event matches {rows.matched(number):,} subscriptions, and an event may match {limit:,} at most"
+            )
+            continue
+        notes = (*each.notes, *read.notes(MAX_NOTES)) if of[index].verbose else ()
         results[index] = rows.add(number, each, notes[:MAX_NOTES], key=keys[index])
     rows.store()
     if any(said):
@@ -162,18 +173,22 @@ def _published(
         )
     for index, original in repeated:
         outcome = results[original]
-        assert isinstance(outcome, Outcome)
+        if not isinstance(outcome, Outcome):
+            results[index] = outcome
+            continue
         results[index] = _duplicate(events[index], (outcome.sequence, events[original].digest, outcome.matched))
     group.totals["duplicates"] += sum(isinstance(each, Outcome) and each.duplicate for each in results)
     return [each for each in results if each is not None]
 
 
-def publish_together(
-    group: Group, events: Sequence[DecodedEvent], observe: Callable[[float, int], None], *, verbose: bool = True
-) -> list[Outcome]:
-    """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, so that the command is undone
-    and none is accepted."""
-    (results,) = publish(group, [Publication(events, verbose)], observe)
+def publish_together(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> list[Outcome]:
+    """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, `TooManyMatches`, so that the
+    command is undone and none is accepted."""
+    events = publication.events
+    (results,) = publish(group, [publication], observe)
+    for result in results:
+        if isinstance(result, TooManyMatches):
+            raise result
     problems = [
         replace(
             problem,
@@ -253,13 +268,17 @@ class _Rows:
         group.on_undo(undo)
         state.last_accepted_at = max(group.now, state.last_accepted_at)  # a clock set back must not reorder the log
 
+    def matched(self, number: int) -> int:
+        """How many subscriptions the event of this number matches."""
+        return self._ends[number + 1] - self._ends[number]
+
     def add(self, number: int, event: DecodedEvent, notes: Sequence[Note], *, key: str) -> Outcome:
         """The rows of one event, which has this number in the table; `key` is what it is known by again."""
         group, state, table = self._group, self._group.state, self._table
         state.sequence += 1
-        start, end = self._ends[number : number + 2]
-        matched = end - start
+        matched = self.matched(number)
         if matched:
+            start, end = self._ends[number : number + 2]
             bound = None if self._bindings is None else pack_bindings(self._bindings[start:end])
             self._matches.append(MatchList(state.sequence, None, matched, self._packed[number], bound))
         waiting = _in_time(state, table.undecided.get(number, {}), group.now)
@@ -286,7 +305,8 @@ class _Rows:
         insert_events(self._group.connection, self._events)
         insert_matches(self._group.connection, self._matches)
         self._group.touch(self._numbers)
-        self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=self._numbers.size)
+        matches = sum(each.size for each in self._matches)
+        self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=matches)
         if self._parked:
             self._keep_vocabulary()
             insert_parked(self._group.connection, self._parked)

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import OperationalError
 
 from kindcast.semantic import Event, InvalidEvent
@@ -15,9 +16,11 @@ from kindcast.server.broker import Broker, publishing
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
+from kindcast.server.store import matches
 from kindcast.server.store.database import Database
 from kindcast.server.store.events import EventRow, insert_events, list_events
 from kindcast.server.store.ledger import read_totals
+from kindcast.server.store.tables import posting_pages
 from tests.harness.broker import Breaking, event, matched, new, run, running, stored
 
 
@@ -332,5 +335,35 @@ def test_stop_finishes_what_is_queued(tmp_path: Path) -> None:
         assert [result[0].sequence for result in results if isinstance(result[0], Outcome)] == list(range(1, 51))
         with pytest.raises(StoreUnavailable):
             await broker.publish([event(n=0)])
+
+    run(body)
+
+
+def test_matches_are_folded_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are made and merged beside the events, also after a restart; who reads and acknowledges sees the same."""
+    monkeypatch.setattr(matches, "FOLD_POSITIONS", 4)
+    monkeypatch.setattr(matches, "BLOCK_POSITIONS", 4)
+    monkeypatch.setattr(matches, "BLOCKS_MERGED", 2)
+
+    def levels(connection: Connection) -> set[int]:
+        return set(connection.execute(select(posting_pages.c.level)).scalars())
+
+    def positions(connection: Connection) -> list[int]:
+        return matches.find_positions(connection, 1, after=0, limit=100)
+
+    async def body() -> None:
+        for start in (0, 20):
+            async with running(tmp_path) as broker:
+                if not start:
+                    await broker.create_subscription(new("all"))
+                for number in range(start, start + 20):
+                    await broker.publish([event(n=number)])
+                deadline = time.monotonic() + 30
+                while max(await broker.read(levels), default=0) < 2:
+                    assert time.monotonic() < deadline, "nothing was merged twice"
+                    await asyncio.sleep(0.02)
+                assert await broker.read(positions) == list(range(1, start + 21))
+                totals = await broker.read(read_totals)
+                assert (totals.matches, totals.pending) == (start + 20, start + 20)
 
     run(body)

@@ -322,3 +322,24 @@ def test_publish_note_of_an_ambiguous_term_reaches_the_publisher(client: httpx.C
     assert [note["code"] for note in answer["events"][0]["notes"]] == ["ambiguous-term"]
     kept = client.get("/v1/events").json()["events"][0]["notes"]
     assert kept == answer["events"][0]["notes"]
+
+
+def test_event_that_matches_too_many_is_refused_before_it_is_stored(tmp_path: Path) -> None:
+    """With a limit; alone it is an error, among others it alone is rejected. Nothing of it is left."""
+    with running_application(tmp_path, max_matches_per_event=2) as client:
+        for number in range(3):
+            assert client.post("/v1/subscriptions", json={"expression": f"n >= {number}"}).status_code == 201
+        answer = client.post("/v1/events", json={"n": 2})
+        assert (answer.status_code, problem_code(answer)) == (422, "too-many-matches")
+        assert "matches 3 subscriptions" in answer.json()["detail"]
+        lines = b'{"n": 1}\n{"n": 5}\n{"n": 0}'
+        told = client.post("/v1/events", content=lines, headers={"Content-Type": LINES}).json()
+        assert (told["accepted"], told["matched"]) == (2, 3)
+        assert [(each["line"], each["problem"]["type"].rpartition("/")[2]) for each in told["rejected"]] == [
+            (2, "too-many-matches")
+        ]
+        twice = json.dumps([{**EVENT, "data": {"n": 9}}] * 2).encode()
+        answer = client.post("/v1/events", content=twice, headers={"Content-Type": BATCH})
+        assert (answer.status_code, problem_code(answer)) == (422, "no-event-accepted")
+        assert [each["event"]["data"]["n"] for each in client.get("/v1/events").json()["events"]] == [1, 0]
+        assert "kindcast_matches_total 3.0" in client.get("/metrics").text

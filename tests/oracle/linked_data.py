@@ -34,10 +34,11 @@ class Thing:
 
 @dataclass(frozen=True)
 class Item:
-    """One value: where it stands, as segments, and a scalar, or the node that it is."""
+    """One value: where it stands, as segments, a scalar or the node that it is, and the node of which it is stated."""
 
     path: tuple[str, ...]
     value: Any
+    around: Thing | None = field(default=None, compare=False)
 
 
 def event_of(document: Any, contexts: Mapping[str, Any] | None = None) -> Thing:
@@ -64,7 +65,7 @@ def items_of(thing: Thing, path: tuple[str, ...] = ()) -> Iterator[Item]:
         yield Item((*path, "@type"), Thing(each, is_told=False))
     for name, values in thing.members.items():
         for value in values:
-            yield from _items((*path, *name.split("\n")), value)
+            yield from _items((*path, *name.split("\n")), value, thing)
 
 
 def things_of(thing: Thing, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Thing]]:
@@ -97,13 +98,13 @@ def names_of(path: tuple[str, ...], world: Any) -> list[tuple[str, str]]:
     return [(".".join(name for name, _ in each), ".".join(known for _, known in each)) for each in product(*choices)]
 
 
-def _items(path: tuple[str, ...], value: Any) -> Iterator[Item]:
+def _items(path: tuple[str, ...], value: Any, around: Thing) -> Iterator[Item]:
     if isinstance(value, Thing):
         if value.iri is not None or value.types:
             yield Item(path, value)
         yield from items_of(value, path)
     else:
-        yield Item(path, value)
+        yield Item(path, value, around)
 
 
 def _gather(item: Mapping[str, Any], nodes: dict[str, dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.linked_data import Thing, items_of, names_of, things_of
+from tests.oracle.linked_data import Item, Thing, items_of, names_of, things_of
 from tests.oracle.world import Declaration, World
 
 __all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch", "of_kind"]
@@ -83,8 +83,9 @@ def attributes_of(
                 continue  # it is one value with what it states
             names = names_of(item.path, world)
             names += [(each, each) for each in world.broader("ce.type") if item.path == ("@type",)]
+            unit = _unit_beside(names[0][1], item, world)
             for name, declared in names:
-                attributes.setdefault(name, []).append(_read(declared, item.value, None, world))
+                attributes.setdefault(name, []).append(_read(declared, item.value, unit, world))
         for path, thing, found in stating:
             for name, declared in names_of(path, world):
                 own = _read(declared, thing, None, world) if thing.iri is not None or thing.types else Reading()
@@ -273,6 +274,15 @@ def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | 
     sibling = world.declaration(world.attribute(name)).unit_from
     texts = (each for each in parent.items() if isinstance(each[1], str))
     return next((value for key, value in texts if sibling and world.attribute(key) == sibling.rpartition(".")[2]), None)
+
+
+def _unit_beside(name: str, item: Item, world: World) -> str | None:
+    """The unit that a graph states beside a number, in the sibling that the declaration of `name` names (rule 15)."""
+    sibling = world.declaration(name).unit_from
+    if not sibling or item.around is None or isinstance(item.value, bool) or not isinstance(item.value, int | float):
+        return None
+    stated = (values for each, values in item.around.members.items() if _local(each) == sibling.rpartition(".")[2])
+    return next((values[0] for values in stated if len(values) == 1 and isinstance(values[0], str)), None)
 
 
 def dates(text: str, *, year: bool) -> tuple[datetime, datetime] | None:

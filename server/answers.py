@@ -140,6 +140,37 @@ class ImportedLine(TypedDict):
     secret: NotRequired[str]
 
 
+class SubscriptionFeatures(TypedDict):
+    """What the CloudEvents Subscriptions API supports here."""
+
+    dialects: list[str]
+    protocols: list[str]
+    credentialtypes: list[str]
+    specversions: list[str]
+
+
+class CloudEventsSubscription(TypedDict):
+    """A subscription in the form of the CloudEvents Subscriptions API."""
+
+    id: str
+    sink: str
+    protocol: str
+    source: NotRequired[str]
+    types: NotRequired[list[str]]
+    filters: NotRequired[list[Json]]
+    protocolsettings: NotRequired[Json]
+    sinkcredential: NotRequired[Json]
+    status: Status
+    expires_at: str
+
+
+class CreatedCloudEventsSubscription(CloudEventsSubscription):
+    """A new one. Ticket and secret are not shown again."""
+
+    ticket: str
+    secret: str
+
+
 class RejectedLine(TypedDict):
     line: int
     problem: ProblemDocument
@@ -875,6 +906,13 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /v1/subscriptions/{id}/stream": {200: Text("text/event-stream"), 204: None},
     "GET /v1/dead-letters": {200: DeadLetters},
     "POST /v1/dead-letters/redrive": {200: Redriven},
+    "OPTIONS /v1/cloudevents/subscriptions": {200: SubscriptionFeatures},
+    "POST /v1/cloudevents/subscriptions": {201: CreatedCloudEventsSubscription},
+    "GET /v1/cloudevents/subscriptions": {200: list[CloudEventsSubscription]},
+    "OPTIONS /v1/cloudevents/subscriptions/{id}": {200: SubscriptionFeatures},
+    "GET /v1/cloudevents/subscriptions/{id}": {200: CloudEventsSubscription},
+    "PUT /v1/cloudevents/subscriptions/{id}": {200: CloudEventsSubscription},
+    "DELETE /v1/cloudevents/subscriptions/{id}": {200: CloudEventsSubscription},
     "POST /v1/events": {202: Published},
     "GET /v1/events": {200: EventPage},
     "GET /v1/events/{sequence}/trace": {200: Trace},

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 
 from kindcast.server.api import (
     asyncapi,
+    cloudevents_subscriptions,
     concepts,
     dead_letters,
     declarations,
@@ -112,6 +113,7 @@ def _routes() -> list[BaseRoute]:
         health,
         deliveries,
         dead_letters,
+        cloudevents_subscriptions,
         asyncapi,
     )
     for each in routers:

@@ -17,14 +17,16 @@ from typing import Any
 from kindcast.semantic import InvalidSubscription, Position, Problem
 from kindcast.semantic.language import parse, to_tree
 
-__all__ = ["SEMANTIC_DIALECT", "filters_to_tree"]
+__all__ = ["DIALECTS", "SEMANTIC_DIALECT", "filters_to_tree"]
 
 SEMANTIC_DIALECT = "https://kindcast.dev/dialects/semantic/v1"
 
 DEPTH = 32  # nesting of all, any and not; the language bounds the tree that comes out anyway
 _TESTS = {"exact": "=", "prefix": "startswith", "suffix": "endswith"}
 _GROUPS = ("all", "any", "not")
-_KNOWN = (*_TESTS, *_GROUPS, "semantic")
+DIALECTS = (*_TESTS, *_GROUPS)
+"""Those that CloudEvents requires."""
+_KNOWN = (*DIALECTS, "semantic")
 _NAME = re.compile(r"[a-z0-9]+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 

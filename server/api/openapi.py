@@ -74,7 +74,7 @@ def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
         if kind is not None and not isinstance(kind, PLAIN)
     } | {ProblemDocument}
     made, definitions = TypeAdapter.json_schemas(
-        [(kind, "serialization", TypeAdapter(kind)) for kind in sorted(kinds, key=lambda each: each.__name__)],
+        [(kind, "serialization", TypeAdapter(kind)) for kind in sorted(kinds, key=str)],
         ref_template=REFERENCES,
     )
     return {kind: schema for (kind, _), schema in made.items()}, definitions.get("$defs", {})

@@ -46,7 +46,19 @@ from kindcast.server.store import subscriptions
 from kindcast.server.store.deliveries import position_before
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
-__all__ = ["read_body"]
+__all__ = [
+    "HIDDEN",
+    "MAX_PAGE",
+    "Id",
+    "IfMatch",
+    "check_size",
+    "credential_shown",
+    "entity_tags",
+    "read_body",
+    "read_change",
+    "read_new",
+    "settings_shown",
+]
 
 
 # Validation of subscription requests: a request body → `NewSubscription`, or the columns that a change sets.
@@ -83,7 +95,9 @@ class SubscriptionChange(_Ending):
 
     sink: Annotated[str | None, Field(max_length=2_048, description="Where the webhook goes.")] = None
     protocol: Literal["HTTP"] | None = None
-    protocolsettings: Annotated[dict[str, Any] | None, Field(description="`method` and `headers`.")] = None
+    protocolsettings: Annotated[
+        dict[str, Any] | None, Field(description="`method`, `headers`, `format`: message or cloudevents.")
+    ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
     metadata: Annotated[dict[str, Any] | None, Field(description="Yours; kept and shown.")] = None
 
@@ -234,7 +248,7 @@ def _check_url(sink: str, settings: Settings) -> None:
 
 def _check_settings(protocolsettings: Mapping[str, Any] | None) -> None:
     for name in protocolsettings or {}:
-        if name not in ("method", "headers"):
+        if name not in ("method", "headers", "format"):
             raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
 
 
@@ -369,7 +383,7 @@ async def change(
     """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
     `secret`. What it asks is fixed: make another one."""
     values = read_change(await json_object(request, settings), settings)
-    row = await broker.update_subscription(id, ticket, values, _tags(if_match))
+    row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     told = _shown(row, broker.vocabulary.version, time.time())
     if row.secret is not None and row.secret == values.get("secret"):
         told["secret"] = row.secret
@@ -379,7 +393,7 @@ async def change(
 @router.delete("/{id}", summary="Unsubscribe")
 async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Deletes it with all that waits for it, and answers what it was."""
-    return _current(await broker.delete_subscription(id, ticket, _tags(if_match)), broker)
+    return _current(await broker.delete_subscription(id, ticket, entity_tags(if_match)), broker)
 
 
 @router.post("/{id}/renew", summary="Renew", openapi_extra=body_schema(RenewBody.model_json_schema(), required=False))
@@ -393,19 +407,19 @@ async def renew(
 ) -> Response:
     """Sets when it ends; one that has expired in the last days matches again, from now on."""
     asked = read_body(RenewBody, await json_object(request, settings, optional=True))
-    return _current(await broker.renew(id, ticket, ending(asked, settings), _tags(if_match)), broker)
+    return _current(await broker.renew(id, ticket, ending(asked, settings), entity_tags(if_match)), broker)
 
 
 @router.post("/{id}/pause", summary="Pause")
 async def pause(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Stops matching: events accepted while it is paused are not for it. What waits already stays."""
-    return _current(await broker.pause(id, ticket, _tags(if_match)), broker)
+    return _current(await broker.pause(id, ticket, entity_tags(if_match)), broker)
 
 
 @router.post("/{id}/resume", summary="Resume")
 async def resume(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
     """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
-    return _current(await broker.resume(id, ticket, _tags(if_match)), broker)
+    return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker)
 
 
 class ReplayBody(_Strict):
@@ -439,7 +453,7 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
 
 
 async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> dict[str, Any]:
-    _check_size(body, settings)
+    check_size(body, settings)
     new, ticket = await asyncio.to_thread(read_new, body, settings)
     row = await broker.create_subscription(new)
     created = {"id": row.id, "ticket": ticket}
@@ -448,7 +462,8 @@ async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> d
     return created | _shown(row, broker.vocabulary.version, time.time())
 
 
-def _check_size(body: dict[str, Any], settings: Settings) -> None:
+def check_size(body: dict[str, Any], settings: Settings) -> None:
+    """Raises `Problem` (413)."""
     if len(msgspec.json.encode(body)) > settings.max_subscription_bytes:
         raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
 
@@ -480,7 +495,7 @@ def _read_line(line: bytes, settings: Settings) -> tuple[NewSubscription, str, A
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
             return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
-        _check_size(body, settings)
+        check_size(body, settings)
         return *read_new(body, settings), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
@@ -513,7 +528,7 @@ def _etag(row: Row[Any]) -> dict[str, str]:
     return {"ETag": f'"{entity_tag(row)}"'}
 
 
-def _tags(if_match: str | None) -> list[str] | None:
+def entity_tags(if_match: str | None) -> list[str] | None:
     """The tags of the header; a weak one is none (RFC 9110, 13.1.1)."""
     if if_match is None:
         return None
@@ -537,8 +552,8 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "flagged": row.flagged,
         "sink": row.sink,
         "protocol": row.protocol,
-        "protocolsettings": _settings_shown(row.protocolsettings),
-        "sinkcredential": _credential_shown(row.sinkcredential),
+        "protocolsettings": settings_shown(row.protocolsettings),
+        "sinkcredential": credential_shown(row.sinkcredential),
         "metadata": row.metadata,
         "created_at": moment(row.created_at),
         "expires_at": moment(row.expires_at),
@@ -558,13 +573,14 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
     }
 
 
-def _settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Headers may hold secrets, so their values are not shown."""
+def settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Settings as anybody may see them. Headers may hold secrets, so their values are not shown."""
     if protocolsettings is None:
         return None
     headers = protocolsettings.get("headers")
     return {**protocolsettings, "headers": dict.fromkeys(headers, HIDDEN)} if headers else dict(protocolsettings)
 
 
-def _credential_shown(credential: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def credential_shown(credential: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The type alone."""
     return None if credential is None else {"credentialtype": credential.get("credentialtype")}

@@ -14,6 +14,7 @@ __all__ = [
     "CursorGone",
     "InvalidCursor",
     "Page",
+    "as_cloudevent",
     "encode",
     "message_id",
     "message_of",
@@ -131,6 +132,18 @@ def message_id(subscription: str, match: StoredMatch) -> str:
     'msg_s1_7'
     """
     return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
+
+
+def as_cloudevent(subscription: str, match: StoredMatch) -> str:
+    """The stored event, which is a JSON object, with the members of the message as extension attributes before it.
+
+    >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
+    '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
+    """
+    more = {"kindcastcursor": str(match.position), "kindcastsubscription": subscription}
+    if match.bindings is not None:
+        more["kindcastbindings"] = match.bindings
+    return msgspec.json.encode(more).decode()[:-1] + "," + match.body.lstrip().removeprefix("{")
 
 
 def encode(value: Message | Page) -> bytes:

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from kindcast.server.broker import Broker
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
-from kindcast.server.delivery.message import encode, message_id, message_of
+from kindcast.server.delivery.message import as_cloudevent, encode, message_id, message_of
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -312,12 +312,15 @@ class Courier:
 
 
 def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
+    protocolsettings = subscriber.protocolsettings or {}
+    bare = protocolsettings.get("format") == "cloudevents"
     return Delivery(
         sink=subscriber.sink or "",
         secret=subscriber.secret or "",
         message_id=message_id(subscriber.id, match),
-        body=encode(message_of(subscriber.id, match)),
-        protocolsettings=subscriber.protocolsettings or {},
+        body=as_cloudevent(subscriber.id, match).encode() if bare else encode(message_of(subscriber.id, match)),
+        content_type="application/cloudevents+json" if bare else "application/json",
+        protocolsettings=protocolsettings,
         sinkcredential=subscriber.sinkcredential or {},
     )
 

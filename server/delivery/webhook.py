@@ -60,6 +60,7 @@ _RESERVED_HEADERS = frozenset(
 """What we, or the protocol, decide."""
 
 _METHODS = ("POST", "PUT")
+_FORMATS = ("message", "cloudevents")
 _USER_AGENT = "kindcast"
 
 
@@ -71,6 +72,7 @@ class Delivery:
     secret: str
     message_id: str
     body: bytes
+    content_type: str = "application/json"
     protocolsettings: Mapping[str, Any] = field(default_factory=dict)
     sinkcredential: Mapping[str, Any] = field(default_factory=dict)
 
@@ -166,6 +168,8 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
     """Checks what a subscription says about *how* to send, when it is created. Raises `SinkRefused`."""
     if (method := protocolsettings.get("method", "POST")) not in _METHODS:
         raise SinkRefused(f"method {method!r} is not supported; use {' or '.join(_METHODS)}")
+    if (format := protocolsettings.get("format", "message")) not in _FORMATS:
+        raise SinkRefused(f"format {format!r} is not supported; use {' or '.join(_FORMATS)}")
     headers = protocolsettings.get("headers", {})
     if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
         raise SinkRefused(f"protocolsettings.headers must be an object of at most {MAX_HEADERS} names and texts")
@@ -187,7 +191,7 @@ def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
     if delivery.sinkcredential:
         headers["authorization"] = _authorization(delivery.sinkcredential)
     headers |= {
-        "content-type": "application/json",
+        "content-type": delivery.content_type,
         "user-agent": _USER_AGENT,
         "webhook-id": delivery.message_id,
         "webhook-timestamp": str(int(now.timestamp())),

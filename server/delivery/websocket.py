@@ -21,12 +21,11 @@ from collections.abc import Callable
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from kindcast.server.delivery.message import encode, message_of
+from kindcast.server.delivery.message import as_cloudevent, encode, message_of
 from kindcast.server.delivery.pull import acknowledge_cursor
 from kindcast.server.delivery.service import DeliveryService
 from kindcast.server.delivery.stream import Start, follow
 from kindcast.server.errors import ServerError
-from kindcast.server.store.deliveries import StoredMatch
 from kindcast.server.strict_json import MalformedJson
 
 __all__ = ["CLOUDEVENTS", "BadFrame", "serve_websocket"]
@@ -87,7 +86,7 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             await websocket.close(_CLOSE_CODES[step], step)
         elif step is not None:
             for match in step:
-                await websocket.send_text(_as_cloudevent(id, match) if bare else encode(message_of(id, match)).decode())
+                await websocket.send_text(as_cloudevent(id, match) if bare else encode(message_of(id, match)).decode())
 
 
 async def _read(
@@ -122,15 +121,3 @@ def _asked(frame: str | bytes) -> _Asked:
         raise BadFrame from None
     except (msgspec.DecodeError, UnicodeError):
         raise MalformedJson("the frame is no JSON") from None
-
-
-def _as_cloudevent(id: str, match: StoredMatch) -> str:
-    """The stored event, which is a JSON object, with more members at its beginning.
-
-    >>> _as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
-    '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
-    """
-    more = {"kindcastcursor": str(match.position), "kindcastsubscription": id}
-    if match.bindings is not None:
-        more["kindcastbindings"] = match.bindings
-    return msgspec.json.encode(more).decode()[:-1] + "," + match.body.lstrip().removeprefix("{")

@@ -135,12 +135,15 @@ def list_subscriptions(
     limit: int,
     status: str | None = None,
     flagged: bool | None = None,
+    with_sink: bool = False,
     now: float = 0.0,
 ) -> Sequence[Row[Any]]:
     """One page, in the order of creation. A subscription whose time is over counts as expired, even before a sweep."""
     query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
     if flagged is not None:
         query = query.where(subscriptions.c.flagged == flagged)
+    if with_sink:
+        query = query.where(subscriptions.c.sink.is_not(None))
     if status == "expired":
         query = query.where((subscriptions.c.status == status) | (subscriptions.c.expires_at <= now))
     elif status is not None:

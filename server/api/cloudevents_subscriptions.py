@@ -1,0 +1,235 @@
+"""The CloudEvents Subscriptions API: the same subscriptions, in the form of that specification.
+
+    POST, GET, OPTIONS /v1/cloudevents/subscriptions        GET, PUT, DELETE, OPTIONS /v1/cloudevents/subscriptions/{id}
+
+`filters` in the six dialects that the specification requires, and in ours. A subscription made here gets CloudEvents at
+its sink, not messages (`protocolsettings.format`). Everything else is as at /v1/subscriptions: tickets, secrets,
+signatures, expiry. What the specification calls a bad request is 400 here.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy import Connection, Row
+
+from kindcast.semantic import SemanticError
+from kindcast.server.api.error_responses import Problem, problem_of
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppSettings,
+    Ticket,
+    answer,
+    body_schema,
+    json_object,
+    moment,
+    page_cursor,
+    parse_page_cursor,
+)
+from kindcast.server.api.subscriptions import (
+    HIDDEN,
+    MAX_PAGE,
+    Id,
+    IfMatch,
+    check_size,
+    credential_shown,
+    entity_tags,
+    read_change,
+    read_new,
+    settings_shown,
+)
+from kindcast.server.broker.subscription_commands import entity_tag
+from kindcast.server.delivery.protocols import PROTOCOLS
+from kindcast.server.errors import UnknownSubscription
+from kindcast.server.filters import DIALECTS, SEMANTIC_DIALECT
+from kindcast.server.security.egress import SinkRefused
+from kindcast.server.store import subscriptions
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/cloudevents/subscriptions", tags=["CloudEvents Subscriptions API"])
+
+MEMBERS = ("source", "types", "config", "filters", "sink", "protocol", "protocolsettings", "sinkcredential")
+SUBSCRIPTION = {
+    "type": "object",
+    "required": ["sink", "protocol"],
+    "properties": {
+        "id": {"type": "string", "description": "Ignored in a new one."},
+        "source": {"type": "string"},
+        "types": {"type": "array", "items": {"type": "string"}},
+        "config": {"type": "object", "maxProperties": 0},
+        "filters": {"type": "array", "items": {"type": "object"}, "description": "All must hold."},
+        "sink": {"type": "string"},
+        "protocol": {"enum": sorted(PROTOCOLS)},
+        "protocolsettings": {"type": "object", "description": "`headers`, `method`, `format`."},
+        "sinkcredential": {"type": "object", "description": "PLAIN or ACCESSTOKEN; write-only."},
+    },
+    "additionalProperties": False,
+}
+SHOWN = ("status", "expires_at", "ticket", "secret")
+"""What we answer beside the members of the specification; ignored where a subscription is sent back."""
+
+FEATURES = {
+    "dialects": [*DIALECTS, SEMANTIC_DIALECT],
+    "protocols": sorted(PROTOCOLS),
+    "credentialtypes": ["PLAIN", "ACCESSTOKEN"],
+    "specversions": ["1.0"],
+}
+
+
+@router.options("", summary="What this endpoint supports")
+async def features() -> Response:
+    """The dialects of filters, the protocols and the types of credentials."""
+    return answer(FEATURES, headers={"Allow": "GET, OPTIONS, POST"})
+
+
+@router.post("", summary="Create a subscription", status_code=201, openapi_extra=body_schema(SUBSCRIPTION))
+async def create(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
+    """A new subscription; the answer also holds its `ticket` and the `secret` that signs its deliveries. Neither is
+    shown again."""
+    body = _members(await json_object(request, settings))
+    check_size(body, settings)
+    body.pop("id", None)
+    body["filters"] = body.get("filters", [])
+    body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
+    try:
+        new, ticket = await asyncio.to_thread(read_new, body, settings)
+        row = await broker.create_subscription(new)
+    except (Problem, RequestValidationError, SemanticError, SinkRefused) as error:
+        raise _bad_request(error) from None
+    told = _shown(row) | {"ticket": ticket, "secret": row.secret}
+    return answer(told, 201, {"Location": f"{router.prefix}/{row.id}", "ETag": f'"{entity_tag(row)}"'})
+
+
+@router.get("", summary="Retrieve subscriptions")
+async def list_all(
+    request: Request,
+    broker: AppBroker,
+    cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+) -> Response:
+    """Those that have a sink, a page at a time; the header Link leads to the next one."""
+    after = parse_page_cursor(cursor)
+
+    def read(connection: Connection) -> list[Row[Any]]:
+        return list(subscriptions.list_subscriptions(connection, after=after, limit=limit + 1, with_sink=True))
+
+    rows = await broker.read(read)
+    following = page_cursor(rows[limit - 1].number) if len(rows) > limit else None
+    url = request.url.include_query_params(cursor=following)
+    return answer([_shown(row) for row in rows[:limit]], headers={"Link": f'<{url}>; rel="next"'} if following else {})
+
+
+@router.options("/{id}", summary="What a subscription supports")
+async def features_of_one(id: Id) -> Response:
+    """The same as of the endpoint."""
+    return answer(FEATURES, headers={"Allow": "DELETE, GET, OPTIONS, PUT"})
+
+
+@router.get("/{id}", summary="Retrieve a subscription")
+async def get_one(id: Id, broker: AppBroker) -> Response:
+    """One that has a sink."""
+    row = await _row(broker, id)
+    return answer(_shown(row), headers={"ETag": f'"{entity_tag(row)}"'})
+
+
+@router.put("/{id}", summary="Update a subscription", openapi_extra=body_schema(SUBSCRIPTION))
+async def update(
+    request: Request,
+    id: Id,
+    broker: AppBroker,
+    settings: AppSettings,
+    ticket: Ticket = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """Where and how it is delivered. `source`, `types` and `filters` must be those that it has: what it asks is fixed.
+    Values that are shown as `(hidden)`, and a credential without its secret, stay as they are."""
+    row = await _row(broker, id)
+    body = _members(await json_object(request, settings))
+    if body.pop("id", id) != id:
+        raise _bad("the id is another than that of the address", "/id")
+    present = _shown(row)
+    for name in ("source", "types", "filters"):
+        if body.get(name) != present.get(name):
+            raise _bad(f"{name} cannot be changed: make another subscription", f"/{name}")
+    change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
+    change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
+    if change["sinkcredential"] == present.get("sinkcredential"):
+        del change["sinkcredential"]
+    try:
+        values = await asyncio.to_thread(read_change, change, settings)
+    except (Problem, RequestValidationError, SinkRefused) as error:
+        raise _bad_request(error) from None
+    row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
+    return answer(_shown(row), headers={"ETag": f'"{entity_tag(row)}"'})
+
+
+@router.delete("/{id}", summary="Delete a subscription")
+async def delete(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
+    """Answers what it was."""
+    await _row(broker, id)
+    return answer(_shown(await broker.delete_subscription(id, ticket, entity_tags(if_match))))
+
+
+async def _row(broker: AppBroker, id: str) -> Row[Any]:
+    row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
+    if row is None or row.sink is None:
+        raise UnknownSubscription(id)
+    return row
+
+
+def _members(body: dict[str, Any]) -> dict[str, Any]:
+    """The members of the specification. Raises `Problem` (400)."""
+    for name in body:
+        if name not in ("id", *MEMBERS, *SHOWN):
+            raise _bad("unknown member", f"/{name[:100]}")
+    for name in ("sink", "protocol"):
+        if not isinstance(body.get(name), str):
+            raise _bad(f"{name} is required, a text", f"/{name}")
+    if not isinstance(body.get("protocolsettings", {}), dict):
+        raise _bad("protocolsettings is an object", "/protocolsettings")
+    return {name: body[name] for name in ("id", *MEMBERS) if name in body}
+
+
+def _shown(row: Row[Any]) -> dict[str, Any]:
+    over = row.expires_at <= time.time()
+    asked = row.expression
+    filters = asked["filters"] if "filters" in asked else [{SEMANTIC_DIALECT: each} for each in asked.values()]
+    told = {
+        "id": row.id,
+        "source": row.source,
+        "types": row.types,
+        "filters": filters or None,
+        "sink": row.sink,
+        "protocol": row.protocol,
+        "protocolsettings": settings_shown(row.protocolsettings),
+        "sinkcredential": credential_shown(row.sinkcredential),
+        "status": "expired" if over else row.status,
+        "expires_at": moment(row.expires_at),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _unhidden(settings: Mapping[str, Any] | None, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Headers whose values were not shown keep them."""
+    if settings is None or not isinstance(settings.get("headers"), dict):
+        return None if settings is None else dict(settings)
+    kept = (stored or {}).get("headers") or {}
+    headers = {
+        name: kept[name] if value == HIDDEN and name in kept else value for name, value in settings["headers"].items()
+    }
+    return {**settings, "headers": headers}
+
+
+def _bad(detail: str, pointer: str) -> Problem:
+    return Problem("invalid-request", detail, status=400, errors=[{"pointer": pointer, "detail": detail}])
+
+
+def _bad_request(error: Exception) -> Problem:
+    problem = problem_of(error)
+    if problem.status_code in (422, 501):
+        problem.status_code = 400
+    return problem

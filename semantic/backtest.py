@@ -106,20 +106,33 @@ class Backtest:
     # ── counting ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, events: Sequence[PastEvent]) -> None:
-        """Count events one by one. Those that cannot be read are counted as such."""
+        """Count events one by one, those of a document of several too. Documents that cannot be read are counted as
+        such."""
         read: list[ReadEvent] = []
         past: list[PastEvent] = []
         for each in events:
             try:
-                read.append(self.matcher.read(each.event))
-                past.append(each)
-            except InvalidEvent:
-                self.counts.unreadable += 1
+                found = [(each, self.matcher.read(each.event))]
+            except InvalidEvent as error:
+                try:
+                    found = [(part, self.matcher.read(part.event)) for part in self._parts(each, error)]
+                except InvalidEvent:
+                    found = []
+                self.counts.unreadable += not found
+            past += [part for part, _ in found]
+            read += [one for _, one in found]
         before = self.matcher.statistics.undecided
         table = self.matcher.match_read(read)
         self.counts.undecided += self.matcher.statistics.undecided - before
         names = [(each.source, each.id) for each in past]
         self.feed_table(table, [each.day for each in past], names.__getitem__, past.__getitem__)
+
+    def _parts(self, document: PastEvent, error: InvalidEvent) -> list[PastEvent]:
+        """The events of a document that was not read because it holds several. Raises `error` if that is not why."""
+        if not any(problem.code == "several-events" for problem in error.problems):
+            raise error
+        parts = self.matcher.events_of(document.event)
+        return [PastEvent(document.source, str(each.context["id"]), document.day, each) for each in parts]
 
     def feed_table(
         self,

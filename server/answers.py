@@ -342,8 +342,11 @@ class ExplainedClause(TypedDict):
 
 
 class Explanation(TypedDict):
-    """Why an event matches or not, by clause and predicate. `index`: what the index did with it."""
+    """Why an event matches or not, by clause and predicate. `index`: what the index did with it. Of a document of
+    several events, `events` has that of each, with its id."""
 
+    id: NotRequired[str]
+    events: NotRequired[list["Explanation"]]
     matches: bool | None
     summary: str
     canonical: str
@@ -365,6 +368,9 @@ class Trace(StoredEvent):
 
 
 class SubscriptionMatch(TypedDict):
+    """`event` is the id of the event, of a document of several."""
+
+    event: NotRequired[str]
     subscription: str
     bindings: list[Json]
     bindings_truncated: NotRequired[bool]
@@ -394,6 +400,10 @@ class OperatorCalls(TypedDict):
 
 
 class EventMatches(TypedDict):
+    """Of a document of several events `events` has those of each, with its id."""
+
+    id: NotRequired[str]
+    events: NotRequired[list["EventMatches"]]
     matches: list[SubscriptionMatch]
     notes: NotRequired[list[Note]]
     problem: NotRequired[ProblemDocument]
@@ -404,6 +414,7 @@ class EventMatches(TypedDict):
 class Matched(TypedDict):
     """For one `event` its members; for `events` the list `results`."""
 
+    events: NotRequired[list[EventMatches]]
     matches: NotRequired[list[SubscriptionMatch]]
     notes: NotRequired[list[Note]]
     undecided: NotRequired[list[UndecidedMatch]]
@@ -605,6 +616,23 @@ class SchemaList(TypedDict):
     schemas: NotRequired[list[_Declared]]
     types: NotRequired[list[str]]
     view: NotRequired[Json]
+    vocabulary_version: str
+
+
+class DeclaredSplit(TypedDict):
+    """A declared envelope, or a shipped one, which has no version."""
+
+    name: str
+    declaration: Json
+    versions: list[DeclarationVersion]
+    version: NotRequired[int]
+    created_at: NotRequired[str]
+    shipped: NotRequired[bool]
+
+
+class SplitsList(TypedDict):
+    splits: list[_Declared]
+    shipped: dict[str, Json]
     vocabulary_version: str
 
 
@@ -879,6 +907,10 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /v1/code-systems/{name}": {200: Declaration},
     "DELETE /v1/code-systems/{name}": {200: DeclarationChange},
     "GET /v1/code-systems": {200: CodeSystemList},
+    "PUT /v1/splits/{name}": _CHANGED,
+    "GET /v1/splits/{name}": {200: DeclaredSplit},
+    "DELETE /v1/splits/{name}": {200: DeclarationChange},
+    "GET /v1/splits": {200: SplitsList},
     "PUT /v1/aliases/{name}": _CHANGED,
     "GET /v1/aliases/{name}": {200: Declaration},
     "DELETE /v1/aliases/{name}": {200: DeclarationChange},

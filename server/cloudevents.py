@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import re
 import secrets
+import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem, Vocabulary
-from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, RDF_TYPES, Canonicaliser
+from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, MOST_TOGETHER, RDF_TYPES, Canonicaliser
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
@@ -42,6 +43,7 @@ __all__ = [
     "UnknownContent",
     "arrived",
     "at_member",
+    "says_several",
     "time_of_arrival",
 ]
 
@@ -134,8 +136,6 @@ LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/js
 READ_BY_TYPE = frozenset({FHIR, JSON_LD})
 """Content types of JSON that say how it is read (rules 20 and 22): events that are sent as plain JSON keep them too."""
 
-MOST_TOGETHER = 64 << 20
-"""Bytes of the events of one document: each is stored with all of it."""
 _RESERVED = frozenset({"data", "data_base64"})
 _NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
 _NO_ATTRIBUTES = Note("no-attributes", "", "the data is not JSON: only context attributes can match")
@@ -175,7 +175,7 @@ def time_of_arrival(at: float) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedEvent:
     """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but `id` and
-    `source`; `id_is_ours`: it cannot have been accepted before."""
+    `source`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id."""
 
     source: str
     id: str
@@ -184,6 +184,7 @@ class DecodedEvent:
     digest: str
     event: Event
     id_is_ours: bool = False
+    enveloped: bool = True
     notes: tuple[Note, ...] = ()
 
 
@@ -197,14 +198,21 @@ class Decoded:
     lines: list[int] | None = None
 
 
+def says_several(error: InvalidEvent | None) -> bool:
+    """Whether a document was not read because it holds several events: `EventReader.parts_of` has them."""
+    return error is not None and any(problem.code == "several-events" for problem in error.problems)
+
+
 class EventReader:
-    """Reads requests. Stateless but for the ids that it gives; any thread."""
+    """Reads requests. Stateless but for the ids that it gives, and what takes documents apart; any thread."""
 
     def __init__(self, *, max_events: int) -> None:
         self._max_events = max_events
         # A prefix of this process and a counter: unique, and neighbours in the index as they are in time.
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._canonicaliser: tuple[Vocabulary, Canonicaliser] | None = None
 
     def read(self, content_type: str | None, headers: Iterable[tuple[str, str]], body: bytes) -> Decoded:
         """The events of one request; header names in lower case. Linear in the body.
@@ -236,15 +244,27 @@ class EventReader:
         return self._from_object(value) if _is_event(value) else self._from_data(value, {})
 
     def parts_of(self, document: DecodedEvent, vocabulary: Vocabulary) -> list[DecodedEvent]:
-        """The events of a document that states several (rule 21). Raises `InvalidEvent`, `TooManyEvents`."""
-        parts = Canonicaliser(vocabulary).events_of(document.event)
+        """The events of a document (rule 21), itself where it is one. Raises `InvalidEvent`, `TooManyEvents`."""
+        event, digest = document.event, None
+        if not document.enveloped:
+            event = Event(event.data, {name: value for name, value in event.context.items() if name != "id"})
+            digest = document.digest if document.id_is_ours else document.id
+        with self._lock:
+            if self._canonicaliser is None or self._canonicaliser[0] is not vocabulary:
+                self._canonicaliser = vocabulary, Canonicaliser(vocabulary)
+            parts = self._canonicaliser[1].events_of(event, digest)
+        if len(parts) == 1:
+            return [document]
         self.check_count(len(parts))
-        if len(parts) * len(document.body) > MOST_TOGETHER:
-            detail = (
-                f"{len(parts):,} events that are stored with their document of {len(document.body):,} bytes: split it"
-            )
-            raise InvalidEvent([Problem("too-many-values", detail)])
-        return [self._from_object({**each.context, "data": each.data}) for each in parts]
+        found: list[DecodedEvent] = []
+        left = MOST_TOGETHER
+        for each in parts:
+            found.append(self._from_object({**each.context, "data": each.data}))
+            left -= len(found[-1].body)
+            if left < 0:
+                detail = f"the {len(parts):,} events of the document have more than {MOST_TOGETHER:,} bytes: split it"
+                raise InvalidEvent([Problem("too-many-values", detail)])
+        return found
 
     # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,7 +322,8 @@ class EventReader:
                 context = checked_context({"specversion": SPECVERSION, **DEFAULTS, **given}, partial=True)
             if content_type and (given or not _is_json(media_type) or media_type in READ_BY_TYPE):
                 context["datacontenttype"] = content_type
-            if "id" not in context and media_type in GRAPH_TYPES:  # the same document again is the same event (rule 21)
+            enveloped = "id" in context
+            if not enveloped and media_type in GRAPH_TYPES:  # the same document again is the same event (rule 21)
                 context["id"] = hashlib.blake2b(body, digest_size=16).hexdigest()
             notes: tuple[Note, ...] = ()
             if not body:
@@ -319,7 +340,7 @@ class EventReader:
             else:
                 members = _opaque(media_type, body)
                 notes = (_NO_ATTRIBUTES,)
-            return self._made(context, members, notes)
+            return self._made(context, members, notes, enveloped=enveloped)
         except MalformedJson as error:
             return _invalid("malformed-json", str(error))
         except InvalidEvent as error:
@@ -351,7 +372,9 @@ class EventReader:
             raise InvalidEvent([_NO_OBJECT])
         return self._made({"specversion": SPECVERSION, **DEFAULTS, **context}, {"data": data}, ())
 
-    def _made(self, context: dict[str, Any], members: Mapping[str, Any], notes: tuple[Note, ...]) -> DecodedEvent:
+    def _made(
+        self, context: dict[str, Any], members: Mapping[str, Any], notes: tuple[Note, ...], *, enveloped: bool = True
+    ) -> DecodedEvent:
         ours = "id" not in context
         if ours:
             context["id"] = f"{self._prefix}-{next(self._numbers):010x}"
@@ -369,6 +392,7 @@ class EventReader:
             digest=hashlib.blake2b(content, digest_size=16).hexdigest(),
             event=Event(members.get("data"), context),
             id_is_ours=ours,
+            enveloped=enveloped and not ours,
             notes=notes,
         )
 

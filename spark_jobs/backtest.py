@@ -46,7 +46,7 @@ def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptio
         if isinstance(batch, Rejected):
             test.counts.unreadable += 1
             continue
-        if batch.needs_reading:
+        if batch.needs_reading or batch.has_names(test.matcher.vocabulary.envelope_names):
             test.feed(_all(batch))
             continue
         try:

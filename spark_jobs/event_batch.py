@@ -7,6 +7,7 @@ Parquet   columns as they were stored, made into events when asked for
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,6 +35,7 @@ __all__ = [
     "from_events",
     "json_of",
     "keyed",
+    "unnamed",
     "without_nothing",
 ]
 
@@ -203,6 +205,12 @@ class EventBatch:
         """Whether some event is a graph, or means what its content type says: columns cannot tell."""
         return self.events is not None and any(map(_is_read_alone, self.events))
 
+    def has_names(self, names: AbstractSet[str]) -> bool:
+        """Whether the data of some event has a member of one of these names."""
+        if self.events is None:
+            return self.table is not None and not names.isdisjoint(self.table.column_names)
+        return any(type(each.data) is dict and not names.isdisjoint(each.data) for each in self.events)
+
     def columns(self, *, with_context: bool) -> Any:
         """What `Matcher.match_table` takes; with the context attributes as `ce.…` where they are asked for."""
         if self.events is not None:
@@ -244,6 +252,38 @@ class EventBatch:
             table=None if events is not None or self.table is None else self.table.take(pa.array(chosen)),
             bodies=[self.bodies[row] for row in chosen] if self.bodies else [],
         )
+
+    def expanded(self, rows: Sequence[tuple[int, Event | None]]) -> "EventBatch":
+        """Some of the rows, a row once for each event that it holds: `None` where it is one. Events of a document keep
+        its line; their bodies are their own."""
+        found = self.take([row for row, _ in rows])
+        parts = [part for _, part in rows]
+        if any(part is not None for part in parts):
+            found.events = [
+                event if part is None else part for event, part in zip(list(found.each()), parts, strict=True)
+            ]
+            found.table = found.read = None
+            ids = [
+                id if part is None else part.context["id"]
+                for id, part in zip(found.keys["id"].to_pylist(), parts, strict=True)
+            ]
+            place = found.keys.column_names.index("id")
+            found.keys = found.keys.set_column(place, "id", pa.array(ids, pa.string()))
+            if found.bodies:
+                found.bodies = [
+                    body if part is None else msgspec.json.encode({**part.context, "data": part.data}).decode()
+                    for body, part in zip(found.bodies, parts, strict=True)
+                ]
+        return found
+
+
+def unnamed(event: Event, line: int) -> Event:
+    """`event` without its id where that is only its place in the archive: what is taken out of it is named by rule 21,
+    as a server names it."""
+    context = event.context
+    if context.get("source") == ANONYMOUS and str(context.get("id", "")).endswith(f":{line}"):
+        return Event(event.data, {name: value for name, value in context.items() if name != "id"})
+    return event
 
 
 def _is_read_alone(event: Event) -> bool:

@@ -37,7 +37,7 @@ from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
 from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.schemas import NORMALISED, READING, TERMS, spark_schema
 from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.workers import reason_of, shown, vocabulary_of
+from kindcast.spark_jobs.workers import parts_of, reason_of, shown, vocabulary_of
 
 __all__ = ["normalise", "normalise_archive"]
 
@@ -185,25 +185,28 @@ class Normaliser:
 
     def table(self, batch: EventBatch) -> tuple[pa.Table, list[Rejected]]:
         """`schemas.NORMALISED`, and the events that cannot be read. The batch must have its bodies."""
-        kept: list[int] = []
+        kept: list[tuple[int, Event | None]] = []
         rejected: list[Rejected] = []
         columns = _Columns(self._vocabulary)
         ids = batch.keys["id"].to_pylist()
         sources = batch.keys["source"].to_pylist()
         for row, event in enumerate(batch.each()):
+            line = int(batch.lines[row])
+            reader = self._canonicaliser
             try:
-                canonical = self._canonicaliser.canonicalise(event)
+                parts = parts_of(event, line, reader.canonicalise, reader.events_of)
             except InvalidEvent as error:
-                rejected.append(Rejected(batch.file, int(batch.lines[row]), reason_of(error), shown(event.data)))
+                rejected.append(Rejected(batch.file, line, reason_of(error), shown(event.data)))
                 continue
-            kept.append(row)
-            self.terms.count(canonical, sources[row], ids[row])
-            notes = [
-                {"code": each.code, "attribute": each.attribute, "detail": each.detail} for each in canonical.notes
-            ]
-            columns.add(canonical, self._changed(event, canonical), notes)
-        if rejected:
-            batch = batch.take(kept)
+            for part, canonical in parts:
+                kept.append((row, part))
+                self.terms.count(canonical, sources[row], ids[row] if part is None else str(part.context["id"]))
+                notes = [
+                    {"code": each.code, "attribute": each.attribute, "detail": each.detail} for each in canonical.notes
+                ]
+                columns.add(canonical, self._changed(part or event, canonical), notes)
+        if rejected or any(part is not None for _, part in kept):
+            batch = batch.expanded(kept)
         table = batch.keys.append_column("body", pa.array(batch.bodies, pa.string()))
         for name, column in columns.arrays().items():
             table = table.append_column(name, column)

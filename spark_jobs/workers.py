@@ -5,19 +5,19 @@ are one group, and what is read of an event serves all of them.
 """
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kindcast.semantic import InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Matcher, Vocabulary
 from kindcast.semantic.matching import MatchTable
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected, unnamed
 from kindcast.spark_jobs.snapshot import Snapshot
 
-__all__ = ["Matched", "ShardMatcher", "opened", "settle", "vocabulary_of"]
+__all__ = ["Matched", "ShardMatcher", "opened", "parts_of", "settle", "vocabulary_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ShardMatcher:
             return Matched(kept, self._matches(kept), rejected)
 
     def _matches(self, batch: EventBatch) -> MatchTable:
-        if batch.needs_reading:
+        if batch.needs_reading or batch.has_names(self.matchers[0].vocabulary.envelope_names):
             read = ((matcher, [matcher.read(event) for event in batch.each()]) for matcher in self.matchers)
             return self._in_one([matcher.match_read(events) for matcher, events in read])
         columns = batch.columns(with_context=self.context)
@@ -111,15 +111,32 @@ class ShardMatcher:
         return {name: value - before[name] for name, value in self.spent().items() if value - before[name]}
 
     def _sorted_out(self, batch: EventBatch) -> tuple[EventBatch, list[Rejected]]:
-        kept: list[int] = []
+        kept: list[tuple[int, Event | None]] = []
         rejected: list[Rejected] = []
+        matcher = self.matchers[0]
         for row, event in enumerate(batch.each()):
+            line = int(batch.lines[row])
             try:
-                self.matchers[0].canonicalise(event)
-                kept.append(row)
+                kept += [(row, part) for part, _ in parts_of(event, line, matcher.canonicalise, matcher.events_of)]
             except InvalidEvent as error:
-                rejected.append(Rejected(batch.file, int(batch.lines[row]), reason_of(error), shown(event.data)))
-        return batch.take(kept), rejected
+                rejected.append(Rejected(batch.file, line, reason_of(error), shown(event.data)))
+        return batch.expanded(kept), rejected
+
+
+def parts_of(
+    event: Event,
+    line: int,
+    canonicalise: Callable[[Event], CanonicalEvent],
+    events_of: Callable[[Event], list[Event]],
+) -> list[tuple[Event | None, CanonicalEvent]]:
+    """The events of a document with their canonical forms; None for one that is the document. Raises `InvalidEvent`
+    where one of them cannot be read: they are accepted or refused together."""
+    try:
+        return [(None, canonicalise(event))]
+    except InvalidEvent as error:
+        if not any(problem.code == "several-events" for problem in error.problems):
+            raise
+    return [(part, canonicalise(part)) for part in events_of(unnamed(event, line))]
 
 
 _vocabularies: dict[tuple[str, str], Vocabulary] = {}

@@ -7,12 +7,14 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
     from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
+    from kindcast.semantic.events.documents import MOST_TOGETHER
     from kindcast.semantic.events.event_plans import ReadEvent
     from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 
 __all__ = [
     "GRAPH_TYPES",
     "JSON_LD",
+    "MOST_TOGETHER",
     "RDF_TYPES",
     "Canonicaliser",
     "Correction",
@@ -35,6 +37,7 @@ __getattr__ = on_demand(
             "correction_of",
             "is_newer",
         ),
+        "kindcast.semantic.events.documents": ("MOST_TOGETHER",),
         "kindcast.semantic.events.event_plans": ("ReadEvent",),
         "kindcast.semantic.events.linked_data.media_types": (
             "GRAPH_TYPES",

@@ -14,7 +14,8 @@ from typing import Any
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.events.documents import DocumentReader, without_keywords
+from kindcast.semantic.events.linked_data.reader import GraphReader, may_be_graph
 from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
 from kindcast.semantic.flatten import (
     Comparator,
@@ -78,12 +79,13 @@ class Canonicaliser:
             is_event_class=self._is_event_class,
             reads_json=vocabulary.reads_linked_data,
             plain_where_unknown=vocabulary.unknown_contexts == "plain",
+            members=vocabulary.splits.properties,
         )
+        self._documents = DocumentReader(self._graphs, vocabulary.splits, vocabulary.schemas)
 
     def _is_event_class(self, iri: str) -> bool:
         """Whether a declared type of events is the class of this IRI (rule 21)."""
-        declared = self._vocabulary.schemas.types
-        return bool(declared) and not self._typed.types_of([iri]).isdisjoint(declared)
+        return bool(self._typed) and self._typed.is_declared(iri)
 
     @property
     def limits(self) -> EventLimits:
@@ -127,9 +129,9 @@ class Canonicaliser:
         declared: frozenset[str] = frozenset()
         if self._typed:
             said = (found.scalar for found in scalars.get("ce.type", ()))
-            texts = (each.iri if isinstance(each, Resource) else each for each in said)
+            texts = (self._typed.type_name(each.iri or "") if isinstance(each, Resource) else each for each in said)
             declared = self._typed.types_of(each for each in texts if isinstance(each, str))
-            if not isinstance(data, Node):  # a schema describes a JSON document
+            if not isinstance(data, Node):  # that of a graph was checked as it was published
                 self._typed.check(declared, data, notes)
         repeated: dict[str, tuple[int, ...]] = {}
         attributes = self._read(scalars, notes, repeated)
@@ -138,14 +140,32 @@ class Canonicaliser:
         found = self._elements(elements, "", {}, stated)
         return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)), repeated)
 
-    def graph_event(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
-        """`event` with the tree of its graph as data, where its data is one (rule 20), and what is to be noted of that;
-        else itself. Raises `InvalidEvent`."""
-        return self._graphs.read(event)
+    def may_be_document(self, event: object) -> bool:
+        """Whether `graph_event` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
+        return may_be_graph(event) or self._documents.may_split(event.data if type(event) is Event else event)
 
-    def events_of(self, event: Event) -> list[Event]:
-        """The events of a document that is a graph, in order; `event` itself where it is one. Raises `InvalidEvent`."""
-        return self._graphs.events_of(event)
+    def graph_event(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
+        """`event` out of its envelope, if it has one (rule 21), with the tree of its graph as data, where its data is
+        one (rule 20), and what is to be noted of that; else itself. Raises `InvalidEvent`, also for published JSON of a
+        graph that does not fit the declared types of the event."""
+        event = self._documents.single(event)
+        read, said = self._graphs.read(event)
+        if self._typed and isinstance(read.data, Node) and not isinstance(event.data, Node):
+            body = self._documents.published(event).data
+            if isinstance(body, Mapping) and not isinstance(body, Node):
+                notes = list(said)
+                self._typed.check(self._typed.types_of(self._types_said(read)), without_keywords(body), notes)
+                said = tuple(notes)
+        return read, said
+
+    def published(self, event: Event) -> Event:
+        """The event as its publisher wrote it, out of its document. Raises `InvalidEvent`."""
+        return self._documents.published(event)
+
+    def events_of(self, event: Event, digest: str | None = None) -> list[Event]:
+        """The events of a document (rule 21), in order; `event` itself where it is one: see `DocumentReader`. Raises
+        `InvalidEvent`."""
+        return self._documents.events_of(event, digest)
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,7 +252,7 @@ class Canonicaliser:
         is_asked = self.states(event.context) or isinstance(event.data, Node)  # graphs always
         said = frozenset(STATED) if is_asked else frozenset[str]()
         if not said and self._vocabulary.schemas.states:
-            said = self._typed.stated(self._typed.types_of(_types_said(event)))
+            said = self._typed.stated(self._typed.types_of(self._types_said(event)))
         if not declared and not said:
             return None
         quantities = QuantityMembers() if "quantities" in said else None
@@ -251,6 +271,19 @@ class Canonicaliser:
             return stated
 
         return within
+
+    def _types_said(self, event: Event) -> Iterable[str]:
+        """The types that an event says it has (rule 1)."""
+        own = event.data.get(TYPE) if isinstance(event.data, Mapping) else None
+        waiting = [event.context.get("type"), own]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, Resource):
+                yield self._typed.type_name(each.iri or "")
+            elif isinstance(each, str):
+                yield each
+            elif isinstance(each, list | tuple):
+                waiting.extend(each)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -520,19 +553,6 @@ def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -
         return ()
     found = (vocabulary.concept(iri) for iri in declaration.range)
     return tuple(concept for concept in found if concept is not None)
-
-
-def _types_said(event: Event) -> Iterable[str]:
-    """The types that an event says it has (rule 1)."""
-    own = event.data.get(TYPE) if isinstance(event.data, Mapping) else None
-    waiting = [event.context.get("type"), own]
-    while waiting:
-        each = waiting.pop()
-        each = each.iri if isinstance(each, Resource) else each
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, list | tuple):
-            waiting.extend(each)
 
 
 def _mapping(data: object) -> Mapping[Any, Any]:

@@ -8,7 +8,7 @@ attributes as they are published, with dots between nested ones; `ce.` begins th
     Undo      {"subject": "id", "retracts": ["object", "object.id"]}
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.vocabulary.event_types import Correctable, EventType
 
-__all__ = ["Correction", "correction_of", "is_newer"]
+__all__ = ["Correction", "correction_of", "is_newer", "text_at", "types_of", "values_at"]
 
 MOST_WITHDRAWN = 100
 """Subjects that one event withdraws."""
@@ -36,12 +36,12 @@ class Correction:
 def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | None:
     """What the declared types of an event say of it; None where none of them is correctable. Of several such types,
     the first in the order of their names that has something to say of a member says it. Linear in the names."""
-    declared = sorted(name for name in _types_of(event) if name in types)
+    declared = sorted(name for name in types_of(event) if name in types)
     found = [each for name in declared if (each := types[name].correctable) is not None]
     if not found:
         return None
-    subject = _first(event, [each.subject for each in found if each.subject]) or str(event.context.get("id", ""))
-    revision = _first(event, [each.revision for each in found if each.revision])
+    subject = text_at(event, [each.subject for each in found if each.subject]) or str(event.context.get("id", ""))
+    revision = text_at(event, [each.revision for each in found if each.revision])
     withdrawn = dict.fromkeys(name for each in found for name in _withdrawn(event, each, subject))
     return Correction(subject, revision, tuple(withdrawn)[:MOST_WITHDRAWN])
 
@@ -63,7 +63,7 @@ def is_newer(one: str | None, other: str | None) -> bool:
         return one > other
 
 
-def _types_of(event: Event) -> set[str]:
+def types_of(event: Event) -> set[str]:
     """The names of its types: that of the context, and what the data says as `@type`, or as the term `type` of a
     document with a context; IRIs also by their local names."""
     found = {str(event.context.get("type", ""))}
@@ -78,7 +78,7 @@ def _withdrawn(event: Event, declared: Correctable, subject: str) -> Iterator[st
     """The subjects that the event withdraws by one type: those that are named, or its own where the attribute only
     says that it does."""
     for name in declared.retracts:
-        for value in _values(event, name):
+        for value in values_at(event, name):
             if value is True or (isinstance(value, Mapping) and not _identity(value)):
                 yield subject
             elif isinstance(value, Mapping):
@@ -91,11 +91,12 @@ def _identity(node: Mapping[str, Any]) -> str:
     return next((text for name in ("@id", "id") if (text := _text(node.get(name)))), "")
 
 
-def _first(event: Event, names: list[str]) -> str | None:
-    return next((text for name in names for value in _values(event, name) if (text := _text(value))), None)
+def text_at(event: Event, names: Iterable[str]) -> str | None:
+    """The first text that is published under one of some dotted names."""
+    return next((text for name in names for value in values_at(event, name) if (text := _text(value))), None)
 
 
-def _values(event: Event, name: str) -> list[Any]:
+def values_at(event: Event, name: str) -> list[Any]:
     """What stands under a dotted name; elements of lists one by one."""
     if name.startswith("ce."):
         return _listed(event.context.get(name[3:]))

@@ -23,7 +23,6 @@ from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
-from kindcast.semantic.events.linked_data.reader import may_be_graph
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText
 from kindcast.semantic.vocabulary.stated import may_state
@@ -235,7 +234,7 @@ class EventPlans:
         if isinstance(event, CanonicalEvent):
             return ReadEvent(self._lowering.event(event), self, event, event)
         noted: tuple[Note, ...] = ()
-        if may_be_graph(event):
+        if self.canonicaliser.may_be_document(event):
             event, noted = self.canonicaliser.graph_event(event if isinstance(event, Event) else Event(event))
         read = self.planned(event, noted)
         if read is None:
@@ -461,9 +460,9 @@ class EventPlans:
         them, `_Refused` where a derived attribute is asked about."""
         said, own = [context.get("type")], data.get(TYPE)
         said += own if isinstance(own, list | tuple) else [own]
-        said = [each.iri if type(each) is Resource else each for each in said]
-        texts = frozenset(each for each in said if type(each) is str)
         typed = self.canonicaliser.typed
+        said = [typed.type_name(each.iri or "") if type(each) is Resource else each for each in said]
+        texts = frozenset(each for each in said if type(each) is str)
         known = self._types.get(texts)
         if known is None:
             types = typed.types_of(texts)
@@ -477,7 +476,7 @@ class EventPlans:
         if derives or any(isinstance(each, list | tuple) for each in said):
             raise _Refused
         notes: list[Note] = []
-        if type(data) is not Node:  # a schema describes a JSON document
+        if type(data) is not Node:  # that of a graph was checked as it was published
             typed.check(types, data, notes)
         return notes
 

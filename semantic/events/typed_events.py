@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.flatten import as_quantity, problem_at
 from kindcast.semantic.model import Note, Value
+from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.units.patterns import STEPS, compile_pattern
 from kindcast.semantic.vocabulary.derivation import derive
@@ -318,6 +319,17 @@ class TypedEvents:
         """The attributes that are derived in events of these types, and those above them."""
         for each in self._vocabulary.derivations.applying(types):
             yield from self.names(each.attribute)
+
+    def type_name(self, iri: str) -> str:
+        """The name by which the class of a graph is a type of events: its local name where that is declared and the IRI
+        is not, else the IRI."""
+        declared = self._vocabulary.schemas.types
+        local = local_name(iri)
+        return local if local in declared and iri not in declared else iri
+
+    def is_declared(self, iri: str) -> bool:
+        """Whether a declared type of events is the class of this IRI."""
+        return not self._vocabulary.schemas.types.keys().isdisjoint(self.types_of([self.type_name(iri)]))
 
     def types_of(self, texts: Iterable[str]) -> frozenset[str]:
         """The types that an event names, in NFC, and their root words."""

@@ -403,14 +403,19 @@ class Matcher:
         return self._canonicaliser.canonicalise(event)
 
     def events_of(self, document: Mapping[str, Any] | Event) -> list[Event]:
-        """The events of a document that is a graph (rule 21), in order, each to be matched by itself; of any other
-        event itself. Raises `InvalidEvent`."""
+        """The events of a document (rule 21), in order, each with an id and to be matched by itself; a document of one
+        event is returned as it is. Raises `InvalidEvent`."""
         return self._canonicaliser.events_of(document if isinstance(document, Event) else Event(document))
 
     def may_ask(self, attribute: str) -> bool:
         """Whether something that is matched here may depend on an attribute: a predicate, or a derived attribute or an
         operator, of which that is not known."""
         return bool(self._subscriptions.asking or self.vocabulary.derivations) or self._lowering.may_ask(attribute)
+
+    def published(self, event: Event) -> Event:
+        """The event of a document of one event as its publisher wrote it: out of its envelope, a JSON object or the
+        tree of RDF. Raises `InvalidEvent`."""
+        return self._canonicaliser.published(event)
 
     def read(self, event: Published) -> ReadEvent:
         """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises

@@ -14,7 +14,7 @@ from kindcast.semantic.ontology.formats import RDF_SYNTAXES
 from kindcast.semantic.ontology.guards import inspect_turtle
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["QUAD_SYNTAXES", "RdfLiteral", "statements"]
+__all__ = ["QUAD_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
 
 QUAD_SYNTAXES = ("turtle", "n-triples", "n-quads", "trig")
 
@@ -64,3 +64,23 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
         if "buffer" not in str(error):
             raise
         raise OntologyError("a name or text of the document is longer than any that are read (16 MiB)") from error
+
+
+def ntriples_of(statement: Statement) -> str:
+    """The line of N-Triples that states it in the default graph.
+
+    >>> ntriples_of(("http://example.org/a", "http://example.org/b", "_:c", ""))
+    '<http://example.org/a> <http://example.org/b> _:c .\\n'
+    """
+    subject, property, value, _ = statement
+    if isinstance(value, str):
+        stated: ox.NamedNode | ox.BlankNode | ox.Literal = _node(value)
+    elif value.language:
+        stated = ox.Literal(value.text, language=value.language)
+    else:
+        stated = ox.Literal(value.text, datatype=ox.NamedNode(value.datatype))
+    return f"{_node(subject)} {ox.NamedNode(property)} {stated} .\n"
+
+
+def _node(name: str) -> ox.NamedNode | ox.BlankNode:
+    return ox.BlankNode(name[2:]) if name.startswith("_:") else ox.NamedNode(name)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
     from kindcast.semantic.vocabulary.event_schemas import document_of
     from kindcast.semantic.vocabulary.event_types import view_of
+    from kindcast.semantic.vocabulary.splits import SHIPPED_SPLITS
     from kindcast.semantic.vocabulary.stated import FHIR
     from kindcast.semantic.vocabulary.synonyms import read_table
     from kindcast.semantic.vocabulary.vocabulary import MEANING
@@ -18,6 +19,7 @@ __all__ = [
     "FHIR",
     "LONGEST_URL",
     "MEANING",
+    "SHIPPED_SPLITS",
     "ConceptId",
     "DeclarationKind",
     "Declarations",
@@ -41,6 +43,7 @@ __getattr__ = on_demand(
         ),
         "kindcast.semantic.vocabulary.event_schemas": ("document_of",),
         "kindcast.semantic.vocabulary.event_types": ("view_of",),
+        "kindcast.semantic.vocabulary.splits": ("SHIPPED_SPLITS",),
         "kindcast.semantic.vocabulary.stated": ("FHIR",),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.vocabulary": ("MEANING",),

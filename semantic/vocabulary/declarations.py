@@ -8,6 +8,7 @@ one frozen version.
     context     {"@context": {…}}                          by the URL of a JSON-LD context
     code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
     aliases     {"prefixes": {"http://schema.org/": "https://schema.org/"}}   by the name of the table
+    split       {"split": "entry.resource"}                by the name of an envelope of events
     reading     {"linked_data": "plain"}                   how events are read; not declared, but set by a server
 
 A declaration is checked before it counts: by itself, and against all others.
@@ -26,11 +27,12 @@ from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 
-DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases"]
+DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases", "split"]
 
 MOST_ATTRIBUTES = 10_000
 """Declared attributes of one vocabulary."""
@@ -48,6 +50,7 @@ _FIELDS: Mapping[str, str] = {
     "context": "contexts",
     "code-system": "code_systems",
     "aliases": "aliases",
+    "split": "splits",
     "reading": "reading",
 }
 """The member of `Declarations` that a kind stands in."""
@@ -64,6 +67,7 @@ class Declarations:
     contexts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     code_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    splits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reading: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -80,6 +84,7 @@ class Declarations:
             "contexts": self.contexts,
             "code_systems": self.code_systems,
             "aliases": self.aliases,
+            "splits": self.splits,
             "reading": self.reading,
         }
 
@@ -109,6 +114,7 @@ class Declarations:
         schemas = attempt(lambda: EventSchemas(self.schemas)) or EventSchemas()
         aliases = attempt(lambda: Aliases(self.aliases)) or Aliases()
         attempt(lambda: CodeSystems(self.code_systems, list, aliases.main))
+        attempt(lambda: Splits(self.splits))
         for name, fields in self.attributes.items():
             attempt(lambda name=name, fields=fields: AttributeScheme.build((), {name: fields}, roots))  # type: ignore[misc]
         if not problems:

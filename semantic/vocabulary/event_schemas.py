@@ -30,6 +30,7 @@ from kindcast.semantic.units.patterns import compile_pattern
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
 from kindcast.semantic.vocabulary.event_types import Correctable, Domain, EventType, Shape, View, view_of
+from kindcast.semantic.vocabulary.splits import Split, split_of
 from kindcast.semantic.vocabulary.stated import STATED
 
 __all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
@@ -65,7 +66,9 @@ STATED_BY: Final = PREFIX + "stated"
 """Annotation of a whole document: what the objects of its events may state (rule 22)."""
 CORRECTED_BY: Final = tuple(PREFIX + name for name in ("subject", "revision", "retracts"))
 """Annotations of a whole document: where events tell of corrections."""
-OF_DOCUMENTS: Final = frozenset((STATED_BY, *CORRECTED_BY))
+SPLIT_BY: Final = PREFIX + "split"
+"""Annotation of a whole document: how its events come in an envelope, as a declaration of `splits` (rule 21)."""
+OF_DOCUMENTS: Final = frozenset((STATED_BY, SPLIT_BY, *CORRECTED_BY))
 
 Path = tuple[Any, ...]
 
@@ -79,12 +82,18 @@ def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None =
     """
     reader = _Reader(name, {**(others or {}), name: document})
     shape = reader.read(document)
-    stated, correctable = reader.stated(document), reader.correctable(document)
+    stated, correctable, split = reader.stated(document), reader.correctable(document), reader.split(document)
     if reader.problems:
         raise InvalidDeclaration(reader.problems[:MOST_PROBLEMS])
     title, description = document.get("title"), document.get("description")
     return EventType(
-        name=name, shape=shape, stated=stated, correctable=correctable, title=title, description=description
+        name=name,
+        shape=shape,
+        stated=stated,
+        correctable=correctable,
+        split=split,
+        title=title,
+        description=description,
     )
 
 
@@ -136,6 +145,16 @@ class _Reader:
             self.refuse((STATED_BY,), f"{STATED_BY} lists some of {', '.join(STATED)}")
             return frozenset()
         return frozenset(listed)
+
+    def split(self, document: Any) -> Split | None:
+        """How the events come in an envelope; None where nothing is said of it."""
+        if not isinstance(document, Mapping) or SPLIT_BY not in document:
+            return None
+        try:
+            return split_of(self._name, document[SPLIT_BY])
+        except InvalidDeclaration as error:
+            self.refuse((SPLIT_BY,), str(error))
+            return None
 
     def correctable(self, document: Any) -> Correctable | None:
         """Where events tell of corrections; None where nothing is said of it."""
@@ -232,7 +251,7 @@ class _Reader:
             if not isinstance(key, str) or key in WORDS or key in ASSERTIONS or key in ANNOTATIONS:
                 continue
             if key.startswith(PREFIX):
-                known = ", ".join(sorted({*ANNOTATIONS, STATED_BY}))
+                known = ", ".join(sorted({*ANNOTATIONS, *OF_DOCUMENTS}))
                 self.refuse((*path, key), f"there is no annotation {key}; there are {known}")
             elif not key.startswith("x-"):
                 detail = f"the keyword {key} is not read here, and other tools would go by it: leave it out"
@@ -425,6 +444,8 @@ def document_of(described: EventType | View) -> dict[str, Any]:
     if isinstance(described, EventType) and (told := described.correctable) is not None:
         values = (told.subject, told.revision, list(told.retracts))
         document |= {key: value for key, value in zip(CORRECTED_BY, values, strict=True) if value}
+    if isinstance(described, EventType) and described.split is not None:
+        document[SPLIT_BY] = described.split.declaration
     return document | _node(described.shape)
 
 
@@ -484,6 +505,8 @@ def extension_problems(before: EventType | None, after: EventType) -> list[Probl
     if before.correctable not in (None, after.correctable):
         detail = f"where events of {after.name} tell of corrections changes: {RULE_3}"
         problems.append(_refused((), detail))
+    if before.split not in (None, after.split):
+        problems.append(_refused((SPLIT_BY,), f"the envelope of events of {after.name} changes: {RULE_3}"))
     return problems
 
 
@@ -563,6 +586,8 @@ class EventSchemas:
         """Whether objects in the events of some type state quantities or codes (rule 22)."""
         self.corrects = any(each.correctable is not None for each in self.types.values())
         """Whether the events of some type tell of corrections."""
+        self.splits = tuple(each.split for _, each in sorted(self.types.items()) if each.split is not None)
+        """How events of types come in envelopes, each by the name of its type."""
         self._views: dict[frozenset[str], View] = {}
         self._having: dict[str, set[str]] | None = None
 

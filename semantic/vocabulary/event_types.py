@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem
+from kindcast.semantic.vocabulary.splits import Split
 
 __all__ = ["EVENT_TYPES", "Correctable", "Domain", "EventType", "Shape", "View", "view_of"]
 
@@ -101,12 +102,14 @@ class Correctable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
     """A named event type. Two types are the same when their names and shapes are, what their objects state
-    (`quantities`, `codes`: rule 22), and where they tell of corrections; words for people do not count."""
+    (`quantities`, `codes`: rule 22), where they tell of corrections, and how they come in an envelope (`split`); words
+    for people do not count."""
 
     name: str
     shape: Shape
     stated: frozenset[str] = frozenset()
     correctable: Correctable | None = None
+    split: Split | None = None
     title: str | None = field(default=None, compare=False)
     description: str | None = field(default=None, compare=False)
 

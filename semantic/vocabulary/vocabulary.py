@@ -37,6 +37,7 @@ from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
 from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, best_label
 from kindcast.semantic.vocabulary.relations import Relations
+from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import root_words
 from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 
@@ -175,13 +176,14 @@ class Vocabulary:
         contexts: Mapping[str, Any] | None = None,
         code_systems: Mapping[str, Any] | None = None,
         aliases: Mapping[str, Any] | None = None,
+        splits: Mapping[str, Any] | None = None,
         reading: Mapping[str, str] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
         Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
-        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes by name,
-        `aliases` tables of forms that stand for others.
+        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes, `splits` envelopes of events by
+        name, `aliases` tables of forms that stand for others.
         `reading` says how JSON-LD is read (rule 20): `{"linked_data": "plain"}` as plain JSON, `{"unknown_contexts":
         "plain"}` as plain JSON where it needs an unknown context.
 
@@ -218,6 +220,7 @@ class Vocabulary:
             self._aliases,
         )
         self._schemas = EventSchemas(schemas)
+        self._splits = Splits(splits, shipped=self.reads_linked_data)
         domains = self._schemas.owned_domains()
         self._attributes = AttributeScheme.build(
             _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main, self._terms.spelt_out
@@ -229,6 +232,7 @@ class Vocabulary:
             contexts=contexts,
             code_systems=code_systems,
             aliases=aliases,
+            splits=splits,
             reading=reading,
         )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
@@ -470,6 +474,16 @@ class Vocabulary:
     def code_systems(self) -> CodeSystems:
         """The systems of codes, declared ones and schemes."""
         return self._code_systems
+
+    @property
+    def splits(self) -> Splits:
+        """The envelopes in which events come: declared ones, and shipped ones where linked data is read (rule 21)."""
+        return self._splits
+
+    @property
+    def envelope_names(self) -> frozenset[str]:
+        """The members of data that may lead to several events: data that has none of these is no envelope."""
+        return self._splits.names.union(path[0] for each in self._schemas.splits for path in each.members)
 
     def curie(self, concept: ConceptId) -> str | None:
         """A CURIE that resolves to `concept` alone, by the prefixes of the documents; None where there is none."""

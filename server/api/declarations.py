@@ -12,6 +12,7 @@ from sqlalchemy import Row
 from kindcast.semantic.units import read_rate_table
 from kindcast.semantic.vocabulary import (
     LONGEST_URL,
+    SHIPPED_SPLITS,
     DeclarationKind,
     document_of,
     read_table,
@@ -83,6 +84,20 @@ ALIASES = {
         "patterns": {"description": 'a list of {"match": pattern, "as": text with {1}} or "gs1-digital-link"'},
     },
     "examples": [{"prefixes": {"http://schema.org/": "https://schema.org/"}}],
+}
+SPLIT = {
+    "type": "object",
+    "required": ["split"],
+    "properties": {
+        "split": {
+            "description": "where the events are: a path such as epcisBody.eventList, <IRI>, or a list; [] for none"
+        },
+        "inherit": {"description": "what each event gets of its document: a path, or a list"},
+        "where": {"type": "object", "description": "attribute → text, or texts, of which one must be there"},
+        "id": {"description": "where an event says its id: a path, or a list"},
+        "revision": {"description": "where an event says its revision: a path, or a list"},
+    },
+    "example": {"split": "order.lines", "inherit": ["order.customer"], "id": "number"},
 }
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
@@ -339,6 +354,49 @@ async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False)
     return await _deleted(broker, "aliases", name, dry_run)
 
 
+# ── envelopes of events ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/splits/{name}", summary="Declare an envelope of events", openapi_extra=body_schema(SPLIT))
+async def put_split(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Says where documents hold several events, and what each inherits of the document. A shipped one of the same name
+    gives way. 201 for another version, 200 for what is said already."""
+    return await _put(broker, "split", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/splits", summary="List envelopes of events")
+async def list_splits(broker: AppBroker) -> Response:
+    """Every declared envelope, and as `shipped` those that are known without a declaration."""
+    rows = await broker.read(lambda connection: declarations.list_active(connection, "split"))
+    vocabulary = broker.vocabulary
+    return answer(
+        {
+            "splits": [_described(row) for row in rows],
+            "shipped": SHIPPED_SPLITS if vocabulary.reads_linked_data else {},
+            "vocabulary_version": vocabulary.version,
+        }
+    )
+
+
+@router.get("/splits/{name}", summary="One envelope of events")
+async def get_split(name: Name, broker: AppBroker) -> Response:
+    """The active declaration, and when each version was made; or the shipped one."""
+    try:
+        return await _shown(broker, "split", name)
+    except UnknownDeclaration:
+        if name not in SHIPPED_SPLITS or not broker.vocabulary.reads_linked_data:
+            raise
+        return answer({"name": name, "shipped": True, "declaration": SHIPPED_SPLITS[name], "versions": []})
+
+
+@router.delete("/splits/{name}", summary="Delete an envelope of events")
+async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version. A shipped one that was replaced is in force again."""
+    return await _deleted(broker, "split", name, dry_run)
+
+
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -378,4 +436,6 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 def _plural(kind: DeclarationKind) -> str:
     """The member under which a list of this kind stands."""
-    return {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems"}.get(kind, kind)
+    return {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems", "split": "splits"}.get(
+        kind, kind
+    )

@@ -10,13 +10,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kindcast.semantic import InvalidEvent
+from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
 from kindcast.server.broker.publishing import Outcome
-from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, arrived
+from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
 from kindcast.server.errors import TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
@@ -97,13 +98,17 @@ async def publish(
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
-        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and _says_several(result):
+        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
             try:
                 parts = await asyncio.to_thread(reader.parts_of, each, broker.vocabulary)
                 told.extend(await broker.publish_together(parts, verbose=verbose))
                 continue
             except (InvalidEvent, TooManyMatches) as error:
                 result = error
+            except TooManyEvents as error:
+                if decoded.single:
+                    raise
+                result = InvalidEvent([Fault("too-many-events", str(error))])
         if isinstance(result, Outcome):
             told.append(result)
         elif decoded.single:
@@ -206,11 +211,6 @@ async def trace(
 
         content["explanation"] = await asyncio.to_thread(why)
     return answer(content)
-
-
-def _says_several(error: InvalidEvent) -> bool:
-    """Whether a document was not read because it states several events."""
-    return any(problem.code == "several-events" for problem in error.problems)
 
 
 async def _decoded(request: Request, reader: EventReader) -> Decoded:

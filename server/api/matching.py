@@ -25,7 +25,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
-from kindcast.server.cloudevents import DecodedEvent, EventReader, arrived
+from kindcast.server.cloudevents import DecodedEvent, EventReader, arrived, says_several
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.explanation import blocking_answers, decide_now
@@ -40,6 +40,9 @@ router = APIRouter(prefix="/v1", tags=["matching"])
 
 EXPLAIN_SECONDS = 1.0
 """Of all tests of text of one explanation."""
+
+MOST_EXPLAINED = 100
+"""Events of one document that are explained."""
 
 MATCH = {
     "type": "object",
@@ -66,7 +69,8 @@ EXPLAIN = {
 async def match(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, late_matching: AppLateMatching
 ) -> Response:
-    """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Where
+    """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Of a
+    document of several events, `events` has each with its id, and `matches` those of all, with the id as `event`. Where
     operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved."""
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
@@ -83,11 +87,12 @@ async def _matched(
     late_matching: LateMatchingService,
 ) -> Response:
     if "event" in body:
-        found = await broker.match([reader.from_object(body["event"]).event])
-        if found[0].problem is not None:
-            raise found[0].problem
-        version = broker.vocabulary.version
-        return answer(await _with_operators(found[0], broker, late_matching) | {"vocabulary_version": version})
+        decoded_event = reader.from_object(body["event"])
+        (found,) = await broker.match([decoded_event.event])
+        told = await _of_document(decoded_event, found, broker, reader, late_matching)
+        if found.problem is not None and "problem" in told:
+            raise found.problem
+        return answer(told | {"vocabulary_version": broker.vocabulary.version})
     items = body["events"]
     if not isinstance(items, list):
         raise Problem("invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}])
@@ -96,7 +101,7 @@ async def _matched(
     decoded = await asyncio.to_thread(lambda: [_decoded(reader, item) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     listed = [
-        await _with_operators(next(results), broker, late_matching)
+        await _of_document(each, next(results), broker, reader, late_matching)
         if isinstance(each, DecodedEvent)
         else _result(EventMatches([], problem=each))
         for each in decoded
@@ -115,32 +120,49 @@ async def explain_verdict(
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
     published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
-    event among all subscriptions."""
+    event among all subscriptions. Of a document of several events, `events` has the verdict on each, with its id."""
     body = await json_object(request, settings)
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):
         if name not in body:
             raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
-    published = arrived(reader.from_object(body["event"]).event, time.time())
+    document = reader.from_object(body["event"])
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
         detail = "`subscription` is the id of one, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
+    parts = await asyncio.to_thread(reader.parts_of, document, vocabulary)
+    now = time.time()
+    published = [arrived(each.event, now) for each in parts]
+    if len(parts) > MOST_EXPLAINED:
+        detail = f"the document holds {len(parts):,} events: send at most {MOST_EXPLAINED} to be explained"
+        raise Problem("too-many-events", detail)
     event_answers = blocking_answers(late_matching.late_matchers)
 
-    def tell() -> dict[str, Any]:
+    def tell() -> list[dict[str, Any]]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
         with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
-            return explain(vocabulary, expression, published, language=lang, operators=operators.values())
+            return [
+                explain(vocabulary, expression, each, language=lang, operators=operators.values()) for each in published
+            ]
 
     try:
-        said = await while_wanted(request, settings, asyncio.to_thread(tell))
+        told = await while_wanted(request, settings, asyncio.to_thread(tell))
     except TooCostlyNow:
         detail = "a test of text takes too long to be explained at once: send a shorter text"
         raise Problem("too-costly", detail) from None
-    said["index"] = await broker.explain_index(published)
+    for said, each in zip(told, published, strict=True):
+        said["index"] = await broker.explain_index(each)
+    if len(parts) == 1:
+        said = told[0]
+    else:
+        matching = sum(each["matches"] for each in told)
+        summary = f"The document holds {len(parts)} events, of which {matching} match."
+        each_told = [{"id": each.id} | one for each, one in zip(parts, told, strict=True)]
+        of_all = {"canonical": told[0]["canonical"], "clauses": [], "notes": []}
+        said = {"matches": matching > 0, "summary": summary, **of_all, "events": each_told}
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
@@ -168,6 +190,26 @@ async def _left(request: Request) -> None:
     """Returns when the client has left; the body was read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _of_document(
+    document: DecodedEvent,
+    found: EventMatches,
+    broker: Broker,
+    reader: EventReader,
+    late_matching: LateMatchingService,
+) -> dict[str, Any]:
+    """The result of an event; where it is a document of several, that of each of them, and all matches together."""
+    if not says_several(found.problem):
+        return await _with_operators(found, broker, late_matching)
+    parts = await asyncio.to_thread(reader.parts_of, document, broker.vocabulary)
+    of_parts = await broker.match([each.event for each in parts])
+    told = [
+        {"id": each.id} | await _with_operators(result, broker, late_matching)
+        for each, result in zip(parts, of_parts, strict=True)
+    ]
+    matches = [{"event": each["id"], **one} for each in told for one in each["matches"]]
+    return {"matches": matches, "notes": [], "events": told}
 
 
 async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:

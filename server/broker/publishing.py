@@ -344,7 +344,14 @@ def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correctio
     schemas = state.vocabulary.schemas
     if not schemas.corrects:
         return [None] * len(events)
-    return [correction_of(each.event, schemas.types) for each in events]
+    return [_correction(state, each.event) for each in events]
+
+
+def _correction(state: State, event: Event) -> Correction | None:
+    try:
+        return correction_of(state.matcher.published(event), state.vocabulary.schemas.types)
+    except InvalidEvent:  # reading it will tell
+        return None
 
 
 class _Reading:

@@ -30,6 +30,7 @@ class Kind(Enum):
     SCHEMAS = "schemas"
     CODE_SYSTEMS = "code-systems"
     ALIASES = "aliases"
+    SPLITS = "splits"
 
 
 class ValueKind(Enum):
@@ -43,7 +44,7 @@ class ValueKind(Enum):
 
 
 KindArgument = Annotated[
-    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas, code-systems or aliases.")
+    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas, code-systems, aliases or splits.")
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
 
@@ -145,6 +146,20 @@ def aliases(
     with connected(server) as client:
         told = client.declare_aliases(name, json_file(file), dry_run=dry_run)
     _show(f"aliases {name}", told, json)
+
+
+@commands.command("split", epilog='Example: kindcast declare split orders \'{"split": "order.lines", "id": "number"}\'')
+def split(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the envelope.")],
+    file: FileArgument,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Say where documents hold several events."""
+    with connected(server) as client:
+        told = client.declare_split(name, json_file(file), dry_run=dry_run)
+    _show(f"split {name}", told, json)
 
 
 @commands.command("list", epilog="Example: kindcast declare list attributes")

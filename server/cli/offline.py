@@ -103,12 +103,17 @@ def match_offline(
         try:
             if line.event is None:
                 raise CommandFailed(line.problem)
-            found = [match.subscription for match in matcher.match(_event(line.event))]
+            told = [
+                (each, [match.subscription for match in matcher.match(each)])
+                for each in matcher.events_of(_event(line.event))
+            ]
         except (CommandFailed, InvalidEvent) as error:
             bad += 1
             problems.show(CommandFailed(f"event {line.number}: {error}"))
             continue
-        _show_matches(line.number, found, subscription, json)
+        for event_of_line, found in told:
+            id = str(event_of_line.context["id"]) if len(told) > 1 else None
+            _show_matches(line.number, id, found, subscription, json)
     if bad:
         raise CommandFailed(f"{bad} of {seen} events could not be read.")
 
@@ -122,7 +127,7 @@ def explain_offline(
     json: JsonOption = False,
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
-    from kindcast.semantic import explain
+    from kindcast.semantic import Matcher, explain
 
     vocabulary = _vocabulary(ontology, listed(relations))
     try:
@@ -130,21 +135,30 @@ def explain_offline(
     except InvalidEvent as error:
         raise CommandFailed(f"the event cannot be read: {error}") from error
     try:
-        told = explain(vocabulary, subscription, published, language=lang)
+        parts = Matcher(vocabulary).events_of(published)
+        explained = [explain(vocabulary, subscription, each, language=lang) for each in parts]
     except InvalidSubscription as error:
         raise problems.InExpression(error, subscription) from error
+    except InvalidEvent as error:
+        raise CommandFailed(f"the event cannot be read: {error}") from error
+    ids = [str(each.context["id"]) for each in parts] if len(parts) > 1 else [""]
     if json:
-        output.print_json(told)
+        several = {"events": [{"id": id} | told for id, told in zip(ids, explained, strict=True)]}
+        output.print_json(several if len(parts) > 1 else explained[0])
         return
-    show(told)
+    for id, told in zip(ids, explained, strict=True):
+        if id:
+            output.paragraph(f"event {id}", "bold")
+        show(told)
 
 
-def _event(value: dict[str, Any]) -> "dict[str, Any] | Event":
+def _event(value: dict[str, Any]) -> "Event":
     """A CloudEvent in the JSON format as the server reads it; any other object is the data of an event. Raises
     `InvalidEvent`."""
+    from kindcast.semantic import Event
     from kindcast.server.cloudevents import EventReader
 
-    return EventReader(max_events=1).from_object(value).event if "specversion" in value else value
+    return EventReader(max_events=1).from_object(value).event if "specversion" in value else Event(value)
 
 
 def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
@@ -164,14 +178,17 @@ def _add(matcher: "Matcher", id: str, text: str) -> None:
         output.warn(note.detail)
 
 
-def _show_matches(number: int, found: list[str], texts: Sequence[str], json: bool) -> None:
+def _show_matches(number: int, id: str | None, found: list[str], texts: Sequence[str], json: bool) -> None:
+    """`id` is that of one of several events of a line."""
+    where = f"event {number}  " if id is None else f"event {number}, {id}  "
     if json:
-        output.print_json({"event": number, "matches": [texts[int(each) - 1] for each in found]})
+        said = {"event": number} | ({} if id is None else {"id": id})
+        output.print_json(said | {"matches": [texts[int(each) - 1] for each in found]})
     elif found:
         for each in found:
             output.screen().print(
-                Text.assemble(f"event {number}  ", ("matches", "bold green"), f"  {texts[int(each) - 1]}"),
+                Text.assemble(where, ("matches", "bold green"), f"  {texts[int(each) - 1]}"),
                 soft_wrap=True,
             )
     else:
-        output.screen().print(Text.assemble(f"event {number}  ", ("no match", "dim")), soft_wrap=True)
+        output.screen().print(Text.assemble(where, ("no match", "dim")), soft_wrap=True)

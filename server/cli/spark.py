@@ -37,7 +37,7 @@ def fetch_inputs(client: Client, folder: Path) -> None:
         for number, name in enumerate(sorted(names)):
             records = _answered(http, path_of("ontologies", name, "records"))
             _write(folder / f"{number:03}.records", records.content)
-        declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases")}
+        declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases", "splits")}
         declared["code_systems"] = _bodies(client, "code-systems")
         tables = _bodies(client, "synonyms").values()
         declared["synonyms"] = {word: root for table in tables for word, root in table.items()}

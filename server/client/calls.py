@@ -240,8 +240,13 @@ class VocabularyCalls:
         return _changing("PUT", path_of("aliases", name), dry_run, table)
 
     @described
+    def declare_split(self, name: str, split: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Declares an envelope of several events: `split`, `inherit`, `where`, `id`, `revision`."""
+        return _changing("PUT", path_of("splits", name), dry_run, split)
+
+    @described
     def declarations(self, kind: str) -> Call[Json]:
-        """All declarations of a kind: `attributes`, `synonyms`, `schemas`, `code-systems` or `aliases`."""
+        """All declarations of a kind: `attributes`, `synonyms`, `schemas`, `code-systems`, `aliases` or `splits`."""
         return get(path_of(kind))
 
     @described

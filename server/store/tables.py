@@ -91,7 +91,9 @@ ontologies = Table(
 declarations = Table(
     "declarations",
     metadata,
-    Column("kind", String, nullable=False),  # attribute | synonyms | rates | schema | context | code-system | reading
+    Column(
+        "kind", String, nullable=False
+    ),  # attribute | synonyms | rates | schema | context | code-system | split | reading
     Column("name", String, nullable=False),
     Column("version", Integer, nullable=False),
     Column("sha256", String, nullable=False),  # of the body in a fixed form

@@ -25,6 +25,7 @@ from pyld import jsonld
 from pyoxigraph import BlankNode, CanonicalizationAlgorithm, Dataset, DefaultGraph, Literal, NamedNode, Quad
 
 from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.events.documents import DocumentReader
 from kindcast.semantic.events.linked_data.graph import Description, Graph, Link, graph_of_expanded, reached, unfolded
 from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
@@ -32,6 +33,8 @@ from kindcast.semantic.events.linked_data.reader import GraphReader
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, TypedText
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.splits import Splits
 from tests.campaigns.campaign import Outcome, Told
 
 __all__ = ["ABOUT", "Case", "Verdict", "add_options", "cases", "folder", "run", "verdict"]
@@ -197,7 +200,8 @@ def _product(document: Any, suite: str, contexts: Mapping[str, Any]) -> Read:
         if suite == "toRdf":
             return "read", _statements(graph_of_expanded(Expander(contexts).expanded(document)))
         reader = GraphReader(contexts, EventLimits())
-        events = reader.events_of(Event(document, {"datacontenttype": JSON_LD}))
+        documents = DocumentReader(reader, Splits(shipped=False), EventSchemas())
+        events = documents.events_of(Event(document, {"datacontenttype": JSON_LD}))
         return "read", sorted(_tree(reader.read(each)[0].data) for each in events)
     except InvalidEvent as error:
         (problem,) = error.problems

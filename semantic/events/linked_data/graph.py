@@ -6,14 +6,14 @@ in the order in which they were first met.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Node, Resource, TypedText
 
-__all__ = ["Description", "Graph", "Link", "literal_of", "unfolded"]
+__all__ = ["UNNAMED", "Description", "Graph", "Link", "literal_of", "unfolded"]
 
 ID, TYPE, GRAPH, LANGUAGE = "@id", "@type", "@graph", "@language"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -34,6 +34,10 @@ LONGEST_NUMBER = 400
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
+
+
+UNNAMED = "_:-"
+"""How the labels of nodes begin that have none in their document; no label in a document begins so."""
 
 
 class Link:
@@ -152,7 +156,7 @@ class _Labels:
 
     def new(self) -> str:
         self._count += 1
-        return f"_:-{self._count}"  # no label in a document begins so
+        return f"{UNNAMED}{self._count}"
 
 
 def _take(item: Mapping[str, Any], graph: Graph, labels: _Labels) -> str:
@@ -275,6 +279,22 @@ class _Unfolding:
 
 def _one_or_list(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
+
+
+def members_of(graph: Graph, properties: Collection[str], nodes: Iterable[str]) -> dict[str, None]:
+    """The described nodes that one of these properties of one of `nodes` leads to, in the order of the statements.
+    Linear."""
+    found: dict[str, None] = {}
+    for key in nodes if properties else ():
+        for property in properties:
+            stack = list(reversed(graph.nodes[key].values.get(property, {}).values()))
+            while stack:
+                value = stack.pop()
+                if isinstance(value, list):
+                    stack.extend(reversed(value))
+                elif isinstance(value, Link) and graph.nodes.get(value.key):
+                    found[value.key] = None
+    return found
 
 
 def reached(graph: Graph, roots: Iterable[str]) -> set[str]:

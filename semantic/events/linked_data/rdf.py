@@ -1,15 +1,15 @@
 """RDF in its four syntaxes to a `Graph`: lists become lists, and the roots are found (rule 21)."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kindcast.semantic.errors import InvalidEvent, OntologyError, Problem
 from kindcast.semantic.events.linked_data.graph import RDF, Graph, Link, literal_of
 from kindcast.semantic.events.linked_data.media_types import RDF_TYPES
 from kindcast.semantic.model import Position
-from kindcast.semantic.ontology.quads import RdfLiteral, statements
+from kindcast.semantic.ontology.quads import RdfLiteral, Statement, ntriples_of, statements
 
-__all__ = ["graph_of_rdf"]
+__all__ = ["documents_of_rdf", "graph_of_rdf"]
 
 MOST_STATEMENTS = 200_000
 """Of one document."""
@@ -54,6 +54,42 @@ def graph_of_rdf(data: bytes, media_type: str, is_event_class: Callable[[str], b
     classes = {key: None for key, node in graph.nodes.items() if any(map(is_event_class, node.types))}
     graph.roots = classes or _without_parent(graph)
     return graph
+
+
+def documents_of_rdf(
+    data: bytes, media_type: str, roots: Collection[str], members: Collection[str], most: int
+) -> list[str] | None:
+    """For each of `roots` the statements that are reached from it, not through another root, and those by which one of
+    `members` leads to it, as N-Triples, which all four syntaxes include; None where the document names graphs.
+    `data` was read before. Raises `InvalidEvent` where they have more than `most` characters."""
+    about: dict[str, list[Statement]] = {}
+    leading: dict[str, list[str]] = {}
+    for statement in statements(data, RDF_TYPES[media_type]):
+        if statement[3]:
+            return None
+        about.setdefault(statement[0], []).append(statement)
+        if statement[1] in members and isinstance(statement[2], str):
+            leading.setdefault(statement[2], []).append(ntriples_of(statement))
+    lines: dict[str, tuple[str, dict[str, None]]] = {}  # of each node, and what its statements lead to
+    for subject, stated in about.items():
+        objects = {each[2]: None for each in stated if isinstance(each[2], str)}
+        lines[subject] = "".join(map(ntriples_of, stated)), objects
+    documents = []
+    left = most
+    for root in roots:
+        seen = {root: None}
+        for key in (waiting := [root]):
+            for each in lines.get(key, ("", {}))[1]:
+                if each not in seen and each not in roots:
+                    seen[each] = None
+                    waiting.append(each)
+        document = "".join([*(lines[key][0] for key in seen if key in lines), *leading.get(root, ())])
+        left -= len(document)
+        if left < 0:
+            detail = f"the {len(roots):,} events of the document have more than {most:,} bytes by themselves: split it"
+            raise InvalidEvent([Problem("too-many-values", detail)])
+        documents.append(document)
+    return documents
 
 
 def _literal(value: RdfLiteral) -> object:

@@ -7,14 +7,14 @@ Event(data, context) ──is it one?──▶ JSON-LD ──compiled───�
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import InvalidEvent, Problem
-from kindcast.semantic.events.linked_data.graph import Graph, graph_of_expanded, reached, unfolded
+from kindcast.semantic.events.linked_data.graph import UNNAMED, Graph, graph_of_expanded, members_of, reached, unfolded
 from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.ngsi_ld import simplified
-from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
+from kindcast.semantic.events.linked_data.rdf import documents_of_rdf, graph_of_rdf
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Note
 
@@ -22,12 +22,21 @@ if TYPE_CHECKING:
     from kindcast.semantic.events.linked_data.compiled import CompiledContexts
     from kindcast.semantic.events.linked_data.reference import Expander
 
-__all__ = ["GraphReader", "is_linked_data", "may_be_graph"]
+__all__ = [
+    "DEEPEST",
+    "LONGEST_ROOT",
+    "ROOT",
+    "GraphReader",
+    "is_linked_data",
+    "may_be_graph",
+    "top_level",
+    "within_contexts",
+]
 
 DOCUMENT_VALUES = 100_000
 """JSON values of one document."""
 ROOT = "graphroot"
-"""The context attribute that says which event of its document an event is, counted from 0."""
+"""The context attribute that says which event of its document an event is: the IRI or label of its root."""
 LONGEST_ROOT = 1_000
 """Characters of an `@id` that becomes a part of an event's id."""
 DEEPEST = 100
@@ -62,10 +71,11 @@ class GraphReader:
         is_event_class: Callable[[str], bool] = lambda iri: False,
         reads_json: bool = True,
         plain_where_unknown: bool = False,
+        members: Collection[str] = (),
     ) -> None:
         """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
         a node of RDF an event. Without `reads_json` JSON-LD is plain JSON, and with `plain_where_unknown` it is
-        where it needs an unknown context."""
+        where it needs an unknown context. `members` are the properties whose values are the events of a document."""
         self._contexts = contexts
         self._expander: Expander | None = None
         self._compiled: CompiledContexts | None = None
@@ -73,6 +83,8 @@ class GraphReader:
         self._is_event_class = is_event_class
         self._reads_json = reads_json
         self._plain_where_unknown = plain_where_unknown
+        self._members = members
+        self._member_names = [f"<{each}>" for each in members]
 
     def read(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
         """`event` with the tree of its graph as data, and what is to be noted; itself where its data is no graph.
@@ -85,50 +97,56 @@ class GraphReader:
         if isinstance(data, Node):
             return event, ()
         media_type = media_type_of(event.context)
-        if not self._reads(data, media_type):
+        if not self.is_graph(data, media_type):
             return event, ()
+        chosen = str(event.context.get(ROOT, ""))
+        is_number = chosen.isdecimal() and len(chosen) < 8  # as earlier versions stored it
         try:
-            trees = self._trees(data, media_type)
-            graph = self.graph(data, media_type) if trees is None else None
+            roots, tree = self._events(data, media_type, by_members=not is_number)
         except InvalidEvent as error:
-            codes = {problem.code for problem in error.problems}
-            if codes == {"unknown-context"} and (media_type != JSON_LD or self._plain_where_unknown):
-                detail = f"read as plain JSON: {error.problems[0].detail}"
-                return event, (Note("unknown-context", "", detail),)
-            raise
-        roots = list(graph.roots) if graph is not None else [root for root, _ in trees or ()]
-        chosen = event.context.get(ROOT)
+            if not self._is_plain(error, media_type):
+                raise
+            return event, (Note("unknown-context", "", f"read as plain JSON: {error.problems[0].detail}"),)
         number = 0
-        if isinstance(chosen, str) and chosen.isdecimal() and len(chosen) < 8 and int(chosen) < len(roots):
+        if is_number and int(chosen) < len(roots):
             number = int(chosen)
+        elif chosen in roots:
+            number = roots.index(chosen)
         elif len(roots) > 1:
             detail = f"the document holds {len(roots):,} events: take it apart by `Matcher.events_of`"
             raise InvalidEvent([Problem("several-events", detail)])
-        tree = self.tree(graph, roots[number]) if graph is not None else simplified((trees or [])[number][1])
-        return Event(tree, event.context), ()
+        return Event(tree(number), event.context), ()
 
-    def _reads(self, data: Any, media_type: str) -> bool:
+    def is_graph(self, data: Any, media_type: str) -> bool:
+        """Whether data of this type is read as a graph here."""
         return is_linked_data(data, media_type) and (self._reads_json or not isinstance(data, dict | list))
 
-    def events_of(self, event: Event) -> list[Event]:
-        """The events that a document states, each the whole document with `graphroot`, which says which of them it is;
-        `event` itself where it is one. Their `id` is that of `event` with the `@id` of their root, else its number.
-        Raises `InvalidEvent`."""
-        media_type = media_type_of(event.context)
-        if isinstance(event.data, Node) or not self._reads(event.data, media_type):
-            return [event]
-        trees = self._trees(event.data, media_type)
-        roots = list(self.graph(event.data, media_type).roots) if trees is None else [root for root, _ in trees]
-        if len(roots) == 1:
-            return [event]
-        events = []
-        for number, root in enumerate(roots):
-            context = {**event.context, ROOT: str(number)}
-            if "id" in context:
-                own = str(number) if root.startswith("_:") or len(root) > LONGEST_ROOT else root
-                context["id"] = f"{context['id']}#{own}"
-            events.append(Event(event.data, context))
-        return events
+    def roots(self, data: Any, media_type: str) -> list[str]:
+        """The names of the nodes of the events of a document; none where it is read as plain JSON, since it needs an
+        unknown context. Raises `InvalidEvent`."""
+        try:
+            return self._events(data, media_type)[0]
+        except InvalidEvent as error:
+            if not self._is_plain(error, media_type):
+                raise
+            return []
+
+    def _is_plain(self, error: InvalidEvent, media_type: str) -> bool:
+        unknown = {problem.code for problem in error.problems} == {"unknown-context"}
+        return unknown and (media_type != JSON_LD or self._plain_where_unknown)
+
+    def _events(
+        self, data: Any, media_type: str, *, by_members: bool = True
+    ) -> tuple[list[str], Callable[[int], Node]]:
+        """The roots of the events of a document, and what makes the tree of one of them. Raises `InvalidEvent`."""
+        trees = self._trees(data, media_type)
+        if trees is not None and not (
+            by_members and any(name in node for _, node in trees for name in self._member_names)
+        ):
+            return [root for root, _ in trees], lambda number: simplified(trees[number][1])
+        graph = self.graph(data, media_type, by_members=by_members)
+        roots = list(graph.roots)
+        return roots, lambda number: self.tree(graph, roots[number])
 
     def _trees(self, data: Any, media_type: str) -> list[tuple[str, Node]] | None:
         """The events of a document of JSON-LD with their roots, where compiled contexts read it. Raises
@@ -149,18 +167,21 @@ class GraphReader:
             self._expander = Expander(self._contexts)
         return self._expander
 
-    def graph(self, data: Any, media_type: str) -> Graph:
-        """The graph that a document states, with the roots of its events. Raises `InvalidEvent`."""
+    def graph(self, data: Any, media_type: str, *, by_members: bool = True) -> Graph:
+        """The graph that a document states, with the roots of its events: with `by_members` those that a property of
+        envelopes leads to, where there is one. Raises `InvalidEvent`."""
         if media_type in RDF_TYPES:
-            if not isinstance(data, str | bytes):
-                raise InvalidEvent([Problem("malformed-rdf", f"data of type {media_type} is a text")])
-            raw = data.encode() if isinstance(data, str) else data
             with _bounded_recursion():
-                graph = graph_of_rdf(raw, media_type, self._is_event_class)
+                graph = graph_of_rdf(_bytes_of(data, media_type), media_type, self._is_event_class)
+            members = members_of(graph, self._members, graph.nodes) if by_members else {}
         else:
             check_size(data, DOCUMENT_VALUES)
             with _bounded_recursion():
                 graph = graph_of_expanded(self._reference().expanded(data))
+            members = members_of(graph, self._members, graph.roots) if by_members else {}
+        if members:
+            graph.roots = members  # the rest is the envelope
+            return graph
         if not graph.roots:
             raise InvalidEvent([Problem("no-event", "the document states nothing of any node that could be an event")])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
@@ -170,10 +191,67 @@ class GraphReader:
             raise InvalidEvent([Problem("unreachable-nodes", detail)])
         return graph
 
+    def documents_of(self, data: Any, media_type: str, roots: list[str], most: int) -> list[Any] | None:
+        """The data of a document for each of `roots`, which by itself gives the event of this root; None where there is
+        none: where a node of a JSON-LD document is described for several of its events, or RDF has named graphs. Raises
+        `InvalidEvent` where they have more than `most` bytes."""
+        if media_type in RDF_TYPES:
+            return documents_of_rdf(_bytes_of(data, media_type), media_type, roots, self._members, most)
+        parts = top_level(data)
+        if len(parts) != len(roots):
+            return None
+        known, tree = self._events(data, media_type)
+        for number, (part, root) in enumerate(zip(parts, known, strict=True)):
+            own, alone = self._events(part, JSON_LD)
+            is_same = own == [root] or (len(own) == 1 and own[0].startswith(UNNAMED) and root.startswith(UNNAMED))
+            if not is_same or not _is_same(tree(number), alone(0)):
+                return None
+        return parts
+
     def tree(self, graph: Graph, root: str) -> Node:
         """The event that unfolds from `root`. Raises `InvalidEvent` beyond the limits."""
         with _bounded_recursion():
             return simplified(unfolded(graph, root, self._limits))
+
+
+def _bytes_of(data: Any, media_type: str) -> bytes:
+    if not isinstance(data, str | bytes):
+        raise InvalidEvent([Problem("malformed-rdf", f"data of type {media_type} is a text")])
+    return data.encode() if isinstance(data, str) else data
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two trees are equal, the values of their nodes too."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Node):
+        same = one.value == other.value and one.keys() == other.keys()
+        return same and all(_is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(one == other)
+
+
+def top_level(data: Any) -> list[Any]:
+    """The top-level nodes of a JSON-LD document as documents, as far as its form shows them."""
+    context: dict[str, Any] = {}
+    if isinstance(data, Mapping) and data.keys() <= {"@context", "@graph"}:
+        context = {name: value for name, value in data.items() if name == "@context"}
+        data = data.get("@graph")
+        data = [data] if isinstance(data, Mapping) else data
+    if not isinstance(data, list) or not all(isinstance(each, Mapping) for each in data):
+        return []
+    return [within_contexts((context,), each) for each in data]
+
+
+def within_contexts(around: Iterable[Mapping[str, Any]], node: Mapping[str, Any]) -> dict[str, Any]:
+    """A node object under the contexts of the objects around it, from the outside, and then its own."""
+    contexts = [each["@context"] for each in (*around, node) if "@context" in each]
+    if not contexts:
+        return dict(node)
+    listed = [inner for each in contexts for inner in (each if isinstance(each, list) else [each])]
+    context = contexts[0] if len(contexts) == 1 else listed
+    return {"@context": context, **{name: value for name, value in node.items() if name != "@context"}}
 
 
 def check_size(data: Any, most: int) -> None:

@@ -1,0 +1,275 @@
+"""Documents of several events, taken apart before they are read (docs/matching-semantics.md, rule 21).
+
+    document ─▶ declared envelope?        ─▶ elements with what they inherit ─┐
+                several nodes of a graph? ─▶ a document for each node ────────┴▶ events, each with an id
+
+An event of several is a document of its own, which alone states that event: its element as it was published with what
+it inherits, or the statements that are reached from its node, in N-Triples. Where a part of a JSON-LD document would
+not say all by itself, because others describe its nodes too, the event is the whole document with `graphroot`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.events.corrections import correction_of, text_at, types_of, values_at
+from kindcast.semantic.events.linked_data.media_types import RDF_TYPES, media_type_of
+from kindcast.semantic.events.linked_data.reader import (
+    DEEPEST,
+    LONGEST_ROOT,
+    ROOT,
+    GraphReader,
+    top_level,
+    within_contexts,
+)
+from kindcast.semantic.model import Event, Node
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.splits import ANY, Path, Split, Splits
+
+__all__ = ["MOST_TOGETHER", "DocumentReader", "digest_of", "without_keywords"]
+
+MOST_TOGETHER = 64 << 20
+"""Bytes of all events of one document as they are stored; those of RDF alone, and whole documents that are repeated."""
+LONGEST_ID = 2_000
+"""Characters of an id; that of an envelope that is longer counts by its digest."""
+CONTEXT = "@context"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class _Part(NamedTuple):
+    """One event of a document: its `@id` and revision, if it says them."""
+
+    event: Event
+    name: str | None
+    revision: str | None
+
+
+class DocumentReader:
+    """Takes documents apart under one vocabulary. One thread at a time."""
+
+    def __init__(self, graphs: GraphReader, splits: Splits, schemas: EventSchemas) -> None:
+        self._graphs = graphs
+        self._splits = splits
+        self._schemas = schemas
+        self._names = splits.names.union(path[0] for each in schemas.splits for path in each.members)
+
+    def may_split(self, data: object) -> bool:
+        """Whether data may be an envelope: one look at its names."""
+        return type(data) is dict and not self._names.isdisjoint(data)
+
+    def single(self, event: Event) -> Event:
+        """The one event of an envelope; `event` itself where it is none. Raises `InvalidEvent`: `several-events`,
+        `no-event`."""
+        while self.may_split(event.data):
+            parts = self._elements(event)
+            if parts is None:
+                break
+            if len(parts) > 1:
+                detail = f"the document holds {len(parts):,} events: take it apart by `Matcher.events_of`"
+                raise InvalidEvent([Problem("several-events", detail)])
+            event = Event(parts[0].event.data, event.context)
+        return event
+
+    def published(self, event: Event) -> Event:
+        """The event as its publisher wrote it, without what is around it in its document: a JSON object, or the tree of
+        RDF. Raises `InvalidEvent` for a document of several."""
+        event = self.single(event)
+        if media_type_of(event.context) in RDF_TYPES:
+            return self._graphs.read(event)[0]
+        nodes = top_level(event.data)
+        return Event(nodes[0], event.context) if len(nodes) == 1 else event
+
+    def events_of(self, event: Event, digest: str | None = None) -> list[Event]:
+        """The events of a document, in order; `event` itself where it is one.
+
+        Where `event` has an `id`, theirs are that id, `#`, and their `@id` with the declared revision, else their
+        position. Without it they are `@id` and revision, else the digest of the document (`digest`, by default that of
+        its content) and the position. Linear, but for RDF, where events may share statements. Raises `InvalidEvent`.
+        """
+        if isinstance(event.data, Node) or ROOT in event.context:
+            return [event]
+        parts = list(self._taken(event, 0))
+        if len(parts) == 1:
+            return [event]
+        envelope = str(event.context["id"]) if "id" in event.context else None
+        if envelope is None and digest is None:
+            digest = digest_of(event)
+        seen: set[str] = set()
+        events = []
+        for position, part in enumerate(parts):
+            id = _id_of(part, position, envelope, digest or "", seen)
+            seen.add(id)
+            events.append(Event(part.event.data, {**part.event.context, "id": id}))
+        return events
+
+    # ── envelopes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _taken(self, event: Event, depth: int) -> Iterator[_Part]:
+        """The events of a document, through envelopes within envelopes."""
+        if depth > DEEPEST:
+            raise InvalidEvent([Problem("too-deep", f"more than {DEEPEST} envelopes within each other")])
+        parts = self._elements(event) if self.may_split(event.data) else None
+        if parts is None:
+            yield from self._nodes(event)
+            return
+        for part in parts:
+            within = list(self._taken(part.event, depth + 1))
+            if len(within) == 1:  # a graph says its IRI, however it is written
+                yield part._replace(name=within[0].name or part.name)
+            else:
+                yield from within
+
+    def _elements(self, event: Event) -> list[_Part] | None:
+        """The elements of an envelope, each with what it inherits; None where `event` is none. Raises `InvalidEvent`
+        for an empty envelope, and for one that holds anything but objects."""
+        for split in self._applying(event):
+            for path in split.members:
+                found = list(_walk(event.data, path, ()))
+                if not found and not _is_there(event.data, path):
+                    continue
+                if found and not any(isinstance(element, Mapping) for element, _ in found):
+                    continue  # references only: a collection that names its members
+                where = ".".join(path)
+                if not found:
+                    raise InvalidEvent([Problem("no-event", f"the document holds no event: {where} is empty")])
+                if not all(isinstance(element, Mapping) for element, _ in found):
+                    raise InvalidEvent([Problem("no-object", f"what {where} holds is not all objects")])
+                return [self._part(event, split, path, element, around) for element, around in found]
+        return None
+
+    def _applying(self, event: Event) -> Iterator[Split]:
+        """Declared envelopes that this may be: those of its types first."""
+        if self._schemas.splits:
+            types = types_of(event)
+            yield from (each for each in self._schemas.splits if each.name in types and _holds(each, event))
+        yield from (each for each in self._splits.all if _holds(each, event))
+
+    def _part(
+        self, event: Event, split: Split, path: Path, element: Mapping[str, Any], around: tuple[Any, ...]
+    ) -> _Part:
+        data = dict(element)
+        for inherited in split.inherit:
+            if inherited == (CONTEXT,):
+                data = within_contexts(around, data)
+            else:
+                _inherit(data, inherited, path, around)
+        part = Event(data, {name: value for name, value in event.context.items() if name != "id"})
+        names = split.id or (("@id", "id") if CONTEXT in data else ())
+        return self._named(part, text_at(part, names), text_at(part, split.revision))
+
+    def _named(self, part: Event, name: str | None, revision: str | None) -> _Part:
+        """With what the declared types of the event say of its revision (`x-kindcast-revision`)."""
+        if self._schemas.corrects:
+            said = correction_of(part, self._schemas.types)
+            if said is not None:
+                name, revision = name or said.subject, said.revision or revision
+        usable = name and len(name) <= LONGEST_ROOT and not _CONTROL.search(name)
+        return _Part(part, name if usable else None, revision)
+
+    # ── graphs ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _nodes(self, event: Event) -> Iterator[_Part]:
+        """The events of a graph, a document each."""
+        media_type = media_type_of(event.context)
+        whole = Event(event.data, {name: value for name, value in event.context.items() if name != "id"})
+        if not self._graphs.is_graph(event.data, media_type):
+            yield _Part(whole, None, None)
+            return
+        roots = self._graphs.roots(event.data, media_type)
+        if len(roots) < 2:
+            named = [each for each in roots if not each.startswith("_:") and len(each) <= LONGEST_ROOT]
+            yield _Part(whole, named[0] if named else None, None)
+            return
+        documents = self._graphs.documents_of(event.data, media_type, roots, MOST_TOGETHER)
+        for number, root in enumerate(roots):
+            part = (
+                Event(event.data, {**whole.context, ROOT: root})
+                if documents is None
+                else Event(documents[number], whole.context)
+            )
+            yield self._named(part, None if root.startswith("_:") else root, None)
+
+
+def _id_of(part: _Part, position: int, envelope: str | None, digest: str, seen: set[str]) -> str:
+    own = None
+    if part.name is not None and (part.revision is not None or envelope is not None):
+        own = part.name if part.revision is None else f"{part.name}#{part.revision}"
+        own = own if len(own) <= LONGEST_ID // 2 and not _CONTROL.search(own) else None
+    if envelope is None:
+        return own if own is not None else f"{digest}#{position}"
+    if len(envelope) > LONGEST_ID // 2:
+        envelope = hashlib.blake2b(envelope.encode(), digest_size=16).hexdigest()
+    id = f"{envelope}#{position if own is None else own}"
+    # The same `@id` twice without a revision: perhaps an update, which is no duplicate.
+    return f"{id}#{position}" if id in seen and part.revision is None else id
+
+
+def digest_of(event: Event) -> str:
+    """The digest of the content of an event: of all but its `id` and `source`."""
+    rest = {name: value for name, value in event.context.items() if name not in ("id", "source")}
+    content = msgspec.json.encode([rest, {"data": event.data}], order="deterministic")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+# ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _walk(node: Any, path: Path, around: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """What a path leads to, with the objects that it goes through; elements of lists one by one."""
+    for each in node if isinstance(node, list) else (node,):
+        if not path:
+            if each is not None:
+                yield each, around
+        elif isinstance(each, Mapping) and path[0] in each:
+            yield from _walk(each[path[0]], path[1:], (*around, each))
+
+
+def _is_there(node: Any, path: Path) -> bool:
+    """Whether a path leads to an empty list."""
+    for name in path:
+        if not isinstance(node, Mapping) or name not in node:
+            return False
+        node = node[name]
+    return isinstance(node, list) and not node
+
+
+def _holds(split: Split, event: Event) -> bool:
+    """Whether the event is as `where` says."""
+    return all(
+        any(_says(text, value) for value in values_at(event, name) if isinstance(value, str) for text in texts)
+        for name, texts in split.where
+    )
+
+
+def _says(text: str, value: str) -> bool:
+    return value.startswith(text[:-1]) if text.endswith(ANY) else value == text
+
+
+def _inherit(data: dict[str, Any], inherited: Path, path: Path, around: tuple[Any, ...]) -> None:
+    """Puts the part of an envelope under its own name, where the element has none. Within a list that the event stands
+    in, it is that of the same element."""
+    shared = 0
+    while shared < min(len(inherited), len(path)) - 1 and inherited[shared] == path[shared]:
+        shared += 1
+    value = around[shared]
+    for name in inherited[shared:]:
+        if not isinstance(value, Mapping) or name not in value:
+            return
+        value = value[name]
+    inner = data
+    for name in inherited[:-1]:
+        below = inner.get(name, {})
+        if not isinstance(below, Mapping):
+            return
+        inner[name] = dict(below)
+        inner = inner[name]
+    inner.setdefault(inherited[-1], value)
+
+
+def without_keywords(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of JSON-LD without keywords but `@type`: what the schema of an event type describes."""
+    return {name: value for name, value in data.items() if not name.startswith("@") or name == "@type"}

@@ -874,7 +874,77 @@ class Bytes(str):
 
 _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
 
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ApiKey(TypedDict):
+    """A key without the key itself. `tenant` is null for an administrator of all tenants."""
+
+    id: str
+    role: Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]
+    tenant: str | None
+    name: str
+    created_at: str
+    expires_at: str | None
+    limits: dict[str, float]
+    created_by: str | None
+
+
+class NewApiKey(ApiKey):
+    """`key` is shown this once."""
+
+    key: str
+
+
+class RotatedApiKey(NewApiKey):
+    replaces: str
+    replaced_until: str
+
+
+class ApiKeys(TypedDict):
+    keys: list[ApiKey]
+
+
+class AuditedRequest(TypedDict):
+    """Who did what, from where; `outcome` is the status of the answer."""
+
+    number: int
+    at: str
+    tenant: str
+    who: str
+    address: str
+    action: str
+    outcome: int
+    detail: str
+
+
+class AuditPage(TypedDict):
+    entries: list[AuditedRequest]
+    cursor: str
+
+
+class UsageOfDay(TypedDict):
+    who: str
+    tenant: str
+    day: str
+    requests: int
+    refused: int
+    events: int
+    bytes: int
+
+
+class Usage(TypedDict):
+    usage: list[UsageOfDay]
+
+
 ANSWERS: Mapping[str, Mapping[int, Any]] = {
+    "GET /v1/keys": {200: ApiKeys},
+    "POST /v1/keys": {201: NewApiKey},
+    "POST /v1/keys/{id}/rotate": {201: RotatedApiKey},
+    "DELETE /v1/keys/{id}": {200: ApiKey},
+    "GET /v1/audit": {200: AuditPage},
+    "GET /v1/audit/export": {200: Lines("application/x-ndjson")},
+    "GET /v1/usage": {200: Usage},
     "PUT /v1/ontologies/{name}": {200: LoadedOntology, 201: LoadedOntology, 202: Job},
     "GET /v1/ontologies/{name}": {200: Ontology},
     "DELETE /v1/ontologies/{name}": {200: DeletedOntology},

@@ -1,6 +1,6 @@
 """The application factory: assembles the broker, the delivery and the routes.
 
-request ──▶ HostGuard ──▶ BodyLimit ──▶ route ──▶ broker, delivery        whatever goes wrong ──▶ error_responses
+request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──▶ route ──▶ broker, delivery      whatever goes wrong ──▶ error_responses
 """
 
 import os
@@ -24,6 +24,7 @@ from kindcast.server.api import (
     error_responses,
     events,
     health,
+    keys,
     matching,
     notifications,
     ontologies,
@@ -33,6 +34,7 @@ from kindcast.server.api import (
 )
 from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import jobs as job_routes
+from kindcast.server.api.access import Gate, describe_security, running_access
 from kindcast.server.api.jobs import Jobs
 from kindcast.server.api.openapi import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HostGuard
@@ -59,7 +61,7 @@ PROBLEM = {
 def create_app(settings: Settings) -> FastAPI:
     """The application; its lifespan starts and stops broker and delivery.
 
-    Starting raises `StoreInUse`, `StoreUnreadable`, `kindcast.index.errors.UnknownEngine`.
+    Starting raises `StoreInUse`, `StoreUnreadable`, `KeysNeeded`, `kindcast.index.errors.UnknownEngine`.
     """
     observed = any(name.startswith("OTEL_") for name in os.environ)  # to look for providers costs 50 µs a request
     app = FastAPIOffline(  # /docs without a content delivery network: the page works where the server does
@@ -71,12 +73,16 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": observed, "metrics": observed, "logs": observed},
     )
     app.state.settings = settings
+    app.state.access = None
     app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     app.router.routes.extend(_routes())
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
     error_responses.install(app)
+    described = app.openapi
+    app.openapi = lambda: describe_security(described())  # type: ignore[method-assign]
     # The last one added is the first one met.
     app.add_middleware(events.PublishRoute)
+    app.add_middleware(Gate)
     app.add_middleware(
         BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
     )
@@ -86,7 +92,7 @@ def create_app(settings: Settings) -> FastAPI:
             allow_origins=settings.allowed_origins,
             allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
             allow_headers=("*",),
-            expose_headers=("ETag", "Link", "Location", "Retry-After"),
+            expose_headers=("ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After"),
         )
     app.add_middleware(HostGuard, names=(settings.host, *settings.allowed_hosts), origins=settings.allowed_origins)
     return app
@@ -111,6 +117,7 @@ def _routes() -> list[BaseRoute]:
         operator_data,
         backtest_routes,
         health,
+        keys,
         deliveries,
         dead_letters,
         cloudevents_subscriptions,
@@ -127,20 +134,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     broker = Broker(settings)
     jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
     backtests = Backtests(broker, settings, app.state.event_reader)
-    await broker.start()
-    try:
-        async with (
-            running_delivery(broker, settings) as delivery,
-            running_late_matching(broker, settings) as late_matching,
-        ):
-            app.state.broker = broker
-            app.state.jobs = jobs
-            app.state.backtests = backtests
-            app.state.delivery = delivery
-            app.state.late_matching = late_matching
-            yield
-    finally:
-        broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
-        backtests.stop()
-        await jobs.stop()
-        await broker.stop()
+    async with running_access(settings) as app.state.access:
+        await broker.start()
+        try:
+            async with (
+                running_delivery(broker, settings) as delivery,
+                running_late_matching(broker, settings) as late_matching,
+            ):
+                app.state.broker = broker
+                app.state.jobs = jobs
+                app.state.backtests = backtests
+                app.state.delivery = delivery
+                app.state.late_matching = late_matching
+                yield
+        finally:
+            broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
+            backtests.stop()
+            await jobs.stop()
+            await broker.stop()

@@ -25,12 +25,17 @@ ServerError
 ├── OperatorFixed           it is the server's own, or a plug-in's
 ├── TooManyOperators        the limit of remote operators is reached
 ├── VersionChanged          the active version is not the one that was to be replaced
-└── UnknownEvent            no event has this sequence (any more)
+├── UnknownEvent            no event has this sequence (any more)
+├── UnknownKey              no key has this id
+├── LastKey                 without this key nobody could administer the server
+└── KeysNeeded              the server listens beyond this machine, and there is no key yet
 """
 
 __all__ = [
     "BacktestFailed",
     "BrokerBusy",
+    "KeysNeeded",
+    "LastKey",
     "NothingBefore",
     "OntologyInUse",
     "OperatorFixed",
@@ -51,6 +56,7 @@ __all__ = [
     "UnknownDeclaration",
     "UnknownEvent",
     "UnknownJob",
+    "UnknownKey",
     "UnknownOntology",
     "UnknownOperator",
     "UnknownSubscription",
@@ -187,3 +193,18 @@ class UnknownEvent(ServerError):
 
 class VersionChanged(ServerError):
     """The active version is not the one that was to be replaced."""
+
+
+class UnknownKey(ServerError):
+    """There is no key of this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no key {id!r}: kindcast key list shows those that there are")
+
+
+class LastKey(ServerError):
+    """This is the last key of an administrator of all tenants: make another one first."""
+
+
+class KeysNeeded(ServerError):
+    """The server listens beyond this machine, and there is no key of an administrator yet."""

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sqlalchemy import make_url
 
 from kindcast.semantic.planner import PLANNERS, UnknownPlanner
+from kindcast.server.security.limits import bad_limit
 
 __all__ = ["Settings", "is_loopback"]
 
@@ -42,6 +43,15 @@ class Settings(BaseSettings):
     """Web pages of these origins (`https://shop.example`), beside the server's own, may use it (CORS)."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+    # ── who may do what ─────────────────────────────────────────────────────────────────────────────────────────────
+    key_limits: dict[str, float] = {}
+    """Of each key, where it has no other: `requests_per_second`, `events_per_second`, `bytes_per_second`,
+    `connections`, `subscriptions`."""
+    tenant_limits: dict[str, float] = {}
+    """The same of each tenant."""
+    audit_retention_seconds: PositiveFloat = 366 * 86_400.0
+    """Entries of the audit log older than this are deleted."""
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
     max_connections: PositiveInt = 4_096
@@ -174,16 +184,12 @@ class Settings(BaseSettings):
     backtest_events: PositiveInt = 200_000
     """Events up to which a backtest runs in the server; beyond it is a Spark job in a process of its own."""
 
-    @field_validator("host")
+    @field_validator("key_limits", "tenant_limits")
     @classmethod
-    def _only_loopback(cls, host: str) -> str:
-        """This version has no API keys, so every client that reaches the port may do everything."""
-        if not is_loopback(host):
-            raise ValueError(
-                f"{host!r} is not this machine's loopback: without API keys, which this version does not have, "
-                "the server listens on 127.0.0.1, ::1 or localhost only; put an authenticating proxy before it"
-            )
-        return host
+    def _are_limits(cls, limits: dict[str, float]) -> dict[str, float]:
+        if (wrong := bad_limit(limits)) is not None:
+            raise ValueError(wrong)
+        return limits
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -216,6 +222,11 @@ class Settings(BaseSettings):
         if self.index_bytes is not None and self.engine != "fused":
             raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
         return self
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether others than this machine's users reach the server, so that requests need keys in any case."""
+        return not is_loopback(self.host)
 
     @property
     def database_url(self) -> str:

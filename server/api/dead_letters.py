@@ -10,7 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker, AppSettings, Ticket, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppCaller,
+    AppSettings,
+    Ticket,
+    answer,
+    body_schema,
+    json_object,
+    moment,
+    without_payload,
+)
 from kindcast.server.api.subscriptions import read_body
 from kindcast.server.delivery.message import message_of
 from kindcast.server.store.deliveries import DeadLetter, list_dead
@@ -35,6 +45,7 @@ class RedriveBody(BaseModel):
 @router.get("", summary="List dead letters")
 async def list_all(
     broker: AppBroker,
+    caller: AppCaller,
     subscription: Annotated[str | None, Query(max_length=100, description="Only those of this subscription.")] = None,
     cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
@@ -49,11 +60,11 @@ async def list_all(
     found = await broker.read(read)
     last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
     following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
-    return answer({"dead_letters": [_shown(each) for each in found], "cursor": following})
+    return answer({"dead_letters": [_shown(each, payload=caller.sees_payloads) for each in found], "cursor": following})
 
 
 @router.post("/redrive", summary="Send them after all", openapi_extra=body_schema(RedriveBody.model_json_schema()))
-async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
     """Takes up the webhook of a disabled subscription again: what waits is tried at once, in its order. Needs its
     ticket. `redriven` is how many messages that are; 0 where it was not disabled, and then nothing changes."""
     asked = read_body(RedriveBody, await json_object(request, settings))
@@ -61,9 +72,11 @@ async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ti
     return answer({"subscription": row.id, "status": row.status, "redriven": redriven})
 
 
-def _shown(letter: DeadLetter) -> dict[str, Any]:
+def _shown(letter: DeadLetter, *, payload: bool) -> dict[str, Any]:
     subscriber = letter.subscriber
     message: dict[str, Any] = msgspec.structs.asdict(message_of(subscriber.id, letter.match))
+    if not payload:
+        message |= {"event": without_payload(message["event"]), "bindings": []}
     return message | {"reason": subscriber.status_reason, "last_failure": moment(subscriber.last_failure)}
 
 

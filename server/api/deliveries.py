@@ -7,7 +7,9 @@ from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
+from kindcast.server.api.access import caller_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
+from kindcast.server.api.requests import Ticket
 from kindcast.server.delivery.message import encode
 from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
 from kindcast.server.delivery.service import DeliveryService
@@ -63,7 +65,7 @@ async def acknowledge_messages(
     request: Request,
     id: SubscriptionId,
     acknowledgement: Annotated[Acknowledgement, Body()],
-    ticket: Annotated[str | None, Header(alias=TICKET_HEADER)] = None,
+    ticket: Ticket,
 ) -> Acknowledgement:
     """Acknowledges everything up to the cursor, and returns the subscription's cursor, which never moves back."""
     acked = await acknowledge_cursor(_delivery(request).broker, id, acknowledgement.cursor, ticket)
@@ -109,7 +111,8 @@ async def exchange_messages(
     except Exception as error:
         await websocket.send_denial_response(await respond(websocket, error))
         return
-    await serve_websocket(delivery, websocket, start, ticket, lambda error: as_document(problem_of(error)))
+    claim = caller_of(websocket).claim(ticket)
+    await serve_websocket(delivery, websocket, start, claim, lambda error: as_document(problem_of(error)))
 
 
 def _delivery(request: HTTPConnection) -> DeliveryService:

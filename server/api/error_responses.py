@@ -39,6 +39,7 @@ from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownCo
 from kindcast.server.delivery.message import CursorGone, InvalidCursor
 from kindcast.server.delivery.websocket import BadFrame
 from kindcast.server.security.egress import SinkRefused
+from kindcast.server.security.limits import LimitReached
 from kindcast.server.strict_json import MalformedJson
 
 __all__ = ["MEDIA_TYPE", "Problem", "as_document", "faults", "install", "problem_of", "respond"]
@@ -105,6 +106,8 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (TooManyEvents, "too-many-events"),
     (SinkRefused, "sink-refused"),
     (BadFrame, "invalid-request"),
+    (errors.UnknownKey, "unknown-key"),
+    (errors.LastKey, "last-key"),
 )
 """Errors that are one sentence: their own."""
 
@@ -121,7 +124,7 @@ def install(app: FastAPI) -> None:
     broad: tuple[type[Exception], ...] = (HTTPException, RequestValidationError, Exception)
     for kind in broad:
         app.add_exception_handler(kind, respond)
-    for kind in (errors.ServerError, SemanticError, ClientDisconnect, *(kind for kind, _ in _SIMPLE)):
+    for kind in (errors.ServerError, SemanticError, LimitReached, ClientDisconnect, *(kind for kind, _ in _SIMPLE)):
         app.add_exception_handler(kind, respond)
 
 
@@ -193,6 +196,8 @@ def problem_of(error: Exception) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error)
+        case LimitReached():
+            return Problem("limit-reached", str(error), headers=error.headers)
         case ClientDisconnect():
             return Problem("client-left", "the client left before its request was whole")  # nobody reads this
     for kind, code in _SIMPLE:

@@ -13,9 +13,10 @@ from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
+from kindcast.server.api.access import count_events
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
-from kindcast.server.api.requests import AppBroker, AppEventReader, answer, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, AppEventReader, answer, moment, without_payload
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
 from kindcast.server.errors import TooManyMatches, UnknownEvent, UnknownSubscription
@@ -92,6 +93,7 @@ async def publish(
     others of its request; when none can be read, the answer is an error. Notes tell of every attribute of an event,
     100 at most; with `verbose=false` none are made or kept, and only what subscriptions ask about is read."""
     decoded = await _decoded(request, reader)
+    count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
     results = iter(await broker.publish(good, verbose=verbose))
     told: list[Outcome] = []
@@ -162,19 +164,22 @@ class PublishRoute:
 @router.get("", summary="Read back events")
 async def list_events(
     broker: AppBroker,
+    caller: AppCaller,
     after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the page before.")] = 0,
     type: Annotated[str | None, Query(max_length=2_048, description="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
-    """What was accepted, oldest first, as far as the retention goes back."""
+    """What was accepted, oldest first, as far as the retention goes back. An auditor sees which events these are, and
+    nothing that they say."""
     rows = await broker.read(lambda connection: events.list_events(connection, after=after, type=type, limit=limit))
     cursor = rows[-1].sequence if rows else after
-    return answer({"events": [_shown(row) for row in rows], "cursor": str(cursor)})
+    return answer({"events": [_shown(row, payload=caller.sees_payloads) for row in rows], "cursor": str(cursor)})
 
 
 @router.get("/{sequence}/trace", summary="Follow an event")
 async def trace(
     broker: AppBroker,
+    caller: AppCaller,
     reader: AppEventReader,
     late_matching: AppLateMatching,
     sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
@@ -195,13 +200,13 @@ async def trace(
             asked = subscriptions.find_subscription(connection, subscription)
             if asked is None:
                 raise UnknownSubscription(subscription)
-        return event, _deliveries(connection, sequence), asked
+        return event, _deliveries(connection, sequence, payload=caller.sees_payloads), asked
 
     event, deliveries, asked = await broker.read(read)
     waiting = await broker.read(lambda connection: pending_store.of_event(connection, sequence, limit=TRACED))
-    content = _shown(event) | {"undecided": [_undecided(each) for each in waiting]}
+    content = _shown(event, payload=caller.sees_payloads) | {"undecided": [_undecided(each) for each in waiting]}
     content |= {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
-    if asked is not None:
+    if asked is not None and caller.sees_payloads:
         got = await broker.read(lambda connection: has_match(connection, asked.number, sequence))
         event_answers = blocking_answers(late_matching.late_matchers)
 
@@ -227,18 +232,19 @@ async def _decoded(request: Request, reader: EventReader) -> Decoded:
     return await asyncio.to_thread(reader.read, content_type, headers, body)
 
 
-def _shown(row: Row[Any]) -> dict[str, Any]:
+def _shown(row: Row[Any], *, payload: bool) -> dict[str, Any]:
+    event = msgspec.Raw(row.body.encode())
     return {
         "sequence": row.sequence,
-        "event": msgspec.Raw(row.body.encode()),
+        "event": event if payload else without_payload(event),
         "accepted_at": moment(row.accepted_at),
         "vocabulary_version": row.vocabulary_version,
         "matched": row.matched,
-        "notes": msgspec.Raw((row.notes or "[]").encode()),
+        "notes": msgspec.Raw((row.notes or "[]").encode()) if payload else [],
     }
 
 
-def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
+def _deliveries(connection: Connection, sequence: int, *, payload: bool) -> list[dict[str, Any]]:
     """Which subscriptions got the event, by which protocol, and the state of each delivery."""
     attempts: dict[int, list[dict[str, Any]]] = {}
     for row in events.find_attempts(connection, sequence, limit=10 * TRACED):
@@ -256,7 +262,7 @@ def _deliveries(connection: Connection, sequence: int) -> list[dict[str, Any]]:
             "by": "webhook" if row.sink else "pull or stream",
             "state": _state(row.acked >= row.position),
             "late": row.position != sequence,
-            "bindings": msgspec.Raw((row.bindings or "[]").encode()),
+            "bindings": msgspec.Raw((row.bindings or "[]").encode()) if payload else [],
             "attempts": attempts.get(row.number, []),
         }
         for row in events.find_matches(connection, sequence, limit=TRACED)

@@ -79,6 +79,14 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "operator-in-use": ProblemType(409, "Subscriptions call this operator; `subscriptions` names some."),
     "operator-fixed": ProblemType(409, "The operator belongs to the server or a plug-in and cannot be changed."),
     "too-many-operators": ProblemType(507, "The limit of remote operators is reached."),
+    # keys and limits
+    "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
+    "key-wrong": ProblemType(401, "The key is not known, was revoked, or its time is over."),
+    "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
+    "other-tenant": ProblemType(403, "The key belongs to another tenant."),
+    "unknown-key": ProblemType(404, "There is no such key."),
+    "last-key": ProblemType(409, "Without this key nobody could administer the server."),
+    "limit-reached": ProblemType(429, "The key or its tenant has reached a limit. Wait for `Retry-After` seconds."),
     # jobs and the server
     "unknown-job": ProblemType(404, "There is no such job, or it ended long ago."),
     "spark-missing": ProblemType(501, "The back-test needs Spark, which is not installed."),

@@ -9,15 +9,18 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 
+from kindcast.server.api.access import caller_of
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
-from kindcast.server.security.tickets import TICKET_HEADER
+from kindcast.server.security.callers import Caller
+from kindcast.server.security.tickets import TICKET_HEADER, Claim
 from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
     "AppBroker",
+    "AppCaller",
     "AppEventReader",
     "AppSettings",
     "Language",
@@ -29,6 +32,7 @@ __all__ = [
     "not_yet",
     "page_cursor",
     "parse_page_cursor",
+    "without_payload",
 ]
 
 JSON = "application/json"
@@ -49,10 +53,28 @@ async def _event_reader(request: Request) -> EventReader:
     return reader
 
 
+async def _caller(request: Request) -> Caller:
+    return caller_of(request)
+
+
 AppBroker = Annotated[Broker, Depends(_broker)]
 AppSettings = Annotated[Settings, Depends(_settings)]
 AppEventReader = Annotated[EventReader, Depends(_event_reader)]
-Ticket = Annotated[str | None, Header(alias=TICKET_HEADER, description="What creating the subscription returned.")]
+
+
+async def _claim(
+    request: Request,
+    ticket: Annotated[
+        str | None, Header(alias=TICKET_HEADER, description="What creating the subscription returned.")
+    ] = None,
+) -> Claim:
+    return caller_of(request).claim(ticket)
+
+
+AppCaller = Annotated[Caller, Depends(_caller)]
+"""Who sends the request."""
+Ticket = Annotated[Claim, Depends(_claim)]
+"""By what the request may change a subscription."""
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
 
 
@@ -78,6 +100,16 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     if not depth_within(value, settings.max_json_depth):
         raise Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
     return value
+
+
+def without_payload(event: Any) -> dict[str, Any]:
+    """What an auditor sees of an event: which one it is, and nothing that it says.
+
+    >>> without_payload({"id": "1", "source": "s", "type": "t", "data": {"name": "Ada"}, "subject": "Ada"})
+    {'id': '1', 'source': 's', 'type': 't'}
+    """
+    told = msgspec.json.decode(event) if isinstance(event, msgspec.Raw) else event
+    return {name: told[name] for name in ("specversion", "id", "source", "type", "time") if name in told}
 
 
 def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str, Any]:

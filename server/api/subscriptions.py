@@ -21,6 +21,7 @@ from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
     AppBroker,
+    AppCaller,
     AppSettings,
     Ticket,
     answer,
@@ -38,6 +39,7 @@ from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
 from kindcast.server.pending.explanation import subscription_plan
+from kindcast.server.security.callers import Caller
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.security.tickets import hashed, new_ticket
 from kindcast.server.settings import Settings
@@ -131,7 +133,7 @@ def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
         raise RequestValidationError(found) from None
 
 
-def read_new(body: Mapping[str, Any], settings: Settings) -> tuple[NewSubscription, str]:
+def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None = None) -> tuple[NewSubscription, str]:
     """A new subscription, and its ticket, which exists nowhere else.
 
     Raises `Problem`, `RequestValidationError`, `InvalidSubscription` for bad filters, `SinkRefused`.
@@ -158,6 +160,7 @@ def read_new(body: Mapping[str, Any], settings: Settings) -> tuple[NewSubscripti
         types=None if asked.types is None else tuple(asked.types),
         source=asked.source,
         metadata=asked.metadata,
+        created_by=created_by,
     )
     return new, ticket
 
@@ -279,10 +282,10 @@ Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired
 
 
 @router.post("", summary="Subscribe", status_code=201, openapi_extra=body_schema(SubscriptionBody.model_json_schema()))
-async def subscribe(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
+async def subscribe(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
     """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
     again. Every event that is accepted after this answer is matched against it."""
-    created = await _create(await json_object(request, settings), broker, settings)
+    created = await _create(await json_object(request, settings), broker, settings, caller)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
 
 
@@ -324,7 +327,7 @@ async def export(broker: AppBroker) -> Response:
 
 
 @router.post("/import", summary="Import subscriptions")
-async def import_lines(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
+async def import_lines(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
     """NDJSON: one subscription per line; its `id`, if any, is returned as `was`. A bad line does not stop the rest."""
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
@@ -333,7 +336,7 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
     created, rejected = [], []
     for start in range(0, len(numbered), IMPORTED_TOGETHER):
         some = numbered[start : start + IMPORTED_TOGETHER]
-        results = await _import([line for _, line in some], broker, settings)
+        results = await _import([line for _, line in some], broker, settings, caller)
         for (number, _), result in zip(some, results, strict=True):
             if isinstance(result, dict):
                 created.append({"line": number, **result})
@@ -377,7 +380,7 @@ async def change(
     id: Id,
     broker: AppBroker,
     settings: AppSettings,
-    ticket: Ticket = None,
+    ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
     """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
@@ -391,7 +394,7 @@ async def change(
 
 
 @router.delete("/{id}", summary="Unsubscribe")
-async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
+async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Deletes it with all that waits for it, and answers what it was."""
     return _current(await broker.delete_subscription(id, ticket, entity_tags(if_match)), broker)
 
@@ -402,7 +405,7 @@ async def renew(
     id: Id,
     broker: AppBroker,
     settings: AppSettings,
-    ticket: Ticket = None,
+    ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
     """Sets when it ends; one that has expired in the last days matches again, from now on."""
@@ -411,13 +414,13 @@ async def renew(
 
 
 @router.post("/{id}/pause", summary="Pause")
-async def pause(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
+async def pause(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Stops matching: events accepted while it is paused are not for it. What waits already stays."""
     return _current(await broker.pause(id, ticket, entity_tags(if_match)), broker)
 
 
 @router.post("/{id}/resume", summary="Resume")
-async def resume(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
+async def resume(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
     return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker)
 
@@ -432,7 +435,7 @@ class ReplayBody(_Strict):
 @router.post(
     "/{id}/replay", summary="Deliver again", openapi_extra=body_schema(ReplayBody.model_json_schema(), required=False)
 )
-async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket = None) -> Response:
+async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
     """Moves the cursor back, to a cursor or a moment: the messages since then are delivered again, by whichever way the
     subscription is read, as far as they are kept. A cursor that is not behind yet stays where it is. A message that
     comes again has the same cursor and the same `webhook-id`."""
@@ -452,10 +455,10 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
 # ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _create(body: dict[str, Any], broker: Broker, settings: Settings) -> dict[str, Any]:
+async def _create(body: dict[str, Any], broker: Broker, settings: Settings, caller: Caller) -> dict[str, Any]:
     check_size(body, settings)
-    new, ticket = await asyncio.to_thread(read_new, body, settings)
-    row = await broker.create_subscription(new)
+    new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
+    row = await broker.create_subscription(new, caller.quota)
     created = {"id": row.id, "ticket": ticket}
     if row.secret is not None:
         created["secret"] = row.secret
@@ -468,13 +471,15 @@ def check_size(body: dict[str, Any], settings: Settings) -> None:
         raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
 
 
-async def _import(lines: Sequence[bytes], broker: Broker, settings: Settings) -> list[dict[str, Any] | Exception]:
+async def _import(
+    lines: Sequence[bytes], broker: Broker, settings: Settings, caller: Caller
+) -> list[dict[str, Any] | Exception]:
     """What was made of each line, or what is wrong with it; also `StoreUnavailable`, for other lines may be stored."""
-    read = await asyncio.to_thread(lambda: [_read_line(line, settings) for line in lines])
+    read = await asyncio.to_thread(lambda: [_read_line(line, settings, caller.owner) for line in lines])
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
     try:
-        made = await broker.create_subscriptions([new for new, _, _ in asked])
+        made = await broker.create_subscriptions([new for new, _, _ in asked], caller.quota)
     except ServerError as error:
         made = [error] * len(asked)
     refused = {new.id: error for (new, _, _), error in zip(asked, made, strict=True) if error is not None}
@@ -489,14 +494,14 @@ async def _import(lines: Sequence[bytes], broker: Broker, settings: Settings) ->
     return results
 
 
-def _read_line(line: bytes, settings: Settings) -> tuple[NewSubscription, str, Any] | Exception:
+def _read_line(line: bytes, settings: Settings, created_by: str | None) -> tuple[NewSubscription, str, Any] | Exception:
     """The request in a line, its ticket, and the id that it had; or what is wrong with the line."""
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
             return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
         check_size(body, settings)
-        return *read_new(body, settings), body.get("id")
+        return *read_new(body, settings, created_by), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
 

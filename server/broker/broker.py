@@ -42,6 +42,8 @@ from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent
 from kindcast.server.errors import BrokerBusy, StoreUnavailable
 from kindcast.server.metrics import Metrics
+from kindcast.server.security.limits import NO_QUOTA, Quota
+from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
 
@@ -236,16 +238,20 @@ class Broker:
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create_subscription(self, new: NewSubscription) -> Row[Any]:
-        """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`."""
+    async def create_subscription(self, new: NewSubscription, quota: Quota = NO_QUOTA) -> Row[Any]:
+        """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`, `LimitReached`."""
         vocabulary, operators = self.vocabulary, self.state.operators
         compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary, operators.available)
         limit = self.settings.max_subscriptions
         return await self._submit(
-            lambda group: subscribing.create(group, new, compiled, vocabulary, operators, self._sweeper, limit=limit)
+            lambda group: subscribing.create(
+                group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
+            )
         )
 
-    async def create_subscriptions(self, new: Sequence[NewSubscription]) -> list[Refusal | IndexFull | None]:
+    async def create_subscriptions(
+        self, new: Sequence[NewSubscription], quota: Quota = NO_QUOTA
+    ) -> list[Refusal | IndexFull | None]:
         """Many at once; None for each that matches now, why not for the others."""
         vocabulary, operators = self.vocabulary, self.state.operators
         described = await asyncio.to_thread(importing.describe, new, vocabulary, operators)
@@ -253,7 +259,7 @@ class Broker:
 
         def work(some: slice) -> Callable[[Group], list[Refusal | None]]:
             asked = new[some], described[some], vocabulary, operators, self._sweeper
-            return lambda group: importing.create_many(group, *asked, limit=limit)
+            return lambda group: importing.create_many(group, *asked, limit=limit, quota=quota)
 
         try:
             return [*await self._submit(work(slice(None)))]
@@ -266,36 +272,36 @@ class Broker:
                     results.append(error)
             return results
 
-    async def renew(self, id: str, ticket: str | None, expires_at: float, tags: Tags = None) -> Row[Any]:
+    async def renew(self, id: str, ticket: Claim | str | None, expires_at: float, tags: Tags = None) -> Row[Any]:
         """Its row. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`."""
         grace = self.settings.grace_seconds
         return await self._submit(
             lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags)
         )
 
-    async def pause(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
+    async def pause(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Its row. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.pause(group, id, ticket, tags))
 
-    async def resume(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
+    async def resume(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Its row. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags))
 
-    async def redrive(self, id: str, ticket: str | None) -> tuple[Row[Any], int]:
+    async def redrive(self, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
         """Its row, and how many dead letters are tried again. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.redrive(group, id, ticket))
 
     async def update_subscription(
-        self, id: str, ticket: str | None, values: Mapping[str, Any], tags: Tags = None
+        self, id: str, ticket: Claim | str | None, values: Mapping[str, Any], tags: Tags = None
     ) -> Row[Any]:
         """Its row after some columns were set. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper, tags))
 
-    async def replay(self, id: str, ticket: str | None, position: Callable[[Connection], int]) -> Row[Any]:
+    async def replay(self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
         """Its row after its cursor was moved back to a position. Raises as `renew`, and what `position` raises."""
         return await self._submit(lambda group: subscribing.replay(group, id, ticket, position))
 
-    async def delete_subscription(self, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
+    async def delete_subscription(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """The row that was. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`."""
         return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper, tags))
 

@@ -32,7 +32,8 @@ from kindcast.server.errors import (
     UnknownSubscription,
 )
 from kindcast.server.operators.registry import Registry, operators_of
-from kindcast.server.security.tickets import check_ticket
+from kindcast.server.security.limits import NO_QUOTA, Quota
+from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store import deliveries, subscriptions
 from kindcast.server.store.deliveries import DISABLED
 from kindcast.server.store.operators import note_uses
@@ -70,6 +71,8 @@ class NewSubscription:
     types: tuple[str, ...] | None = None
     source: str | None = None
     metadata: Mapping[str, Any] | None = None
+    created_by: str | None = None
+    """Whose key made it; None without keys."""
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
@@ -94,6 +97,7 @@ def create(
     sweeper: Sweeper,
     *,
     limit: int,
+    quota: Quota = NO_QUOTA,
 ) -> Row[Any]:
     """Stores a subscription and adds it to the matcher. Returns its row.
 
@@ -103,6 +107,8 @@ def create(
     state = group.state
     if len(state.live_subscriptions) >= limit:
         raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
+    if (reached := quota.reached(len(state.live_subscriptions), _owned_by(group, new.created_by, quota))) is not None:
+        raise reached
     if vocabulary is not state.vocabulary or operators is not state.operators:
         compiled = compile_new(new, state.vocabulary, state.operators.available)
     number = subscriptions.insert_subscription(group.connection, new_row(group, new, Described.of(compiled)))
@@ -134,6 +140,7 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
         "types": new.types,
         "source": new.source,
         "metadata": new.metadata,
+        "created_by": new.created_by,
         "created_at": group.now,
         "expires_at": new.expires_at,
         "acked": group.state.sequence,
@@ -142,7 +149,14 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
 
 
 def renew(
-    group: Group, id: str, ticket: str | None, expires_at: float, sweeper: Sweeper, *, grace: float, tags: Tags = None
+    group: Group,
+    id: str,
+    ticket: Claim | str | None,
+    expires_at: float,
+    sweeper: Sweeper,
+    *,
+    grace: float,
+    tags: Tags = None,
 ) -> Row[Any]:
     """Sets the end time. An expired subscription becomes active again.
 
@@ -161,7 +175,7 @@ def renew(
     return _row(group, id)
 
 
-def pause(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
+def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
     """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
     _, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
@@ -170,7 +184,7 @@ def pause(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[A
     return _row(group, id)
 
 
-def resume(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[Any]:
+def resume(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
     """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are tried at
     once.
 
@@ -184,7 +198,7 @@ def resume(group: Group, id: str, ticket: str | None, tags: Tags = None) -> Row[
     return _row(group, id)
 
 
-def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
+def redrive(group: Group, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
     """Calls `resume` if the webhook was disabled by failures. Returns the row and how many messages are tried again.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
@@ -197,7 +211,7 @@ def redrive(group: Group, id: str, ticket: str | None) -> tuple[Row[Any], int]:
 
 
 def update(
-    group: Group, id: str, ticket: str | None, values: Mapping[str, Any], sweeper: Sweeper, tags: Tags = None
+    group: Group, id: str, ticket: Claim | str | None, values: Mapping[str, Any], sweeper: Sweeper, tags: Tags = None
 ) -> Row[Any]:
     """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
     `secret` among the values is for a sink that is its first; the one that it has stays.
@@ -222,7 +236,7 @@ def update(
     return _row(group, id)
 
 
-def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:
+def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:
     """Deletes a subscription with its waiting messages. Returns its last row. Later sweeps erase many matches in steps.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`.
@@ -232,7 +246,7 @@ def delete(group: Group, id: str, ticket: str | None, sweeper: Sweeper, tags: Ta
     return row
 
 
-def replay(group: Group, id: str, ticket: str | None, position: Callable[[Connection], int]) -> Row[Any]:
+def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
     """Moves the cursor back, so that messages after the position are delivered again, as far as they are kept; never
     forward. Of a webhook the same `webhook-id`s come again.
 
@@ -271,12 +285,19 @@ def entity_tag(row: Row[Any]) -> str:
 _TAGGED = ("sink", "protocol", "protocolsettings", "sinkcredential", "secret", "metadata", "expires_at")
 
 
-def _owned(group: Group, id: str, ticket: str | None, tags: Tags = None) -> tuple[Row[Any], Live]:
+def _owned(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> tuple[Row[Any], Live]:
     row = _row(group, id)
-    check_ticket(ticket, row.ticket_hash)
+    check_ticket(ticket, row.ticket_hash, row.created_by)
     if tags is not None and "*" not in tags and entity_tag(row) not in tags:
         raise SubscriptionChanged
     return row, group.state.live_subscriptions[id]
+
+
+def _owned_by(group: Group, created_by: str | None, quota: Quota) -> int:
+    """How many subscriptions a key has made, if that matters."""
+    if quota.of_key is None or created_by is None:
+        return 0
+    return subscriptions.count_created_by(group.connection, created_by)
 
 
 def _row(group: Group, id: str) -> Row[Any]:
@@ -347,6 +368,7 @@ def create_many(
     sweeper: Sweeper,
     *,
     limit: int,
+    quota: Quota = NO_QUOTA,
 ) -> list[Refusal | None]:
     """Store those that are valid, and make them match; None for each that was made, in the order of `new`.
 
@@ -358,11 +380,14 @@ def create_many(
         described = describe(new, state.vocabulary, state.operators)
     results: list[Refusal | None] = []
     made: list[tuple[NewSubscription, Described]] = []
+    owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
     for each, became in zip(new, described, strict=True):
         if isinstance(became, InvalidSubscription):
             results.append(became)
         elif len(state.live_subscriptions) + len(made) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
+        elif (reached := quota.reached(len(state.live_subscriptions) + len(made), owned + len(made))) is not None:
+            results.append(reached)
         else:
             results.append(None)
             made.append((each, became))

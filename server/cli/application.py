@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
@@ -17,6 +18,7 @@ from kindcast.server.cli import (
     contexts,
     declarations,
     demo,
+    keys,
     listen,
     offline,
     ontologies,
@@ -28,6 +30,7 @@ from kindcast.server.cli import (
     spark,
     subscriptions,
 )
+from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.output import print_json_error
 from kindcast.server.cli.problems import CommandFailed, InExpression
 from kindcast.server.client import ProblemError
@@ -92,6 +95,8 @@ application.command("backtest", epilog="Example: kindcast backtest 'target isa C
     backtest.backtest
 )
 application.add_typer(spark.commands)
+application.add_typer(keys.commands)
+application.add_typer(keys.audit)
 application.add_typer(repair.clock)
 application.command("repair", epilog="Example: kindcast repair --data ./shop")(repair.repair)
 application.command("demo", epilog="Example: kindcast demo --pace 0")(demo.demo)
@@ -101,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command: of `arguments`, or of the process. Ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        application(given, prog_name="kindcast")
+        command = get_command(application)
+        add_key_options(command)
+        command(given, prog_name="kindcast")
     except BrokenPipeError:
         # Whoever read our output has seen enough; there is nothing to tell, and nowhere to tell it.
         sys.stderr.close()

@@ -1,16 +1,18 @@
-"""Connection options of the commands (server address, ticket), and the message for an unreachable server."""
+"""Connection options of the commands (server address, key, ticket), and the message for an unreachable server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from contextvars import ContextVar
+from typing import Annotated, Any
 
 import httpx
 import typer
+from typer.main import get_command
 
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import Client
 
-__all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "connected"]
+__all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "add_key_options", "connected"]
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
@@ -26,11 +28,50 @@ TicketOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
+_key: ContextVar[str | None] = ContextVar("key", default=None)
+_tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+
+
+def _options(
+    key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="KINDCAST_KEY",
+            metavar="KEY",
+            expose_value=False,
+            callback=lambda value: _key.set(value),
+            help="Your API key; better in the variable, where no list of processes shows it.",
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            envvar="KINDCAST_TENANT",
+            metavar="NAME",
+            expose_value=False,
+            callback=lambda value: _tenant.set(value),
+            help="In which tenant to act, with a key for all of them.",
+        ),
+    ] = None,
+) -> None:
+    """The options of all commands that talk to a server."""
+
+
+def add_key_options(command: Any) -> None:
+    """Give `--key` and `--tenant` to every command beneath `command` that has `--server`."""
+    for each in getattr(command, "commands", {}).values():
+        add_key_options(each)
+    if any("--server" in parameter.opts for parameter in command.params):
+        template = typer.Typer(add_completion=False)
+        template.command()(_options)
+        command.params.extend(get_command(template).params)
+
+
 @contextmanager
 def connected(server: str) -> Iterator[Client]:
     """A client of `server`. Raises CommandFailed, with what to do, when there is no answer."""
     try:
-        with Client(server) as client:
+        with Client(server, key=_key.get(), tenant=_tenant.get()) as client:
             yield client
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
         raise CommandFailed(

@@ -32,7 +32,7 @@ __all__ = ["run_job"]
 def fetch_inputs(client: Client, folder: Path) -> None:
     """Write what is active on the server into `folder`. Raises `ProblemError` and httpx's errors."""
     folder.mkdir(parents=True, exist_ok=True)
-    with httpx.Client(base_url=client.server, timeout=60.0) as http:
+    with httpx.Client(base_url=client.server, headers=client.headers, timeout=60.0) as http:
         names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
         for number, name in enumerate(sorted(names)):
             records = _answered(http, path_of("ontologies", name, "records"))

@@ -11,7 +11,7 @@ from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOpt
 from kindcast.server.cli.problems import InExpression
 from kindcast.server.client import ProblemError
 
-__all__ = ["commands", "subscribe"]
+__all__ = ["LifeOption", "commands", "seconds", "subscribe"]
 
 commands = typer.Typer(
     name="subscriptions", help="List subscriptions, and renew, pause, resume, replay or delete them."
@@ -21,7 +21,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.
 SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     """A length of time: `90`, `90s`, `15min`, `12h`, `7d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", text.strip())
     if match is None:
@@ -40,7 +40,7 @@ def _tree(text: str) -> dict[str, Any]:
 
 
 LifeOption = Annotated[
-    float | None, typer.Option("--ttl", metavar="TIME", parser=_seconds, help="How long it lives: 90s, 15min, 12h, 7d.")
+    float | None, typer.Option("--ttl", metavar="TIME", parser=seconds, help="How long it lives: 90s, 15min, 12h, 7d.")
 ]
 
 

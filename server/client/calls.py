@@ -67,11 +67,11 @@ class Call(Generic[T]):
     content: bytes | None = None
     timeout: float = TIMEOUT_SECONDS
 
-    def arguments(self) -> dict[str, Any]:
-        """As keywords of httpx's `request`, save the URL."""
+    def arguments(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """As keywords of httpx's `request`, save the URL; with the `headers` of every call."""
         return {
             "params": dict(self.params),
-            "headers": dict(self.headers),
+            "headers": {**headers, **self.headers},
             "content": self.content,
             "timeout": self.timeout,
         }
@@ -309,6 +309,49 @@ class OperatorCalls:
     def delete_operator(self, name: str) -> Call[Json]:
         """Deletes a remote operator that no subscription calls."""
         return Call(method="DELETE", path=path_of("operators", name), read=dict)
+
+    # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @described
+    def create_key(
+        self,
+        role: str,
+        *,
+        tenant: str | None = None,
+        name: str | None = None,
+        expires_at: str | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> Call[Json]:
+        """Makes a key; the answer holds it as `key`, this once."""
+        body = present(role=role, tenant=tenant, name=name, expires_at=expires_at, limits=limits)
+        return post(path_of("keys"), body)
+
+    @described
+    def keys(self) -> Call[Json]:
+        """Every key, without the keys themselves."""
+        return get(path_of("keys"))
+
+    @described
+    def rotate_key(self, id: str, *, overlap_seconds: float | None = None) -> Call[Json]:
+        """Makes a key in place of another one, which goes on working for a day, or so many seconds."""
+        return post(path_of("keys", id, "rotate"), present(overlap_seconds=overlap_seconds))
+
+    @described
+    def revoke_key(self, id: str) -> Call[Json]:
+        """Ends a key at once."""
+        return Call(method="DELETE", path=path_of("keys", id), read=_same)
+
+    @described
+    def audit(
+        self, *, after: int | None = None, limit: int | None = None, who: str | None = None, since: str | None = None
+    ) -> Call[Json]:
+        """Entries of the audit log, oldest first."""
+        return get(path_of("audit"), after=after, limit=limit, who=who, since=since)
+
+    @described
+    def usage(self, *, days: int | None = None) -> Call[Json]:
+        """Requests, events and bytes by day and key."""
+        return get(path_of("usage"), days=days)
 
     @described
     def confirm_clock(self) -> Call[Json]:

@@ -5,9 +5,10 @@ the stream and decides when to connect again, for both.
 """
 
 import asyncio
+import os
 import random
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from functools import cache
 from ssl import SSLContext
 from typing import Any, Self, TypeVar
@@ -115,10 +116,20 @@ T = TypeVar("T")
 class Client(Calls):
     """Sends calls and waits for the answers. May be shared between threads."""
 
-    def __init__(self, server: str = DEFAULT_SERVER, *, http: httpx.Client | None = None) -> None:
-        """`http`: an `httpx.Client` of your own (certificates, proxies); it is closed with this one."""
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        http: httpx.Client | None = None,
+    ) -> None:
+        """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
+        `tenant`: in which an administrator of all tenants acts. `http`: an `httpx.Client` of your own
+        (certificates, proxies); it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
+        self.headers = _credentials(key, tenant)
         self._http = http or httpx.Client(**_connecting(server))
 
     def __enter__(self) -> Self:
@@ -132,7 +143,9 @@ class Client(Calls):
 
     def send(self, call: Call[T]) -> T:
         """Sends a call. Raises `ProblemError`, and httpx's errors when there is no answer."""
-        return read_answer(call, self._http.request(call.method, self.server + call.path, **call.arguments()))
+        return read_answer(
+            call, self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
+        )
 
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
         """Messages as they come, without end: a broken connection is opened again at the last cursor.
@@ -142,7 +155,7 @@ class Client(Calls):
         reader = StreamReader(after)
         while not reader.ended:
             try:
-                with self._http.stream("GET", self.server + _path(id), **_arguments(reader)) as answer:
+                with self._http.stream("GET", self.server + _path(id), **_arguments(reader, self.headers)) as answer:
                     if answer.is_error:
                         answer.read()
                     if _accepted(answer, reader):
@@ -157,10 +170,20 @@ class Client(Calls):
 class AsyncClient(Calls):
     """Sends calls on an event loop; every method is a coroutine."""
 
-    def __init__(self, server: str = DEFAULT_SERVER, *, http: httpx.AsyncClient | None = None) -> None:
-        """`http`: an `httpx.AsyncClient` of your own; it is closed with this one."""
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
+        `tenant`: in which an administrator of all tenants acts. `http`: an `httpx.AsyncClient` of your
+        own; it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
+        self.headers = _credentials(key, tenant)
         self._http = http or httpx.AsyncClient(**_connecting(server))
 
     async def __aenter__(self) -> Self:
@@ -174,14 +197,18 @@ class AsyncClient(Calls):
 
     async def send(self, call: Call[T]) -> T:
         """As `Client.send`."""
-        return read_answer(call, await self._http.request(call.method, self.server + call.path, **call.arguments()))
+        return read_answer(
+            call, await self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
+        )
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
         """As `Client.listen`."""
         reader = StreamReader(after)
         while not reader.ended:
             try:
-                async with self._http.stream("GET", self.server + _path(id), **_arguments(reader)) as answer:
+                async with self._http.stream(
+                    "GET", self.server + _path(id), **_arguments(reader, self.headers)
+                ) as answer:
                     if answer.is_error:
                         await answer.aread()
                     if _accepted(answer, reader):
@@ -192,6 +219,13 @@ class AsyncClient(Calls):
                 pass  # the server went away, or is not back yet
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
+
+
+def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
+    """The headers that say who sends a request."""
+    key = key or os.environ.get("KINDCAST_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return headers | ({"Kindcast-Tenant": tenant} if tenant else {})
 
 
 def _is_here(server: str) -> bool:
@@ -216,9 +250,9 @@ def _path(id: str) -> str:
     return path_of("subscriptions", id, "stream")
 
 
-def _arguments(reader: StreamReader) -> dict[str, Any]:
+def _arguments(reader: StreamReader, headers: Mapping[str, str]) -> dict[str, Any]:
     timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
-    return {"headers": reader.headers(), "timeout": timeout}
+    return {"headers": {**headers, **reader.headers()}, "timeout": timeout}
 
 
 def _accepted(answer: httpx.Response, reader: StreamReader) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.message import Page, message_of, parse_cursor, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
-from kindcast.server.security.tickets import check_ticket
+from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store.deliveries import Subscriber, acknowledge, read_matches
 
 __all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "acknowledge_cursor", "pull"]
@@ -55,7 +55,7 @@ async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, 
     return page
 
 
-async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: str | None) -> int:
+async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:
     """Acknowledges everything up to the cursor; returns the subscription's cursor, which never moves back. On disk when
     it returns.
 
@@ -64,7 +64,7 @@ async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: str |
 
     def write(connection: Connection) -> tuple[int, int]:
         subscriber = subscriber_of(connection, id)
-        check_ticket(ticket, subscriber.ticket_hash)
+        check_ticket(ticket, subscriber.ticket_hash, subscriber.created_by)
         return subscriber.number, acknowledge(connection, subscriber, parse_cursor(connection, cursor))
 
     _, acked = await broker.execute(write, lambda done: {done[0]})

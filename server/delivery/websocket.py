@@ -17,6 +17,7 @@ takes nothing of what is sent for too long, is disconnected (`kindcast.server.ap
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -26,6 +27,7 @@ from kindcast.server.delivery.pull import acknowledge_cursor
 from kindcast.server.delivery.service import DeliveryService
 from kindcast.server.delivery.stream import Start, follow
 from kindcast.server.errors import ServerError
+from kindcast.server.security.tickets import Claim
 from kindcast.server.strict_json import MalformedJson
 
 __all__ = ["CLOUDEVENTS", "BadFrame", "serve_websocket"]
@@ -55,7 +57,7 @@ async def serve_websocket(
     delivery: DeliveryService,
     websocket: WebSocket,
     start: Start,
-    ticket: str | None,
+    claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
 ) -> None:
     """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem`: what an error
@@ -63,7 +65,7 @@ async def serve_websocket(
     bare = CLOUDEVENTS in websocket.scope["subprotocols"]
     await websocket.accept(CLOUDEVENTS if bare else None)
     sending = asyncio.create_task(_send(delivery, websocket, start, bare))
-    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, ticket, problem))
+    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, claim, problem))
     try:
         await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -93,7 +95,7 @@ async def _read(
     delivery: DeliveryService,
     websocket: WebSocket,
     id: str,
-    ticket: str | None,
+    claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
 ) -> None:
     while True:
@@ -102,10 +104,10 @@ async def _read(
             return
         try:
             asked = _asked(frame.get("text") or frame.get("bytes") or b"")
-            ticket = asked.ticket or ticket
+            claim = replace(claim, ticket=asked.ticket or claim.ticket)
             if asked.ack is not None:
                 told: dict[str, object] = {
-                    "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, ticket))
+                    "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, claim))
                 }
             else:
                 continue

@@ -1,1 +1,1 @@
-"""Authorisation and network guards: tickets, limits, and outgoing connections to sinks."""
+"""Who may do what: keys, roles, limits, tickets; and outgoing connections to sinks."""

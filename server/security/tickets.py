@@ -7,10 +7,11 @@ bits.
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 
 from kindcast.server.errors import TicketMissing, TicketWrong
 
-__all__ = ["TICKET_HEADER", "check_ticket", "hashed", "new_ticket"]
+__all__ = ["TICKET_HEADER", "Claim", "check_ticket", "hashed", "new_ticket"]
 
 TICKET_HEADER = "Kindcast-Ticket"
 
@@ -27,9 +28,24 @@ def hashed(ticket: str) -> str:
     return hashlib.sha256(ticket.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def check_ticket(ticket: str | None, ticket_hash: str) -> None:
-    """Raises `TicketMissing` without a ticket, `TicketWrong` for one that is not the subscription's."""
-    if not ticket:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """By what a client may change a subscription: its ticket, or the key that it came with."""
+
+    ticket: str | None = None
+    owner: str | None = None
+    """Who asks, as `created_by` of the subscriptions that it made; None without keys."""
+    is_admin: bool = False
+
+
+def check_ticket(claim: Claim | str | None, ticket_hash: str, created_by: str | None = None) -> None:
+    """Raises `TicketMissing` without a ticket, `TicketWrong` for one that is not the subscription's; an administrator,
+    and the key that made the subscription, need none."""
+    if not isinstance(claim, Claim):
+        claim = Claim(claim)
+    if claim.is_admin or (claim.owner is not None and claim.owner == created_by):
+        return
+    if not claim.ticket:
         raise TicketMissing
-    if not hmac.compare_digest(hashed(ticket), ticket_hash):
+    if not hmac.compare_digest(hashed(claim.ticket), ticket_hash):
         raise TicketWrong

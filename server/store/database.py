@@ -24,7 +24,7 @@ from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 from kindcast.server.store.witness import Witness, follow_clock, path_of
 
-__all__ = ["Database"]
+__all__ = ["Database", "normalised"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Database:
 
     def __init__(self, settings: Settings) -> None:
         """Opens nothing yet. Raises `StoreUnreadable` for a database that cannot serve."""
-        self._url = _normalised(settings.database_url)
+        self._url = normalised(settings.database_url)
         self._data = settings.data
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
@@ -186,7 +186,7 @@ def _prepare_postgresql_writer(connection: Any, _: Any) -> None:
     connection.commit()
 
 
-def _normalised(url: str) -> URL:
+def normalised(url: str) -> URL:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StoreUnreadable("an in-memory database is not persistent: give sqlite:///path/to/file.db")

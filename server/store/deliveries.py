@@ -70,6 +70,7 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.status,
     subscriptions.c.expires_at,
     subscriptions.c.ticket_hash,
+    subscriptions.c.created_by,
     subscriptions.c.sink,
     subscriptions.c.secret,
     subscriptions.c.protocol,
@@ -172,6 +173,7 @@ class Subscriber:
     status: str
     expires_at: float
     ticket_hash: str
+    created_by: str | None
     sink: str | None
     secret: str | None
     protocol: str | None

@@ -49,12 +49,13 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            3 ──▶ 4   events are found by type; what a snapshot lacks is noted; deleted subscriptions leave in steps
 #            4 ──▶ 5   what is undecided has the kind of its failure
 #            5 ──▶ 6   matches are packed; those that are there move while the server runs: `older_matches`
+#            6 ──▶ 7   subscriptions know which key made them
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
 # age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
-LAYOUT = 6
+LAYOUT = 7
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -128,12 +129,18 @@ def _pack_matches(connection: Connection) -> None:
     older_matches.begin(connection, connection.execute(select(ledger.c.sequence)).scalar_one())
 
 
+def _keep_creators(connection: Connection) -> None:
+    """Layout 7. Earlier subscriptions were made without keys: their tickets, and administrators, change them."""
+    _add(connection, "subscriptions", Column("created_by", String))
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
     3: _index_types,
     4: _keep_failure_kinds,
     5: _pack_matches,
+    6: _keep_creators,
 }
 """What leads from a layout to the next one."""
 

@@ -183,6 +183,12 @@ def count_pending(connection: Connection, number: int) -> int:
     return count_matches(connection, number, after=acked)
 
 
+def count_created_by(connection: Connection, created_by: str) -> int:
+    """How many subscriptions of one key there are."""
+    query = select(func.count()).where(subscriptions.c.created_by == created_by)
+    return connection.execute(query).scalar_one()
+
+
 def count_by_status(connection: Connection) -> dict[str, int]:
     """How many subscriptions have each status."""
     query = select(subscriptions.c.status, func.count()).group_by(subscriptions.c.status)

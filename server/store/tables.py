@@ -141,6 +141,7 @@ subscriptions = Table(
     Column("last_undecided", Double),
     Column("last_undecided_reason", Text),
     Column("last_undecided_kind", String),  # kind of failure; NULL beside a reason: noted before kinds were kept
+    Column("created_by", String),  # the key, or the subject, that made it; NULL: there were no keys
     sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
 )
 

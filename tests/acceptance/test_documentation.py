@@ -22,6 +22,7 @@ SESSIONS = (
     "README.md",
     "docs/tutorial.md",
     "docs/operations.md",
+    "docs/security.md",
     "docs/event-schemas.md",
     "docs/operators.md",
     "docs/ngsi-ld.md",

@@ -43,16 +43,24 @@ def test_load_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_host_beyond_loopback_is_refused(host: str) -> None:
-    """Without keys nobody else may reach the port."""
-    with pytest.raises(ValidationError, match="loopback"):
-        Settings(host=host)
+def test_host_beyond_loopback_needs_keys(host: str) -> None:
+    assert Settings(host=host).needs_keys
+
+
+@pytest.mark.parametrize(
+    "limits", [{"events": 1}, {"events_per_second": 0}, {"subscriptions": 1.5}]
+)
+def test_limits_that_mean_nothing_are_refused(limits: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match="limit"):
+        Settings(tenant_limits=limits)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
 def test_host_of_loopback_is_taken(host: str) -> None:
     """Every way to say this machine is fine."""
-    assert Settings(host=host).host == host
+    settings = Settings(host=host)
+    assert settings.host == host
+    assert not settings.needs_keys
 
 
 def test_index_bytes_are_for_the_engine_that_keeps_them() -> None:

@@ -1,0 +1,337 @@
+"""ASGI middleware that decides who may do what, before any route.
+
+    request ──▶ Gate ──key──▶ Caller ──permission, limits──▶ route        refused: 401, 403, 404, 405, 429
+                 │                                             │
+                 └── usage ◀───────────────────────────────────┘ status ──▶ audit log, then the answer
+
+Without keys everybody is `ANYBODY`, and nothing is counted or audited: the server listens on this machine only.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from kindcast.server.api.error_responses import Problem, problem_of, respond
+from kindcast.server.broker.write_queue import WriteQueue
+from kindcast.server.errors import KeysNeeded, ServerError
+from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
+from kindcast.server.security.keys import TENANT
+from kindcast.server.security.limits import LimitReached
+from kindcast.server.security.permissions import AUDITED, Permission, RouteTable, needs_of
+from kindcast.server.settings import Settings
+from kindcast.server.store.system import AuditEntry, SystemStore
+
+__all__ = [
+    "TENANT_HEADER",
+    "AccessControl",
+    "Gate",
+    "audit_detail",
+    "caller_of",
+    "count_events",
+    "describe_security",
+    "running_access",
+]
+
+TENANT_HEADER = "kindcast-tenant"
+CALLER = "kindcast.caller"
+DETAIL = "kindcast.audit"
+"""Under which the scope of a request holds its caller, and what the audit log says beside method and path."""
+
+LOOK_SECONDS = 1.0
+"""How often changes of keys by others, such as the command line, are looked for."""
+USAGE_SECONDS = 10.0
+FORGET_SECONDS = 3_600.0
+REFUSALS_PER_SECOND = 10.0
+MAX_REFUSALS = 100.0
+"""Refused requests that the audit log takes at one time; the others are counted in the next entry. So nobody can fill
+the disk with wrong keys."""
+MAX_DETAIL = 2_000
+FIELDS = ("RateLimit-Policy", "RateLimit")
+
+_log = logging.getLogger("kindcast.access")
+
+
+class AccessControl:
+    """What the gate works with: one per application."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = SystemStore(settings)
+        self.ring = KeyRing(self.store, settings)
+        self.usage = Usage()
+        self._entries: WriteQueue[AuditEntry] = WriteQueue(
+            self._write, _log, "%d entries of the audit log cannot be written: %s"
+        )
+        self._refusals = MAX_REFUSALS
+        self._refused_at = time.monotonic()
+        self._unwritten = 0
+
+    async def refresh(self) -> None:
+        """See the changes of keys and tenants."""
+        await anyio.to_thread.run_sync(self.ring.load)
+
+    async def record(self, entry: AuditEntry) -> None:
+        """Write to the audit log; on disk when it returns."""
+        await self._entries.add(entry)
+
+    async def record_refusal(self, entry: AuditEntry) -> None:
+        """The same, up to so many a second."""
+        now = time.monotonic()
+        self._refusals = min(MAX_REFUSALS, self._refusals + (now - self._refused_at) * REFUSALS_PER_SECOND)
+        self._refused_at = now
+        if self._refusals < 1.0:
+            self._unwritten += 1
+            return
+        self._refusals -= 1.0
+        if self._unwritten:
+            more, self._unwritten = self._unwritten, 0
+            entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more were refused before")
+        await self.record(entry)
+
+    async def flush(self) -> None:
+        """Write what was used."""
+        day, counted = self.usage.take()
+        if counted:
+            await anyio.to_thread.run_sync(self.store.add_usage, day, counted)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._entries.run())
+            group.create_task(self._repeat(LOOK_SECONDS, self.refresh))
+            group.create_task(self._repeat(USAGE_SECONDS, self.flush))
+            group.create_task(self._repeat(FORGET_SECONDS, self._forget))
+
+    async def _forget(self) -> None:
+        before = time.time() - self.settings.audit_retention_seconds
+        await anyio.to_thread.run_sync(self.store.forget_audited, before)
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except ServerError as error:
+                _log.error("%s", error)
+
+    async def _write(self, entries: list[AuditEntry]) -> None:
+        await anyio.to_thread.run_sync(self.store.record, entries)
+
+
+@contextlib.asynccontextmanager
+async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
+    """Opens the system's database. Raises `KeysNeeded`, `StoreUnreadable`."""
+    access = AccessControl(settings)
+    try:
+        await anyio.to_thread.run_sync(access.store.open)
+        await access.refresh()
+        if settings.needs_keys and not any(each.role == "admin" for each in access.ring.keys.values()):
+            raise KeysNeeded(
+                f"{settings.host} can be reached from other machines, and there is no key yet: make the first one with"
+                f" kindcast key create --role admin --data {settings.data}"
+            )
+        running = asyncio.create_task(access.run(), name="access")
+        try:
+            yield access
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            with contextlib.suppress(ServerError):
+                await access.flush()
+    finally:
+        access.store.close()
+
+
+def caller_of(request: HTTPConnection) -> Caller:
+    """Who sends this request."""
+    caller: Caller = request.scope.get(CALLER, ANYBODY)
+    return caller
+
+
+def count_events(request: Request, number: int) -> None:
+    """A request publishes so many events."""
+    caller = caller_of(request)
+    if caller is not ANYBODY:
+        access: AccessControl = request.app.state.access
+        access.usage.count(caller, events=number)
+        for meter in caller.meters:
+            meter.take("events", number)
+
+
+def describe_security(document: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI document, which then says what each route needs."""
+    schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["key"] = {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key. A server without keys, which listens on its own machine only, asks for none.",
+    }
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            needs = needs_of(method.upper(), path)
+            if needs is not None and Permission.PUBLIC not in needs:
+                operation["security"] = [{"key": []}]
+                operation["x-permissions"] = sorted(needs)
+    return document
+
+
+def audit_detail(request: Request, detail: str) -> None:
+    """What the audit log says of this request beside its method and path. Never a secret."""
+    request.scope[DETAIL] = detail
+
+
+class Gate:
+    """Plain ASGI. Costs some µs a request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._routes = RouteTable()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        access: AccessControl | None = scope["app"].state.access
+        if access is None or not access.ring.required:
+            await self._app(scope, receive, send)
+            return
+        method = scope.get("method", "WEBSOCKET")
+        needs = self._routes.needs(method, scope["path"])
+        if needs is not None and Permission.PUBLIC in needs:
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope[CALLER] = caller = self._identify(scope, access.ring)
+        except Problem as problem:
+            await self._refuse(scope, receive, send, problem, access, None)
+            return
+        try:
+            self._admit(scope, caller, needs, method)
+        except (Problem, LimitReached) as error:
+            await self._refuse(scope, receive, send, problem_of(error), access, caller)
+            return
+        await self._carry_out(scope, receive, send, access, caller, audited=bool(needs and needs & AUDITED))
+
+    def _identify(self, scope: Scope, ring: KeyRing) -> Caller:
+        headers = Headers(scope=scope)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Problem(
+                "key-missing",
+                "this server needs a key: send it as Authorization: Bearer …",
+                headers={"WWW-Authenticate": 'Bearer realm="kindcast"'},
+            )
+        key = ring.find(token.strip())
+        if key is None:
+            raise Problem(
+                "key-wrong",
+                "this key is not known here, was revoked, or its time is over",
+                headers={"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'},
+            )
+        tenant = headers.get(TENANT_HEADER)
+        if tenant is not None and not TENANT.fullmatch(tenant):
+            raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
+        caller = ring.caller(key, tenant)
+        if caller is None:
+            raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
+        return caller
+
+    def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
+        """Raises `Problem`, `LimitReached`."""
+        if needs is None:
+            others = self._routes.methods(scope["path"])
+            if others:
+                detail = "this address does not answer to this method: see the header Allow"
+                raise Problem("method-not-allowed", detail, headers={"Allow": ", ".join(others)})
+            raise Problem("not-found", "there is nothing at this address: /openapi.json lists what there is")
+        if not needs & caller.permissions:
+            raise Problem(
+                "not-permitted", f"the role of this key does not allow it: it needs {' or '.join(sorted(needs))}"
+            )
+        for meter in caller.meters:
+            meter.check(publishes=Permission.PUBLISH in needs)
+
+    async def _carry_out(
+        self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller, *, audited: bool
+    ) -> None:
+        access.usage.count(caller, requests=1)
+        for meter in caller.meters:
+            meter.take("requests", 1)
+            meter.under_way += 1
+
+        async def received() -> Message:
+            message = await receive()
+            if size := len(message.get("body", b"")):
+                access.usage.count(caller, bytes=size)
+                for meter in caller.meters:
+                    meter.take("content-bytes", size)
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if audited or message["status"] == 403:
+                    await self._note(scope, access, caller, message["status"])
+                if fields := _fields(caller):
+                    more = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
+                    message = {**message, "headers": [*message.get("headers", ()), *more]}
+            await send(message)
+
+        try:
+            await self._app(scope, received, sent)
+        finally:
+            for meter in caller.meters:
+                meter.under_way -= 1
+
+    async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
+        entry = _entry(scope, caller, status, str(scope.get(DETAIL, "")))
+        await (access.record_refusal(entry) if status == 403 else access.record(entry))
+
+    async def _refuse(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        problem: Problem,
+        access: AccessControl,
+        caller: Caller | None,
+    ) -> None:
+        if caller is not None:
+            access.usage.count(caller, refused=1)
+        if problem.status_code in (401, 403):
+            await access.record_refusal(_entry(scope, caller, problem.status_code, problem.code))
+        if scope["type"] == "websocket":
+            websocket = WebSocket(scope, receive, send)
+            await websocket.send_denial_response(await respond(websocket, problem))
+            return
+        response = await respond(Request(scope), problem)
+        await response(scope, receive, send)
+
+
+def _entry(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
+    client = scope.get("client")
+    return AuditEntry(
+        at=time.time(),
+        tenant="" if caller is None else caller.tenant,
+        who="nobody known" if caller is None else caller.who,
+        address=client[0] if client else "",
+        action=f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"[:MAX_DETAIL],
+        outcome=status,
+        detail=detail[:MAX_DETAIL],
+    )
+
+
+def _fields(caller: Caller) -> dict[str, str]:
+    """The limits of key and tenant, as fields of an answer."""
+    told = [each.fields() for each in caller.meters]
+    return {name: ", ".join(each[name] for each in told if each) for name in FIELDS if any(told)}

@@ -1,0 +1,248 @@
+"""Routes of keys, the audit log and usage: who may use this server, and what they did."""
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import anyio.to_thread
+import msgspec
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
+
+from kindcast.server.api.access import AccessControl, audit_detail
+from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.api.subscriptions import read_body
+from kindcast.server.errors import LastKey, UnknownKey
+from kindcast.server.security.callers import Caller
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, new_key
+from kindcast.server.security.limits import bad_limit
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["keys"])
+
+MAX_PAGE = 1_000
+MAX_NUMBER = 2**62
+OVERLAP_SECONDS = 86_400.0
+"""For which a key that was rotated goes on working, unless the request says otherwise."""
+MAX_SECONDS = 100 * 366 * 86_400.0
+
+KeyId = Annotated[str, Path(max_length=100, description="The id of the key: the part after `kindcast_`.")]
+
+
+class KeyBody(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    role: Annotated[Role, Field(description="What it may do.")]
+    tenant: Annotated[
+        str | None,
+        Field(description="Whose it is; without one, an administrator's is of all tenants, another's of `default`."),
+    ] = None
+    name: Annotated[str, Field(max_length=200, description="Yours, to tell keys apart.")] = ""
+    expires_at: Annotated[datetime | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
+    limits: Annotated[dict[str, float], Field(description="In place of the setting `key_limits`.")] = {}
+
+
+class RotationBody(BaseModel):
+    """How a key is replaced."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    overlap_seconds: Annotated[
+        float, Field(ge=0, le=366 * 86_400.0, description="For which the old key goes on working.")
+    ] = OVERLAP_SECONDS
+
+
+async def _access(request: Request) -> AccessControl:
+    access: AccessControl = request.app.state.access
+    return access
+
+
+AppAccess = Annotated[AccessControl, Depends(_access)]
+
+
+@router.get("/keys", summary="List keys")
+async def list_keys(access: AppAccess, caller: AppCaller) -> Response:
+    """Every key of the tenant (for an administrator of all tenants, of all), without the keys themselves: those are
+    shown once."""
+    await access.refresh()
+    listed = [_shown(each) for each in access.ring.keys.values() if _reaches(caller, each)]
+    return answer({"keys": listed})
+
+
+@router.post("/keys", summary="Make a key", status_code=201, openapi_extra=body_schema(KeyBody.model_json_schema()))
+async def create(request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
+    """Makes a key. The answer holds it, this once. With the first key of a server, every request needs one: so the
+    first is that of an administrator of all tenants."""
+    asked = read_body(KeyBody, await json_object(request, settings))
+    _check(asked, caller)
+    if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
+        raise _invalid("/role", "the first key must be that of an administrator of all tenants: role admin, no tenant")
+    if asked.role == "admin" and caller.of_all:
+        tenant = asked.tenant
+    else:
+        tenant = asked.tenant or (DEFAULT_TENANT if caller.of_all else caller.tenant)
+    id, key = new_key()
+    made = Key(
+        id=id,
+        hash=hash_of(key),
+        role=asked.role,
+        tenant=tenant,
+        name=asked.name,
+        created_at=time.time(),
+        expires_at=_end(asked.expires_at),
+        limits=asked.limits,
+        created_by=caller.who,
+        origin=id,
+    )
+    await anyio.to_thread.run_sync(access.store.add_key, made)
+    await access.refresh()
+    audit_detail(request, f"made key {id}, {made.role} of {made.tenant or 'all tenants'}")
+    return answer({**_shown(made), "key": key}, 201, {"Cache-Control": "no-store"})
+
+
+@router.post(
+    "/keys/{id}/rotate",
+    summary="Replace a key",
+    status_code=201,
+    openapi_extra=body_schema(RotationBody.model_json_schema(), required=False),
+)
+async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
+    """Makes another key with the same role, tenant, name and limits, which also owns what the old one made. The old one
+    goes on working for `overlap_seconds`."""
+    asked = read_body(RotationBody, await json_object(request, settings, optional=True))
+    before = _found(access, caller, id)
+    now = time.time()
+    new_id, key = new_key()
+    made = msgspec.structs.replace(
+        before, id=new_id, hash=hash_of(key), created_at=now, expires_at=None, created_by=caller.who
+    )
+    until = now + asked.overlap_seconds
+
+    def store() -> None:
+        access.store.add_key(made, replaces=id, until=until)
+
+    await anyio.to_thread.run_sync(store)
+    await access.refresh()
+    audit_detail(request, f"made key {new_id} in place of {id}")
+    ends = until if before.expires_at is None else min(until, before.expires_at)
+    return answer({**_shown(made), "key": key, "replaces": id, "replaced_until": moment(ends)}, 201)
+
+
+@router.delete("/keys/{id}", summary="Revoke a key")
+async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
+    """It works no more from now on. What it made stays."""
+    known = _found(access, caller, id)
+    rulers = [each for each in access.ring.keys.values() if each.role == "admin" and each.tenant is None]
+    now = time.time()
+    left = [each for each in rulers if each.id != id and (each.expires_at is None or each.expires_at > now)]
+    if known in rulers and not left:
+        raise LastKey
+    await anyio.to_thread.run_sync(access.store.delete_key, id)
+    await access.refresh()
+    return answer(_shown(known))
+
+
+@router.get("/audit", summary="Read the audit log")
+async def read_audit(
+    access: AppAccess,
+    caller: AppCaller,
+    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The cursor of the page before.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    who: Annotated[str | None, Query(max_length=300, description="Only what this one did: `key ID`.")] = None,
+    since: Annotated[datetime | None, Query(description="Only what was done from then on; RFC 3339.")] = None,
+) -> Response:
+    """Who changed what, from where, and with which outcome, oldest first; and who was refused. Publishing is counted
+    instead: see `/v1/usage`."""
+    seconds = 0.0 if since is None else _seconds(since)
+
+    def read() -> list[dict[str, Any]]:
+        return access.store.audited(tenant=_only(caller), after=after, limit=limit, who=who, since=seconds)
+
+    rows = await anyio.to_thread.run_sync(read)
+    return answer({"entries": [_entry(each) for each in rows], "cursor": str(rows[-1]["number"] if rows else after)})
+
+
+@router.get("/audit/export", summary="Export the audit log", response_class=StreamingResponse)
+async def export_audit(access: AppAccess, caller: AppCaller) -> Response:
+    """NDJSON: one entry per line, oldest first."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        after = 0
+        while True:
+            rows = await anyio.to_thread.run_sync(
+                lambda start: access.store.audited(tenant=_only(caller), after=start, limit=MAX_PAGE), after
+            )
+            if not rows:
+                return
+            after = rows[-1]["number"]
+            yield b"".join(msgspec.json.encode(_entry(each)) + b"\n" for each in rows)
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+@router.get("/usage", summary="What was used")
+async def read_usage(
+    access: AppAccess,
+    caller: AppCaller,
+    days: Annotated[int, Query(ge=1, le=3_660, description="Today and the days before it.")] = 30,
+) -> Response:
+    """Requests, refused requests, events and bytes by day (UTC) and key."""
+    await access.flush()
+    since = (datetime.now(UTC) - timedelta(days=days - 1)).date().isoformat()
+    rows = await anyio.to_thread.run_sync(lambda: access.store.used(tenant=_only(caller), since=since))
+    return answer({"usage": rows})
+
+
+def _shown(key: Key) -> dict[str, Any]:
+    told = key.shown()
+    return told | {"created_at": moment(key.created_at), "expires_at": moment(key.expires_at)}
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"at": moment(row["at"])}
+
+
+def _only(caller: Caller) -> str | None:
+    """Whose entries a caller sees; None: everybody's."""
+    return None if caller.of_all else caller.tenant
+
+
+def _reaches(caller: Caller, key: Key) -> bool:
+    return caller.of_all or key.tenant == caller.tenant
+
+
+def _found(access: AccessControl, caller: Caller, id: str) -> Key:
+    known = access.ring.keys.get(id)
+    if known is None or not _reaches(caller, known):
+        raise UnknownKey(id)
+    return known
+
+
+def _check(asked: KeyBody, caller: Caller) -> None:
+    """Raises `Problem`."""
+    if asked.tenant is not None and not TENANT.fullmatch(asked.tenant):
+        raise _invalid("/tenant", "a tenant is named by up to 40 of a-z, 0-9 and -, no - first or last")
+    if not caller.of_all and asked.tenant not in (None, caller.tenant):
+        raise Problem("other-tenant", "an administrator of one tenant makes keys of that tenant only")
+    if (wrong := bad_limit(asked.limits)) is not None:
+        raise _invalid("/limits", wrong)
+    if asked.expires_at is not None and not time.time() < _seconds(asked.expires_at) < time.time() + MAX_SECONDS:
+        raise _invalid("/expires_at", "it would have expired already, or lies too far ahead")
+
+
+def _end(at: datetime | None) -> float | None:
+    return None if at is None else _seconds(at)
+
+
+def _seconds(at: datetime) -> float:
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _invalid(pointer: str, detail: str) -> Problem:
+    return Problem("invalid-request", detail, errors=[{"pointer": pointer, "detail": detail}])

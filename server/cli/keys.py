@@ -1,0 +1,224 @@
+"""The commands `kindcast key` and `kindcast audit`: who may use a server, and what they did.
+
+With `--data` the keys are made in a data folder, whether its server runs or not: so comes the first one.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.subscriptions import LifeOption, seconds
+
+__all__ = ["audit", "commands"]
+
+commands = typer.Typer(name="key", help="API keys: make, list, replace and revoke them.", no_args_is_help=True)
+audit = typer.Typer(name="audit", help="The audit log: who changed what, and who was refused.", no_args_is_help=True)
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="The data folder of a server on this machine, in place of --server."),
+]
+DatabaseOption = Annotated[
+    str | None, typer.Option("--database", metavar="URL", help="With --data: the server's other database than SQLite.")
+]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key: the part after kindcast_.")]
+PAGE = 1_000
+AS_COMMAND = "command line"
+
+
+@commands.command("create", epilog="Example: kindcast key create --role admin --data ./shop")
+def create(
+    role: Annotated[str, typer.Option(metavar="ROLE", help="admin, ontologist, publisher, subscriber or auditor.")],
+    of: Annotated[
+        str | None,
+        typer.Option("--of", metavar="TENANT", help="Whose key it is. Without: all tenants for admin, else default."),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Yours, to tell keys apart.")] = "",
+    ttl: LifeOption = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Make a key. It is shown this once."""
+    if data is not None:
+        with _store(data, database) as store:
+            made = _create(store, role, of, name, ttl)
+    else:
+        ends = None if ttl is None else datetime.fromtimestamp(time.time() + ttl, UTC).isoformat()
+        with connected(server) as client:
+            made = client.create_key(role, tenant=of, name=name, expires_at=ends)
+    _show_made(made, json)
+
+
+@commands.command("list", epilog="Example: kindcast key list")
+def list_all(
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """List the keys, without the keys themselves."""
+    if data is not None:
+        with _store(data, database) as store:
+            answer = {"keys": [each.shown() for each in store.load()[1]]}
+    else:
+        with connected(server) as client:
+            answer = client.keys()
+    if json:
+        output.print_json(answer)
+        return
+    if not answer["keys"]:
+        output.hint("There is no key: whoever reaches the server may do everything. kindcast key create --role admin")
+        return
+    output.table(
+        ("id", "role", "tenant", "name", "expires"),
+        [
+            (each["id"], each["role"], each["tenant"] or "all", each["name"], output.ago(each["expires_at"]) or "never")
+            for each in answer["keys"]
+        ],
+    )
+
+
+@commands.command("rotate", epilog="Example: kindcast key rotate 0123456789abcdef --overlap 1h")
+def rotate(
+    id: IdArgument,
+    overlap: Annotated[
+        float | None, typer.Option(metavar="TIME", parser=seconds, help="How long the old key still works.  [1d]")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Make a key in place of another one, with the same rights. Both work for a while."""
+    with connected(server) as client:
+        made = client.rotate_key(id, overlap_seconds=overlap)
+    _show_made(made, json)
+
+
+@commands.command("revoke", epilog="Example: kindcast key revoke 0123456789abcdef")
+def revoke(
+    id: IdArgument,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """End a key at once. With --data this may be the last one: then the server is open again, on this machine only."""
+    if data is not None:
+        with _store(data, database) as store:
+            if not store.delete_key(id):
+                raise CommandFailed(f"there is no key {id}", f"See them: kindcast key list --data {data}")
+    else:
+        with connected(server) as client:
+            client.revoke_key(id)
+    if json:
+        output.print_json({"id": id, "revoked": True})
+    else:
+        output.paragraph(f"revoked {id}")
+
+
+@audit.command("list", epilog="Example: kindcast audit list")
+def read_audit(
+    who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this one did: "key ID".')] = None,
+    after: Annotated[int | None, typer.Option(metavar="NUMBER", help="Entries after this one.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="How many.")] = 100,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Who changed what, from where, and with which outcome."""
+    with connected(server) as client:
+        answer = client.audit(after=after, limit=limit, who=who)
+    if json:
+        output.print_json(answer)
+        return
+    names = ("number", "at", "tenant", "who", "address", "action", "outcome", "detail")
+    output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])
+
+
+@audit.command("export", epilog="Example: kindcast audit export > audit.ndjson")
+def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
+    """The whole audit log as NDJSON: one entry per line."""
+    after, more = 0, True
+    with connected(server) as client:
+        while more:
+            answer = client.audit(after=after, limit=PAGE)
+            for each in answer["entries"]:
+                output.print_json(each)
+            after, more = int(answer["cursor"]), len(answer["entries"]) == PAGE
+
+
+@contextmanager
+def _store(data: Path, database: str | None) -> Iterator[Any]:
+    from kindcast.server.errors import ServerError  # the libraries of a server
+    from kindcast.server.settings import Settings
+    from kindcast.server.store.system import SystemStore
+
+    store = SystemStore(Settings.load(None, data=data, database=database))
+    try:
+        store.open()
+        yield store
+    except ServerError as error:
+        raise CommandFailed(str(error)) from error
+    finally:
+        store.close()
+
+
+def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | None) -> dict[str, Any]:
+    from typing import get_args
+
+    from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, new_key
+    from kindcast.server.store.system import AuditEntry
+
+    if role not in get_args(Role):
+        raise typer.BadParameter(f"there is no role {role!r}: {', '.join(get_args(Role))}", param_hint="--role")
+    if tenant is not None and not TENANT.fullmatch(tenant):
+        raise typer.BadParameter("a tenant is named by up to 40 of a-z, 0-9 and -", param_hint="--of")
+    if role != "admin":
+        tenant = tenant or DEFAULT_TENANT
+        if not any(each.role == "admin" for each in store.load()[1]):
+            raise CommandFailed(
+                "the first key must be an administrator's", "Make it with: kindcast key create --role admin"
+            )
+    now = time.time()
+    id, key = new_key()
+    made = Key(
+        id=id,
+        hash=hash_of(key),
+        role=role,  # type: ignore[arg-type]  # one of them, as was just checked
+        tenant=tenant,
+        name=name,
+        created_at=now,
+        expires_at=None if ttl is None else now + ttl,
+        created_by=AS_COMMAND,
+        origin=id,
+    )
+    store.add_key(made)
+    detail = f"made key {id}, {role} of {tenant or 'all tenants'}"
+    store.record(
+        [
+            AuditEntry(
+                at=now, tenant=tenant or "", who=AS_COMMAND, address="", action="key create", outcome=201, detail=detail
+            )
+        ]
+    )
+    return {**made.shown(), "key": key}
+
+
+def _show_made(made: dict[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(made)
+        return
+    rows = [(name, str(made[name])) for name in ("key", "id", "role") if made.get(name)]
+    rows.append(("tenant", made["tenant"] or "all"))
+    if made.get("expires_at"):
+        rows.append(("expires", output.ago(made["expires_at"])))
+    output.table(("", ""), rows)
+    output.hint("Keep the key: it is not shown again. Commands read it from the variable KINDCAST_KEY.")

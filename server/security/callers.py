@@ -1,0 +1,153 @@
+"""Who sends a request: the keys that there are, what each may do, and what it takes.
+
+Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, with which permissions ──▶ the gate
+                          ▲
+      SystemStore ──load──┘  again when something has changed, by whomever
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kindcast.server.security.keys import DEFAULT_TENANT, Key, id_of, is_key_of
+from kindcast.server.security.limits import Meter, Quota
+from kindcast.server.security.permissions import Permission, permissions_of
+from kindcast.server.security.tickets import Claim
+from kindcast.server.settings import Settings
+from kindcast.server.store.system import SystemStore, Tenant
+
+__all__ = ["ANYBODY", "Caller", "KeyRing", "Usage"]
+
+EVERYTHING = frozenset(Permission)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request, and what it may do there."""
+
+    who: str
+    """For the audit log: `key ID`, or `subject NAME`."""
+    owner: str | None
+    """As `created_by` of the subscriptions that it makes; None without keys."""
+    tenant: str
+    """In which it acts."""
+    permissions: frozenset[Permission]
+    of_all: bool = False
+    """Whether it is an administrator of all tenants."""
+    meters: tuple[Meter, ...] = ()
+    """What it and its tenant may take."""
+
+    def claim(self, ticket: str | None) -> Claim:
+        """By what it may change a subscription."""
+        is_admin = self.owner is not None and Permission.ADMINISTER in self.permissions
+        return Claim(ticket, self.owner, is_admin)
+
+    @property
+    def sees_payloads(self) -> bool:
+        return Permission.SEE_PAYLOADS in self.permissions
+
+    @property
+    def quota(self) -> Quota:
+        """How many subscriptions its key and tenant may have."""
+        most = {each.whose: int(each.limits["subscriptions"]) for each in self.meters if "subscriptions" in each.limits}
+        return Quota(of_tenant=most.get("tenant"), of_key=most.get("key"))
+
+
+ANYBODY = Caller(who="anybody", owner=None, tenant=DEFAULT_TENANT, permissions=EVERYTHING, of_all=True)
+"""Whoever reaches a server without keys: it listens on this machine only, and changes need tickets."""
+
+
+class Usage:
+    """What was used since it was last written, by who and tenant. On one event loop."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[str, str], Counter[str]] = {}
+
+    def count(self, caller: Caller, **more: int) -> None:
+        """Add to what a caller used."""
+        counter = self._counted.setdefault((caller.who, caller.tenant), Counter())
+        counter.update(more)
+
+    def take(self) -> tuple[str, list[tuple[str, str, Mapping[str, int]]]]:
+        """Today, and what was counted; it is counted from nothing again."""
+        counted, self._counted = self._counted, {}
+        names = ("requests", "refused", "events", "bytes")
+        rows: list[tuple[str, str, Mapping[str, int]]] = [
+            (who, tenant, {name: each[name] for name in names}) for (who, tenant), each in counted.items()
+        ]
+        return datetime.now(UTC).date().isoformat(), rows
+
+
+class KeyRing:
+    """The keys and tenants, in memory. On one event loop; `load` in any thread."""
+
+    def __init__(self, store: SystemStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._changes = -1
+        self._keys: dict[str, Key] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._key_meters: dict[str, Meter] = {}
+        self._tenant_meters: dict[str, Meter] = {}
+
+    @property
+    def required(self) -> bool:
+        """Whether requests need a key: there are some, or the server can be reached from elsewhere."""
+        return bool(self._keys) or self._settings.needs_keys
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        return self._keys
+
+    @property
+    def tenants(self) -> Mapping[str, Tenant]:
+        return self._tenants
+
+    def load(self) -> None:
+        """Read them again if something has changed. Raises `StoreUnavailable`."""
+        if self._store.changes() == self._changes:
+            return
+        self._changes, keys, tenants = self._store.load()
+        self._keys = {each.id: each for each in keys}
+        self._tenants = {each.name: each for each in tenants}
+        self._key_meters = {id: each for id, each in self._key_meters.items() if id in self._keys}
+
+    def find(self, token: str) -> Key | None:
+        """The key, if this is one, and its time is not over."""
+        id = id_of(token)
+        known = None if id is None else self._keys.get(id)
+        return known if known is not None and is_key_of(token, known, time.time()) else None
+
+    def caller(self, key: Key, tenant: str | None) -> Caller | None:
+        """Who comes with this key and acts in `tenant` (None: its own); None where it may not act there."""
+        wanted = tenant or key.tenant or DEFAULT_TENANT
+        if key.tenant not in (None, wanted):
+            return None
+        return Caller(
+            who=f"key {key.id}",
+            owner=f"key {key.origin}",
+            tenant=wanted,
+            permissions=permissions_of([key.role]),
+            of_all=key.tenant is None and key.role == "admin",
+            meters=(self._key_meter(key), self.tenant_meter(wanted)),
+        )
+
+    def tenant_meter(self, tenant: str) -> Meter:
+        """What the tenant takes and may take."""
+        known = self._tenants.get(tenant)
+        limits = {**self._settings.tenant_limits, **(known.limits if known is not None else {})}
+        meter = self._tenant_meters.get(tenant)
+        if meter is None:
+            meter = self._tenant_meters[tenant] = Meter("tenant", limits)
+        meter.set(limits)
+        return meter
+
+    def _key_meter(self, key: Key) -> Meter:
+        limits = {**self._settings.key_limits, **key.limits}
+        meter = self._key_meters.get(key.id)
+        if meter is None:
+            meter = self._key_meters[key.id] = Meter("key", limits)
+        meter.set(limits)
+        return meter

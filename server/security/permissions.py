@@ -1,0 +1,228 @@
+"""Who may do what, in one place: what each route needs, and which permissions each role has.
+
+    request ──method, path──▶ ROUTES ──▶ permission ──▶ ROLES[role of the key] has it? ──▶ the route, else 403
+
+A route that is not listed here cannot be reached while there are keys, and a test fails.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import get_args
+
+from starlette.routing import compile_path
+
+from kindcast.server.security.keys import Role
+
+__all__ = ["AUDITED", "ROLES", "ROUTES", "Permission", "RouteTable", "needs_of", "permissions_of"]
+
+
+class Permission(StrEnum):
+    """What a route needs."""
+
+    PUBLIC = "public"
+    """Nothing: liveness, readiness and the description of the API tell nothing of anybody."""
+    PUBLISH = "publish"
+    MATCH = "match"
+    """Match events without publishing them."""
+    SUBSCRIBE = "subscribe"
+    """Make and change subscriptions. A change also needs the ticket, the creating key, or an administrator."""
+    RECEIVE = "receive"
+    """Read messages, with their payloads, and acknowledge them."""
+    EXPLAIN = "explain"
+    """Why an event matches or not; expressions over stored events."""
+    SEE_SUBSCRIPTIONS = "see-subscriptions"
+    SEE_EVENTS = "see-events"
+    """Read back what was accepted; payloads only with `SEE_PAYLOADS`."""
+    SEE_PAYLOADS = "see-payloads"
+    SEE_VOCABULARY = "see-vocabulary"
+    CHANGE_VOCABULARY = "change-vocabulary"
+    SEE_OPERATIONS = "see-operations"
+    """Metrics, operators, dead letters, usage."""
+    AUDIT = "audit"
+    """Read the audit log."""
+    ADMINISTER = "administer"
+    """Keys, tenants, operators; the subscriptions of others."""
+
+
+ROLES: Mapping[Role, frozenset[Permission]] = {
+    "publisher": frozenset({Permission.PUBLISH, Permission.MATCH}),
+    "subscriber": (
+        _SUBSCRIBER := frozenset(
+            {
+                Permission.SUBSCRIBE,
+                Permission.RECEIVE,
+                Permission.EXPLAIN,
+                Permission.SEE_SUBSCRIPTIONS,
+                Permission.SEE_PAYLOADS,
+                Permission.SEE_VOCABULARY,
+            }
+        )
+    ),
+    "ontologist": _SUBSCRIBER | {Permission.CHANGE_VOCABULARY},
+    "auditor": frozenset(
+        {
+            Permission.SEE_SUBSCRIPTIONS,
+            Permission.SEE_EVENTS,
+            Permission.SEE_VOCABULARY,
+            Permission.SEE_OPERATIONS,
+            Permission.AUDIT,
+        }
+    ),
+    "admin": frozenset(Permission),
+}
+"""What each role may do. An auditor reads everything of a tenant, without payloads."""
+
+assert set(ROLES) == set(get_args(Role))
+
+ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
+    # ── ontologies and declarations
+    "PUT /v1/ontologies/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/ontologies/{name}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/ontologies/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/ontologies": Permission.SEE_VOCABULARY,
+    "GET /v1/ontologies/{name}/versions": Permission.SEE_VOCABULARY,
+    "GET /v1/ontologies/{name}/records": Permission.SEE_VOCABULARY,
+    "GET /v1/ontologies/{name}/diff": Permission.SEE_VOCABULARY,
+    "POST /v1/ontologies/{name}/activate": Permission.CHANGE_VOCABULARY,
+    "POST /v1/ontologies/{name}/rollback": Permission.CHANGE_VOCABULARY,
+    "GET /v1/rules": Permission.SEE_VOCABULARY,
+    "PUT /v1/attributes/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/attributes/{name}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/attributes/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/attributes": Permission.SEE_VOCABULARY,
+    "PUT /v1/synonyms/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/synonyms/{name}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/synonyms/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/synonyms": Permission.SEE_VOCABULARY,
+    "PUT /v1/aliases/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/aliases/{name}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/aliases/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/aliases": Permission.SEE_VOCABULARY,
+    "PUT /v1/rates": Permission.CHANGE_VOCABULARY,
+    "GET /v1/rates": Permission.SEE_VOCABULARY,
+    "DELETE /v1/rates": Permission.CHANGE_VOCABULARY,
+    "PUT /v1/schemas/{type:path}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/schemas/{type:path}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/schemas/{type:path}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/schemas": Permission.SEE_VOCABULARY,
+    "PUT /v1/contexts": Permission.CHANGE_VOCABULARY,
+    "GET /v1/contexts": Permission.SEE_VOCABULARY,
+    "DELETE /v1/contexts": Permission.CHANGE_VOCABULARY,
+    "PUT /v1/code-systems/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/code-systems/{name}": Permission.SEE_VOCABULARY,
+    "DELETE /v1/code-systems/{name}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/code-systems": Permission.SEE_VOCABULARY,
+    "GET /v1/jobs/{id}": Permission.CHANGE_VOCABULARY,
+    "GET /v1/concepts": Permission.SEE_VOCABULARY,
+    "GET /v1/concepts/resolve": Permission.SEE_VOCABULARY,
+    "GET /v1/concepts/ancestors": Permission.SEE_VOCABULARY,
+    "GET /v1/concepts/descendants": Permission.SEE_VOCABULARY,
+    "GET /v1/concepts/children": Permission.SEE_VOCABULARY,
+    # ── subscriptions and delivery
+    "POST /v1/subscriptions": Permission.SUBSCRIBE,
+    "GET /v1/subscriptions": Permission.SEE_SUBSCRIPTIONS,
+    "GET /v1/subscriptions/export": Permission.SEE_SUBSCRIPTIONS,
+    "POST /v1/subscriptions/import": Permission.SUBSCRIBE,
+    "GET /v1/subscriptions/{id}": Permission.SEE_SUBSCRIPTIONS,
+    "PATCH /v1/subscriptions/{id}": Permission.SUBSCRIBE,
+    "DELETE /v1/subscriptions/{id}": Permission.SUBSCRIBE,
+    "GET /v1/subscriptions/{id}/plan": Permission.SEE_SUBSCRIPTIONS,
+    "POST /v1/subscriptions/{id}/renew": Permission.SUBSCRIBE,
+    "POST /v1/subscriptions/{id}/pause": Permission.SUBSCRIBE,
+    "POST /v1/subscriptions/{id}/resume": Permission.SUBSCRIBE,
+    "POST /v1/subscriptions/{id}/replay": Permission.SUBSCRIBE,
+    "GET /v1/subscriptions/{id}/events": Permission.RECEIVE,
+    "POST /v1/subscriptions/{id}/ack": Permission.RECEIVE,
+    "GET /v1/subscriptions/{id}/stream": Permission.RECEIVE,
+    "WEBSOCKET /v1/subscriptions/{id}/ws": Permission.RECEIVE,
+    "GET /v1/dead-letters": Permission.SEE_SUBSCRIPTIONS,
+    "POST /v1/dead-letters/redrive": Permission.SUBSCRIBE,
+    # ── events
+    "POST /v1/events": Permission.PUBLISH,
+    "GET /v1/events": Permission.SEE_EVENTS,
+    "GET /v1/events/{sequence}/trace": (Permission.SEE_EVENTS, Permission.EXPLAIN),
+    "POST /v1/ngsi-ld/notifications": Permission.PUBLISH,
+    "POST /v1/onerecord/notifications": Permission.PUBLISH,
+    "POST /v1/match": Permission.MATCH,
+    "POST /v1/explain": Permission.EXPLAIN,
+    "POST /v1/backtests": Permission.EXPLAIN,
+    "GET /v1/backtests/{id}": Permission.EXPLAIN,
+    # ── operators
+    "GET /v1/operators": (Permission.SEE_VOCABULARY, Permission.SEE_OPERATIONS),
+    "GET /v1/operators/{name}": (Permission.SEE_VOCABULARY, Permission.SEE_OPERATIONS),
+    "PUT /v1/operators/{name}": Permission.ADMINISTER,
+    "DELETE /v1/operators/{name}": Permission.ADMINISTER,
+    "POST /v1/operators/retry": Permission.ADMINISTER,
+    "GET /v1/operator-data": (Permission.SEE_VOCABULARY, Permission.SEE_OPERATIONS),
+    "PUT /v1/operator-data/regions": Permission.CHANGE_VOCABULARY,
+    "DELETE /v1/operator-data/regions": Permission.CHANGE_VOCABULARY,
+    "PUT /v1/operator-data/windows": Permission.CHANGE_VOCABULARY,
+    "DELETE /v1/operator-data/windows": Permission.CHANGE_VOCABULARY,
+    "PUT /v1/operator-data/tables/{name}": Permission.CHANGE_VOCABULARY,
+    "DELETE /v1/operator-data/tables/{name}": Permission.CHANGE_VOCABULARY,
+    # ── the server
+    "GET /v1/keys": Permission.ADMINISTER,
+    "POST /v1/keys": Permission.ADMINISTER,
+    "POST /v1/keys/{id}/rotate": Permission.ADMINISTER,
+    "DELETE /v1/keys/{id}": Permission.ADMINISTER,
+    "GET /v1/audit": Permission.AUDIT,
+    "GET /v1/audit/export": Permission.AUDIT,
+    "GET /v1/usage": Permission.SEE_OPERATIONS,
+    "POST /v1/clock/confirm": Permission.ADMINISTER,
+    "GET /metrics": Permission.SEE_OPERATIONS,
+    "GET /healthz": Permission.PUBLIC,
+    "GET /readyz": Permission.PUBLIC,
+    "GET /openapi.json": Permission.PUBLIC,
+    "HEAD /openapi.json": Permission.PUBLIC,
+    "GET /docs": Permission.PUBLIC,
+    "GET /docs/oauth2-redirect": Permission.PUBLIC,
+    "GET /static-offline-docs/{path:path}": Permission.PUBLIC,
+}
+"""What each route needs: one of these permissions. `METHOD path`, the path as the route declares it."""
+
+AUDITED = frozenset({Permission.SUBSCRIBE, Permission.CHANGE_VOCABULARY, Permission.ADMINISTER})
+"""Requests of these permissions are written to the audit log, whatever becomes of them; so is every refusal. Publishing
+is counted instead."""
+
+
+def needs_of(method: str, path: str) -> frozenset[Permission] | None:
+    """One of which a route needs, by the path that OpenAPI gives it; None for one that is not listed."""
+    for route, needs in ROUTES.items():
+        if route.replace(":path}", "}") == f"{method} {path}":
+            return frozenset(needs if isinstance(needs, tuple) else (needs,))
+    return None
+
+
+class RouteTable:
+    """Finds what a request needs. A path without parameters costs one look-up, others some µs."""
+
+    def __init__(self, routes: Mapping[str, Permission | tuple[Permission, ...]] = ROUTES) -> None:
+        self._exact: dict[tuple[str, str], frozenset[Permission]] = {}
+        self._patterns = []
+        for route, needs in routes.items():
+            method, path = route.split(" ", 1)
+            permissions = frozenset(needs if isinstance(needs, tuple) else (needs,))
+            if "{" in path:
+                self._patterns.append((method, compile_path(path)[0], permissions))
+            else:
+                self._exact[method, path] = permissions
+
+    def needs(self, method: str, path: str) -> frozenset[Permission] | None:
+        """One of which the request needs; None where no route answers."""
+        found = self._exact.get((method, path))
+        if found is not None:
+            return found
+        for each, pattern, permissions in self._patterns:
+            if each == method and pattern.match(path):
+                return permissions
+        return None
+
+    def methods(self, path: str) -> list[str]:
+        """To which the path answers."""
+        found = [method for method, exact in self._exact if exact == path]
+        return sorted(found + [method for method, pattern, _ in self._patterns if pattern.match(path)])
+
+
+def permissions_of(roles: Iterable[Role]) -> frozenset[Permission]:
+    """What somebody with these roles may do."""
+    return frozenset().union(*(ROLES[role] for role in roles))

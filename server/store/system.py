@@ -1,0 +1,295 @@
+"""The system's own database: keys, tenants, the audit log and what was used. It holds nothing of any tenant's data.
+
+SQLite: a file of its own beside the main one (`kindcast.system.db`), in WAL mode with `synchronous=FULL`, so that the
+command line can make keys while a server runs. PostgreSQL: tables `system_…` of the same database.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Row,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable
+from kindcast.server.security.keys import Key
+from kindcast.server.settings import Settings
+from kindcast.server.store.database import normalised
+
+__all__ = ["AuditEntry", "SystemStore", "Tenant"]
+
+T = TypeVar("T")
+
+LAYOUT = 1
+metadata = MetaData()
+_Json = JSON(none_as_null=True)
+_Number = BigInteger().with_variant(Integer, "sqlite")
+
+about = Table(
+    "system",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("layout", Integer, nullable=False),
+    Column("changes", _Number, nullable=False),  # of keys and tenants: who remembers them looks here
+)
+keys = Table(
+    "system_keys",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("hash", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("tenant", String),  # NULL: an administrator of all
+    Column("name", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("limits", _Json, nullable=False),
+    Column("created_by", String),
+    Column("origin", String, nullable=False),
+)
+tenants = Table(
+    "system_tenants",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("created_at", Double, nullable=False),
+    Column("limits", _Json, nullable=False),
+    Column("awake", Integer, nullable=False),  # 1: something may be due though nobody asks: opened by the next start
+)
+audit = Table(
+    "system_audit",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("who", String, nullable=False),  # a key, a subject of an identity provider, a command
+    Column("address", String, nullable=False),
+    Column("action", Text, nullable=False),  # method and path
+    Column("outcome", Integer, nullable=False),  # the status of the answer
+    Column("detail", Text, nullable=False),
+    Index("system_audit_tenant", "tenant", "number"),
+    sqlite_autoincrement=True,
+)
+usage = Table(
+    "system_usage",
+    metadata,
+    Column("who", String, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("day", String, nullable=False),
+    Column("requests", _Number, nullable=False),
+    Column("refused", _Number, nullable=False),
+    Column("events", _Number, nullable=False),
+    Column("bytes", _Number, nullable=False),
+    PrimaryKeyConstraint("who", "tenant", "day"),
+)
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a tenant."""
+
+    name: str
+    created_at: float
+    limits: Mapping[str, float]
+    awake: bool = False
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Who did what, from where, and what became of it."""
+
+    at: float
+    tenant: str
+    who: str
+    address: str
+    action: str
+    outcome: int
+    detail: str = ""
+
+
+class SystemStore:
+    """Any number of threads; writes happen one after the other."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Opens nothing yet."""
+        url = normalised(settings.database_url)
+        self.path: Path | None = None
+        options: dict[str, Any] = {}
+        if url.get_backend_name() == "sqlite":
+            self.path = Path(str(url.database)).with_suffix(".system.db")
+            url = url.set(database=str(self.path))
+            options["connect_args"] = {"check_same_thread": False}
+        self._engine: Engine = create_engine(
+            url,
+            poolclass=NullPool,
+            json_serializer=lambda value: msgspec.json.encode(value).decode(),
+            json_deserializer=msgspec.json.decode,
+            **options,
+        )
+        if self.path is not None:
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Make the tables if they are not there. Raises `StoreUnreadable`, OSError."""
+        try:
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._connection = self._engine.connect()
+            with self._connection.begin():
+                metadata.create_all(self._connection)
+                layout = self._connection.execute(select(about.c.layout)).scalar_one_or_none()
+                if layout is None:
+                    self._connection.execute(insert(about).values(id=1, layout=LAYOUT, changes=0))
+                elif layout != LAYOUT:
+                    raise StoreUnreadable(f"{self.path or 'the database'} holds keys in layout {layout}, not {LAYOUT}")
+        except DBAPIError as error:
+            raise StoreUnreadable(f"the database of the keys cannot be opened: {error.orig}") from error
+
+    def close(self) -> None:
+        """May be called more than once."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            self._engine.dispose()
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """`work` in a transaction, committed when it returns. Raises `StoreUnavailable`."""
+        with self._lock:
+            if self._connection is None:
+                raise StoreUnavailable("the database of the keys is closed")
+            try:
+                with self._connection.begin():
+                    return work(self._connection)
+            except DBAPIError as error:
+                raise StoreUnavailable(f"the database of the keys refused: {error.orig}") from error
+
+    # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def changes(self) -> int:
+        """A number that grows whenever keys or tenants change, whoever changes them."""
+        return self.run(lambda connection: int(connection.execute(select(about.c.changes)).scalar_one()))
+
+    def load(self) -> tuple[int, list[Key], list[Tenant]]:
+        """`changes`, all keys and all tenants."""
+
+        def read(connection: Connection) -> tuple[int, list[Key], list[Tenant]]:
+            changes = int(connection.execute(select(about.c.changes)).scalar_one())
+            known = [Key(**row._mapping) for row in connection.execute(select(keys).order_by(keys.c.created_at))]
+            named = [_tenant(row) for row in connection.execute(select(tenants).order_by(tenants.c.name))]
+            return changes, known, named
+
+        return self.run(read)
+
+    def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
+        """Store a key, and its tenant if it is new; what it `replaces` ends at `until`, or before."""
+
+        def write(connection: Connection) -> None:
+            if key.tenant is not None:
+                _add_tenant(connection, key.tenant, key.created_at)
+            connection.execute(insert(keys).values(msgspec.structs.asdict(key)))
+            if replaces is not None:
+                ends = keys.c.expires_at.is_(None) | (keys.c.expires_at > until)
+                connection.execute(update(keys).where(keys.c.id == replaces, ends).values(expires_at=until))
+            _changed(connection)
+
+        self.run(write)
+
+    def delete_key(self, id: str) -> bool:
+        """Whether there was one."""
+
+        def write(connection: Connection) -> bool:
+            gone = connection.execute(delete(keys).where(keys.c.id == id)).rowcount > 0
+            _changed(connection)
+            return gone
+
+        return self.run(write)
+
+    # ── the audit log ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Write entries; on disk when it returns."""
+        rows = [msgspec.structs.asdict(each) for each in entries]
+        self.run(lambda connection: connection.execute(insert(audit), rows))
+
+    def audited(
+        self, *, tenant: str | None, after: int, limit: int, who: str | None = None, since: float = 0.0
+    ) -> list[dict[str, Any]]:
+        """Entries in their order; `tenant` None: of all."""
+        query = select(audit).where(audit.c.number > after, audit.c.at >= since).order_by(audit.c.number).limit(limit)
+        if tenant is not None:
+            query = query.where(audit.c.tenant == tenant)
+        if who is not None:
+            query = query.where(audit.c.who == who)
+        return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+
+    def forget_audited(self, before: float) -> int:
+        """Delete entries older than `before`; returns how many."""
+        return self.run(lambda connection: connection.execute(delete(audit).where(audit.c.at < before)).rowcount)
+
+    # ── usage ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_usage(self, day: str, counted: Iterable[tuple[str, str, Mapping[str, int]]]) -> None:
+        """Add to what (who, tenant) used on this day."""
+
+        def write(connection: Connection) -> None:
+            for who, tenant, more in counted:
+                here = (usage.c.who == who) & (usage.c.tenant == tenant) & (usage.c.day == day)
+                larger = {usage.c[name]: usage.c[name] + number for name, number in more.items()}
+                if not connection.execute(update(usage).where(here).values(larger)).rowcount:
+                    connection.execute(insert(usage).values(who=who, tenant=tenant, day=day, **more))
+
+        self.run(write)
+
+    def used(self, *, tenant: str | None, since: str) -> list[dict[str, Any]]:
+        """What was used from a day on, by day and key."""
+        query = select(usage).where(usage.c.day >= since).order_by(usage.c.day, usage.c.tenant, usage.c.who)
+        if tenant is not None:
+            query = query.where(usage.c.tenant == tenant)
+        return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+
+
+def _add_tenant(connection: Connection, name: str, now: float) -> None:
+    known = connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one()
+    if not known:
+        connection.execute(insert(tenants).values(name=name, created_at=now, limits={}, awake=0))
+
+
+def _tenant(row: Row[Any]) -> Tenant:
+    return Tenant(name=row.name, created_at=row.created_at, limits=row.limits, awake=bool(row.awake))
+
+
+def _changed(connection: Connection) -> None:
+    connection.execute(update(about).values(changes=about.c.changes + 1))
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+    for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=FULL", "cache_size=-1024"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,431 @@
+"""Who may do what: keys, roles, the audit log, limits."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import pytest
+
+from kindcast.server.client import Client, ProblemError
+from kindcast.server.errors import KeysNeeded
+from kindcast.server.security.keys import Role
+from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
+from tests.harness.application import problem_code, publish, running_application
+from tests.harness.server_process import running_server
+from tests.integration.conftest import Kindcast
+
+ROLES_LISTED = get_args(Role)
+SAMPLES = {"name": "x", "type": "x", "id": "x", "sequence": "1"}
+
+
+class Keyed:
+    """A server with a key for each role, and how to send them."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+        self.secrets: list[str] = []
+        self.admin = {"Authorization": f"Bearer {self._made(client.post('/v1/keys', json={'role': 'admin'}))['key']}"}
+        self.roles = {role: self.key(role, tenant="default") for role in ROLES_LISTED}
+
+    def make(self, role: str, **more: Any) -> dict[str, Any]:
+        """What making a key answers."""
+        return self._made(self.client.post("/v1/keys", json={"role": role, **more}, headers=self.admin))
+
+    def key(self, role: str, **more: Any) -> dict[str, str]:
+        """The header of a new key."""
+        return {"Authorization": f"Bearer {self.make(role, **more)['key']}"}
+
+    def _made(self, answer: httpx.Response) -> dict[str, Any]:
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        self.secrets.append(made["key"])
+        return made
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
+    with running_application(tmp_path_factory.mktemp("keyed")) as client:
+        yield Keyed(client)
+
+
+def operations(client: httpx.Client) -> list[tuple[str, str]]:
+    """Method and path of every route, as the server itself lists them."""
+    paths: dict[str, dict[str, Any]] = client.get("/openapi.json").json()["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+# ── the matrix ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_route_states_its_permission(keyed: Keyed) -> None:
+    """A route that is not in the table cannot be reached with keys; the document says what each needs."""
+    listed = operations(keyed.client)
+    assert [route for route in listed if needs_of(*route) is None] == []
+    known = {f"{method} {path}" for method, path in listed}
+    beside = {"GET /openapi.json", "HEAD /openapi.json", "GET /docs", "GET /docs/oauth2-redirect"}
+    stale = {route.replace(":path}", "}") for route in ROUTES if not route.startswith("WEBSOCKET")} - known - beside
+    assert stale == {"GET /static-offline-docs/{path}"}
+    document = keyed.client.get("/openapi.json").json()
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert document["paths"]["/v1/events"]["post"]["security"] == [{"key": []}]
+    assert "security" not in document["paths"]["/healthz"]["get"]
+
+
+@pytest.mark.parametrize("role", [*ROLES_LISTED, None])
+def test_matrix_of_routes_and_roles(keyed: Keyed, role: Role | None) -> None:
+    """Every route with every role, and without a key: exactly what the role allows is not refused."""
+    headers = {} if role is None else keyed.roles[role]
+    for method, path in operations(keyed.client):
+        if path.endswith(("/stream", "/ws")) or (role == "admin" and path == "/v1/keys/{id}"):
+            continue  # has tests of its own
+        url = re.sub(r"\{(\w+)\}", lambda match: SAMPLES[match[1]], path)
+        answer = keyed.client.request(method, url, headers=headers)
+        needs = needs_of(method, path)
+        assert needs is not None
+        if Permission.PUBLIC in needs:
+            assert answer.status_code == 200
+        elif role is None:
+            assert (answer.status_code, problem_code(answer)) == (401, "key-missing"), (method, path)
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        elif needs & ROLES[role]:
+            assert answer.status_code != 401, (method, path)
+            assert answer.status_code != 403 or problem_code(answer) == "ticket-wrong", (method, path, answer.text)
+        else:
+            assert (answer.status_code, problem_code(answer)) == (403, "not-permitted"), (method, path)
+
+
+def test_roles_are_those_of_the_contract() -> None:
+    """What the table must say, said once more in other words."""
+    allowed = {route: {role for role in ROLES_LISTED if ROLES[role] & _needs(route)} for route in ROUTES}
+    assert allowed["POST /v1/events"] == allowed["POST /v1/match"] == {"publisher", "admin"}
+    assert allowed["POST /v1/subscriptions"] == {"subscriber", "ontologist", "admin"}
+    assert allowed["GET /v1/subscriptions/{id}/events"] == {"subscriber", "ontologist", "admin"}
+    assert allowed["POST /v1/explain"] == {"subscriber", "ontologist", "admin"}
+    assert allowed["PUT /v1/ontologies/{name}"] == allowed["PUT /v1/attributes/{name}"] == {"ontologist", "admin"}
+    assert allowed["GET /v1/audit"] == allowed["GET /metrics"] == {"auditor", "admin"}
+    assert allowed["POST /v1/keys"] == allowed["PUT /v1/operators/{name}"] == {"admin"}
+    changing = {route for route, roles in allowed.items() if "auditor" in roles and not route.startswith("GET ")}
+    assert not changing - {route for route in ROUTES if Permission.PUBLIC in _needs(route)}
+
+
+def _needs(route: str) -> frozenset[Permission]:
+    needs = ROUTES[route]
+    return frozenset(needs if isinstance(needs, tuple) else (needs,))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["Bearer x", "Bearer kindcast_0123456789abcdef_" + "x" * 43, "Basic YTpi", "Bearer", "Bearer \xff", "bearer  "],
+)
+def test_wrong_keys_are_refused(keyed: Keyed, wrong: str) -> None:
+    answer = keyed.client.get("/v1/subscriptions", headers=[(b"Authorization", wrong.encode("latin-1"))])
+    assert answer.status_code == 401
+    assert problem_code(answer) in ("key-wrong", "key-missing")
+
+
+def test_address_without_a_route(keyed: Keyed) -> None:
+    """404 and 405 are told to those who have a key."""
+    for headers, status in (({}, 401), (keyed.roles["publisher"], 404)):
+        assert keyed.client.get("/v1/nothing", headers=headers).status_code == status
+    answer = keyed.client.put("/v1/events", headers=keyed.roles["publisher"])
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_first_key_is_an_administrators(tmp_path: Path) -> None:
+    """Else nobody could make a second one. Until it is made nothing is asked for; it survives a restart."""
+    with running_application(tmp_path) as client:
+        assert problem_code(client.post("/v1/keys", json={"role": "publisher"})) == "invalid-request"
+        assert publish(client, a=1) == 0
+        made = client.post("/v1/keys", json={"role": "admin", "name": "Ada's"}).json()
+        assert client.post("/v1/events", json={"a": 1}).status_code == 401
+    with running_application(tmp_path) as client:
+        assert client.post("/v1/events", json={"a": 1}).status_code == 401
+        headers = {"Authorization": f"bearer {made['key']}"}
+        assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
+        (listed,) = client.get("/v1/keys", headers=headers).json()["keys"]
+        assert listed == {name: value for name, value in made.items() if name != "key"}
+        answer = client.delete(f"/v1/keys/{made['id']}", headers=headers)
+        assert (answer.status_code, problem_code(answer)) == (409, "last-key")
+
+
+def test_key_is_revoked_at_once(keyed: Keyed) -> None:
+    made = keyed.make("publisher")
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert keyed.client.post("/v1/events", json={}, headers=headers).status_code == 202
+    assert keyed.client.delete(f"/v1/keys/{made['id']}", headers=keyed.admin).json()["id"] == made["id"]
+    assert problem_code(keyed.client.post("/v1/events", json={}, headers=headers)) == "key-wrong"
+    assert problem_code(keyed.client.delete(f"/v1/keys/{made['id']}", headers=keyed.admin)) == "unknown-key"
+
+
+def test_key_expires(keyed: Keyed) -> None:
+    ends = time.time() + 0.5
+    made = keyed.make("publisher", expires_at=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ends + 1)) + "Z")
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert keyed.client.post("/v1/events", json={}, headers=headers).status_code == 202
+    deadline = time.monotonic() + 30
+    while (status := keyed.client.post("/v1/events", json={}, headers=headers).status_code) == 202:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert status == 401
+    past = keyed.client.post(
+        "/v1/keys", json={"role": "admin", "expires_at": "2020-01-01T00:00:00Z"}, headers=keyed.admin
+    )
+    assert problem_code(past) == "invalid-request"
+
+
+def test_rotated_key_overlaps_and_owns_what_the_old_one_made(keyed: Keyed) -> None:
+    """Both work until the overlap is over; a subscription of the old one is also the new one's, without its ticket."""
+    old = keyed.make("subscriber", limits={"requests_per_second": 1e6})
+    headers = {"Authorization": f"Bearer {old['key']}"}
+    made = keyed.client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=headers).json()
+    new = keyed.client.post(f"/v1/keys/{old['id']}/rotate", headers=keyed.admin).json()
+    assert (new["role"], new["tenant"], new["limits"]) == (old["role"], old["tenant"], old["limits"])
+    after = {"Authorization": f"Bearer {new['key']}"}
+    path = f"/v1/subscriptions/{made['id']}"
+    assert keyed.client.post(f"{path}/pause", headers=headers).status_code == 200
+    assert keyed.client.post(f"{path}/resume", headers=after).status_code == 200
+    last = keyed.client.post(f"/v1/keys/{new['id']}/rotate", json={"overlap_seconds": 0}, headers=keyed.admin).json()
+    assert keyed.client.post(f"{path}/pause", headers=after).status_code == 401
+    assert keyed.client.delete(path, headers={"Authorization": f"Bearer {last['key']}"}).status_code == 200
+    keyed.secrets += [new["key"], last["key"]]
+
+
+def test_changes_need_ticket_creating_key_or_administrator(keyed: Keyed) -> None:
+    client, mine, other = keyed.client, keyed.key("subscriber"), keyed.key("subscriber")
+    made = client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=mine).json()
+    path, ticket = f"/v1/subscriptions/{made['id']}", {"Kindcast-Ticket": made["ticket"]}
+    assert problem_code(client.post(f"{path}/pause", headers=other)) == "ticket-missing"
+    assert problem_code(client.post(f"{path}/pause", headers=other | {"Kindcast-Ticket": "x"})) == "ticket-wrong"
+    for headers in (mine, other | ticket, keyed.admin, keyed.roles["admin"]):
+        for change in ("pause", "resume"):
+            assert client.post(f"{path}/{change}", headers=headers).status_code == 200
+    assert problem_code(client.post(f"{path}/pause", headers=keyed.roles["publisher"] | ticket)) == "not-permitted"
+    assert client.post(f"{path}/ack", json={"cursor": "0"}, headers=mine).status_code == 200
+    assert problem_code(client.post(f"{path}/ack", json={"cursor": "0"}, headers=other)) == "ticket-missing"
+    assert client.delete(path, headers=keyed.admin).status_code == 200
+
+
+def test_auditor_sees_no_payload(keyed: Keyed) -> None:
+    """Neither in events, nor in traces, nor in dead letters."""
+    client = keyed.client
+    made = client.post(
+        "/v1/subscriptions", json={"expression": "secret exists"}, headers=keyed.roles["subscriber"]
+    ).json()
+    accepted = client.post("/v1/events", json={"secret": "Zanzibar"}, headers=keyed.roles["publisher"]).json()
+    sequence = accepted["events"][0]["sequence"]
+    auditor = keyed.roles["auditor"]
+    for path in (
+        "/v1/events",
+        f"/v1/events/{sequence}/trace",
+        f"/v1/events/{sequence}/trace?subscription={made['id']}",
+    ):
+        seen = client.get(path, headers=auditor)
+        assert seen.status_code == 200
+        assert accepted["events"][0]["id"] in seen.text
+        assert "Zanzibar" not in seen.text
+        assert "Zanzibar" in client.get(path, headers=keyed.admin).text
+    assert client.get(f"/v1/subscriptions/{made['id']}/events", headers=auditor).status_code == 403
+
+
+# ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_other_addresses_need_a_key(tmp_path: Path) -> None:
+    """The server does not start beyond loopback without one; with one it does, and asks for it."""
+    with (
+        pytest.raises(KeysNeeded, match="kindcast key create --role admin"),
+        running_application(tmp_path, host="0.0.0.0"),
+    ):
+        pass
+    with running_application(tmp_path) as client:
+        key = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+    with running_application(tmp_path, host="0.0.0.0") as client:
+        assert client.get("/v1/subscriptions").status_code == 401
+        assert client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path, kindcast: Kindcast) -> None:
+    """Offline on the data folder; the server notices within a moment, and so it does when the key is revoked."""
+    with running_application(tmp_path) as client:
+        refused = kindcast("key", "create", "--role", "publisher", "--data", str(tmp_path))
+        assert (refused.status, "administrator" in refused.err) == (1, True)
+        assert kindcast("key", "create", "--role", "king", "--data", str(tmp_path)).status == 2
+        made = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json
+        _until(lambda: client.get("/v1/subscriptions").status_code == 401)
+        headers = {"Authorization": f"Bearer {made['key']}"}
+        assert client.get("/v1/subscriptions", headers=headers).status_code == 200
+        (entry,) = [
+            each for each in client.get("/v1/audit", headers=headers).json()["entries"] if each["outcome"] == 201
+        ]
+        assert (entry["who"], entry["action"]) == ("command line", "key create")
+        assert made["id"] in kindcast("key", "list", "--data", str(tmp_path)).out
+        assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 0
+        assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 1
+        _until(lambda: client.get("/v1/subscriptions").status_code == 200)
+
+
+def _until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ── the audit log ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_audit_log_says_who_did_what(keyed: Keyed) -> None:
+    """Changes and refusals with their outcome; publishing is counted instead."""
+    client, mine = keyed.client, keyed.make("subscriber")
+    headers = {"Authorization": f"Bearer {mine['key']}"}
+    made = client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=headers).json()
+    client.post("/v1/subscriptions", json={"expression": "a ="}, headers=headers)
+    client.post("/v1/events", json={"a": 1}, headers=headers)
+    client.delete(f"/v1/subscriptions/{made['id']}", headers=headers)
+    found = client.get("/v1/audit", params={"who": f"key {mine['id']}"}, headers=keyed.roles["auditor"]).json()[
+        "entries"
+    ]
+    assert [(each["action"], each["outcome"]) for each in found] == [
+        ("POST /v1/subscriptions", 201),
+        ("POST /v1/subscriptions", 422),
+        ("POST /v1/events", 403),
+        (f"DELETE /v1/subscriptions/{made['id']}", 200),
+    ]
+    assert {(each["tenant"], each["address"]) for each in found} == {("default", "127.0.0.1")}
+    before = _events_of(keyed, "publisher")
+    client.post(
+        "/v1/events", content=b"{}\n{}\n", headers=keyed.roles["publisher"] | {"Content-Type": "application/x-ndjson"}
+    )
+    assert _events_of(keyed, "publisher") == before + 2
+    exported = client.get("/v1/audit/export", headers=keyed.admin).text.splitlines()
+    assert [json.loads(line)["number"] for line in exported] == sorted(
+        {json.loads(line)["number"] for line in exported}
+    )
+    assert not [line for line in exported if "POST /v1/events" in line and '"outcome":202' in line]
+
+
+def _events_of(keyed: Keyed, role: str) -> int:
+    keys = keyed.client.get("/v1/keys", headers=keyed.admin).json()["keys"]
+    ids = {f"key {each['id']}" for each in keys if each["role"] == role}
+    rows = keyed.client.get("/v1/usage", headers=keyed.admin).json()["usage"]
+    return sum(each["events"] for each in rows if each["who"] in ids)
+
+
+def test_no_secret_is_told_or_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Keys, tickets and webhook secrets are shown once and are nowhere else: not in answers, exports, traces, the audit
+    log, the server's log, or (keys and tickets) the files of the data folder."""
+    caplog.set_level("DEBUG")
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        keyed = Keyed(client)
+        headers = keyed.roles["subscriber"]
+        body = {
+            "expression": "a exists",
+            "sink": "http://127.0.0.1:9/x",
+            "sinkcredential": {
+                "credentialtype": "ACCESSTOKEN",
+                "accesstoken": "very-secret-token",
+                "accesstokentype": "bearer",
+            },
+        }
+        made = client.post("/v1/subscriptions", json=body, headers=headers).json()
+        sequence = client.post("/v1/events", json={"a": 1}, headers=keyed.admin).json()["events"][0]["sequence"]
+        client.get("/v1/subscriptions", headers={"Authorization": "Bearer kindcast_0123456789abcdef_" + "s" * 43})
+        client.post(
+            f"/v1/subscriptions/{made['id']}/pause",
+            headers=keyed.roles["subscriber"] | {"Kindcast-Ticket": made["ticket"]},
+        )
+        hidden = [*keyed.secrets, made["ticket"], "s" * 43]
+        told = [
+            client.get(path, headers=keyed.admin).text
+            for path in (
+                "/v1/keys",
+                "/v1/audit",
+                "/v1/audit/export",
+                "/v1/usage",
+                "/v1/subscriptions",
+                f"/v1/subscriptions/{made['id']}",
+                "/v1/subscriptions/export",
+                f"/v1/events/{sequence}/trace?subscription={made['id']}",
+                "/v1/dead-letters",
+                "/metrics",
+            )
+        ]
+    told.append(caplog.text)
+    for secret in (*hidden, made["secret"], "very-secret-token"):
+        assert [text for text in told if secret in text] == []
+    for secret in hidden:
+        for file in tmp_path.rglob("*"):
+            assert not file.is_file() or secret.encode() not in file.read_bytes(), file
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_rate_limits_are_answered_429(keyed: Keyed) -> None:
+    """With the fields of the draft; other keys do not notice."""
+    slow = keyed.key("publisher", limits={"events_per_second": 0.01})
+    first = keyed.client.post("/v1/events", json={}, headers=slow)
+    assert first.status_code == 202
+    assert first.headers["ratelimit-policy"] == '"key-events";q=1;qu="events";w=10'
+    assert first.headers["ratelimit"].startswith('"key-events";r=0;t=')
+    second = keyed.client.post("/v1/events", json={}, headers=slow)
+    assert (second.status_code, problem_code(second)) == (429, "limit-reached")
+    assert int(second.headers["retry-after"]) > 10
+    assert keyed.client.post("/v1/match", json={"event": {}}, headers=slow).status_code == 200
+    assert keyed.client.post("/v1/events", json={}, headers=keyed.roles["publisher"]).status_code == 202
+
+
+def test_limits_of_bytes_requests_and_subscriptions(tmp_path: Path) -> None:
+    with running_application(tmp_path, tenant_limits={"subscriptions": 3}, key_limits={"subscriptions": 2}) as client:
+        keyed = Keyed(client)
+        one, two = keyed.key("subscriber"), keyed.key("subscriber")
+        body = {"expression": "a = 1"}
+        statuses = [client.post("/v1/subscriptions", json=body, headers=each) for each in (one, one, one, two, two)]
+        assert [each.status_code for each in statuses] == [201, 201, 429, 201, 429]
+        assert statuses[2].headers["ratelimit-policy"] == '"key-subscriptions";q=2;qu="subscriptions"'
+        assert statuses[4].headers["ratelimit"] == '"tenant-subscriptions";r=0'
+        lines = client.post("/v1/subscriptions/import", content=b'{"expression": "a = 1"}\n', headers=two).json()
+        assert lines["rejected"][0]["problem"]["status"] == 429
+        small = keyed.key("publisher", limits={"bytes_per_second": 1, "requests_per_second": 0.2})
+        assert client.post("/v1/events", json={"a": "x" * 100}, headers=small).status_code == 202
+        refused = client.post("/v1/events", json={"a": 1}, headers=small)
+        assert refused.status_code == 429
+        assert '"key-content-bytes";q=10;qu="content-bytes";w=10' in refused.headers["ratelimit-policy"]
+
+
+# ── the command line and the client ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_commands_and_clients_send_the_key(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--key` and KINDCAST_KEY, in every command that talks to a server; a wrong use says what to do."""
+    with running_server(tmp_path) as server:
+        monkeypatch.setenv("KINDCAST_SERVER", server.url)
+        made = kindcast("key", "create", "--role", "admin", "--json").json
+        refused = kindcast("subscriptions")
+        assert refused.status == 1
+        assert "needs a key" in refused.err
+        assert kindcast("subscriptions", "--key", made["key"]).status == 0
+        monkeypatch.setenv("KINDCAST_KEY", made["key"])
+        own = kindcast("key", "create", "--role", "publisher", "--name", "scales", "--ttl", "1h", "--json").json
+        assert kindcast("publish", '{"a": 1}', "--key", own["key"]).status == 0
+        assert kindcast("subscriptions", "--key", own["key"]).status == 1
+        assert "scales" in kindcast("key", "list").out
+        assert own["id"] in kindcast("audit", "list").out
+        exported = kindcast("audit", "export").out.splitlines()
+        assert json.loads(exported[-1])["who"].startswith("key ")
+        replaced = kindcast("key", "rotate", own["id"], "--overlap", "1h", "--json").json
+        assert kindcast("key", "revoke", replaced["id"]).status == 0
+        with Client(server.url, key=own["key"]) as client:
+            assert client.publish({"a": 1})["accepted"] == 1
+            with pytest.raises(ProblemError, match="role of this key"):
+                client.subscriptions()
+        assert "--key" in kindcast("publish", "--help").out
+        assert "--key" not in kindcast("match", "--help").out
+    assert made["key"] not in (tmp_path / "server.log").read_text()

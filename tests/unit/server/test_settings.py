@@ -47,9 +47,7 @@ def test_host_beyond_loopback_needs_keys(host: str) -> None:
     assert Settings(host=host).needs_keys
 
 
-@pytest.mark.parametrize(
-    "limits", [{"events": 1}, {"events_per_second": 0}, {"subscriptions": 1.5}]
-)
+@pytest.mark.parametrize("limits", [{"events": 1}, {"events_per_second": 0}, {"subscriptions": 1.5}])
 def test_limits_that_mean_nothing_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match="limit"):
         Settings(tenant_limits=limits)

@@ -174,6 +174,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /readyz": Permission.PUBLIC,
     "GET /openapi.json": Permission.PUBLIC,
     "HEAD /openapi.json": Permission.PUBLIC,
+    "GET /asyncapi.json": Permission.PUBLIC,
     "GET /docs": Permission.PUBLIC,
     "GET /docs/oauth2-redirect": Permission.PUBLIC,
     "GET /static-offline-docs/{path:path}": Permission.PUBLIC,

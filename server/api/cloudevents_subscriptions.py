@@ -20,6 +20,7 @@ from kindcast.semantic import SemanticError
 from kindcast.server.api.error_responses import Problem, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
+    AppCaller,
     AppSettings,
     Ticket,
     answer,
@@ -87,7 +88,7 @@ async def features() -> Response:
 
 
 @router.post("", summary="Create a subscription", status_code=201, openapi_extra=body_schema(SUBSCRIPTION))
-async def create(request: Request, broker: AppBroker, settings: AppSettings) -> Response:
+async def create(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
     """A new subscription; the answer also holds its `ticket` and the `secret` that signs its deliveries. Neither is
     shown again."""
     body = _members(await json_object(request, settings))
@@ -96,8 +97,8 @@ async def create(request: Request, broker: AppBroker, settings: AppSettings) -> 
     body["filters"] = body.get("filters", [])
     body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
-        new, ticket = await asyncio.to_thread(read_new, body, settings)
-        row = await broker.create_subscription(new)
+        new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
+        row = await broker.create_subscription(new, caller.quota)
     except (Problem, RequestValidationError, SemanticError, SinkRefused) as error:
         raise _bad_request(error) from None
     told = _shown(row) | {"ticket": ticket, "secret": row.secret}
@@ -142,7 +143,7 @@ async def update(
     id: Id,
     broker: AppBroker,
     settings: AppSettings,
-    ticket: Ticket = None,
+    ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
     """Where and how it is delivered. `source`, `types` and `filters` must be those that it has: what it asks is fixed.
@@ -168,7 +169,7 @@ async def update(
 
 
 @router.delete("/{id}", summary="Delete a subscription")
-async def delete(id: Id, broker: AppBroker, ticket: Ticket = None, if_match: IfMatch = None) -> Response:
+async def delete(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Answers what it was."""
     await _row(broker, id)
     return answer(_shown(await broker.delete_subscription(id, ticket, entity_tags(if_match))))

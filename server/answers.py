@@ -641,6 +641,13 @@ class AliasesList(TypedDict):
     vocabulary_version: str
 
 
+class RelationList(TypedDict):
+    """All unions of relations."""
+
+    relations: list[_Declared]
+    vocabulary_version: str
+
+
 CodeSystemList = TypedDict("CodeSystemList", {"code-systems": list[_Declared], "vocabulary_version": str})
 
 
@@ -981,6 +988,10 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /v1/splits/{name}": {200: DeclaredSplit},
     "DELETE /v1/splits/{name}": {200: DeclarationChange},
     "GET /v1/splits": {200: SplitsList},
+    "PUT /v1/relations/{name}": _CHANGED,
+    "GET /v1/relations/{name}": {200: Declaration},
+    "DELETE /v1/relations/{name}": {200: DeclarationChange},
+    "GET /v1/relations": {200: RelationList},
     "PUT /v1/aliases/{name}": _CHANGED,
     "GET /v1/aliases/{name}": {200: Declaration},
     "DELETE /v1/aliases/{name}": {200: DeclarationChange},

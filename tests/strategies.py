@@ -153,6 +153,8 @@ EX = "http://example.org/"
 CLASSES = tuple(f"{EX}C{number}" for number in range(5))
 INDIVIDUALS = (f"{EX}i0", f"{EX}i1")
 RELATIONS = (f"{EX}part_of", f"{EX}near")
+UNION = "urn:kindcast:relation:any"
+"""Of both relations, in every world."""
 FOREIGN = ("http://other.org/D0", "http://other.org/D1")
 """Names of another vocabulary, which may be matched exactly with those of this one."""
 SCHEMES = (f"{EX}s0", f"{EX}s1")
@@ -233,6 +235,7 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         subproperties=tuple(pair for pair in SUBPROPERTIES if draw(st.booleans())),
         declarations={name: DECLARATIONS[name] for name in DECLARATIONS if draw(st.booleans())},
         synonyms={word: SYNONYMS[word] for word in SYNONYMS if draw(st.booleans())},
+        unions={"any": RELATIONS},
         aliases=tuple(each for each in ALIASES if draw(st.booleans())) if draw(st.booleans()) else (),
     )
 
@@ -393,7 +396,7 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
             return KindTest(name, draw(st.sampled_from(["isa", "isa", "below", "is"])), tuple(terms))
         case "relation":
             terms = draw(st.lists(_concept_terms, min_size=1, max_size=2))
-            return RelationTest(name, draw(st.sampled_from(RELATIONS)), tuple(terms))
+            return RelationTest(name, draw(st.sampled_from((*RELATIONS, UNION))), tuple(terms))
         case "compare":
             order = draw(orders)
             return Comparison(name, order, draw(_constants(name, ordered=order not in ("=", "!="))))

@@ -9,6 +9,7 @@ one frozen version.
     code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
     aliases     {"prefixes": {"http://schema.org/": "https://schema.org/"}}   by the name of the table
     split       {"split": "entry.resource"}                by the name of an envelope of events
+    relation    {"union": ["isPointOf", "hasLocation"]}    by the name of a union of relations
     reading     {"linked_data": "plain"}                   how events are read; not declared, but set by a server
 
 A declaration is checked before it counts: by itself, and against all others.
@@ -28,11 +29,14 @@ from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
 from kindcast.semantic.vocabulary.splits import Splits
+from kindcast.semantic.vocabulary.relations import union_parts
 from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 
-DeclarationKind = Literal["attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases", "split"]
+DeclarationKind = Literal[
+    "attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases", "split", "relation"
+]
 
 MOST_ATTRIBUTES = 10_000
 """Declared attributes of one vocabulary."""
@@ -51,6 +55,7 @@ _FIELDS: Mapping[str, str] = {
     "code-system": "code_systems",
     "aliases": "aliases",
     "split": "splits",
+    "relation": "unions",
     "reading": "reading",
 }
 """The member of `Declarations` that a kind stands in."""
@@ -68,6 +73,7 @@ class Declarations:
     code_systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     splits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reading: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -85,6 +91,7 @@ class Declarations:
             "code_systems": self.code_systems,
             "aliases": self.aliases,
             "splits": self.splits,
+            "unions": self.unions,
             "reading": self.reading,
         }
 
@@ -112,6 +119,8 @@ class Declarations:
         units = attempt(lambda: Units(self.rates)) or Units()
         roots = attempt(lambda: root_words(joined_tables(self.synonyms))) or {}
         schemas = attempt(lambda: EventSchemas(self.schemas)) or EventSchemas()
+        for name, union in self.unions.items():
+            attempt(lambda name=name, union=union: union_parts(name, union))  # type: ignore[misc]
         aliases = attempt(lambda: Aliases(self.aliases)) or Aliases()
         attempt(lambda: CodeSystems(self.code_systems, list, aliases.main))
         attempt(lambda: Splits(self.splits))

@@ -14,17 +14,19 @@ several concepts. What only looks at concepts never sees a shadow: it has the gr
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.errors import InvalidDeclaration, OntologyError
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, Ontology
 from kindcast.semantic.ontology.requested_relations import RelationNames
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
 from kindcast.semantic.vocabulary.labels import label_in
 
-__all__ = ["Relations", "Step"]
+__all__ = ["Relations", "Step", "union_iri", "union_parts"]
 
 MOST_SHADOWS = 8_000_000
 """Shadows of all relations together: four relations over as many concepts as one document may have. Each costs some
@@ -47,18 +49,25 @@ class Relations:
     graph: ConceptGraph
     names: RelationNames
     labels: Mapping[str, tuple[Label, ...]]
+    unions: frozenset[str]
+    """The IRIs of those that are declared as unions of others."""
     _edges: Mapping[str, Edges] = field(repr=False)
     _shadows: Mapping[str, Mapping[ConceptId, ConceptId]] = field(repr=False)
     _hierarchy: Hierarchy = field(repr=False)
 
     @classmethod
-    def build(cls, ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> "Relations":
-        """The relations that were asked for in any of `ontologies`; those of one name are one relation.
+    def build(
+        cls, ontologies: Sequence[Ontology], hierarchy: Hierarchy, unions: Mapping[str, Any] | None = None
+    ) -> "Relations":
+        """The relations that were asked for in any of `ontologies`; those of one name are one relation. `unions` are
+        declared: name → `{"union": [names of parts]}`.
 
         Cost: per relation linear in its edges and in what is above their ends. Raises OntologyError beyond
-        `MOST_SHADOWS`.
+        `MOST_SHADOWS`, InvalidDeclaration.
         """
+        prefixes = {pair for each in ontologies for pair in each.prefixes}
         stated = _Stated(ontologies)
+        stated.unite({name: union_parts(name, each) for name, each in (unions or {}).items()}, prefixes)
         layers = [_Layer(_numbered(stated.edges(iri), hierarchy), hierarchy.graph) for iri in stated.labels]
         shadows: dict[str, Mapping[ConceptId, ConceptId]] = {}
         parents: list[tuple[int, int]] = []
@@ -74,7 +83,8 @@ class Relations:
         labels = {iri: [text for text, _ in texts] for iri, texts in stated.labels.items()}
         return cls(
             graph=hierarchy.graph.extended(size - len(hierarchy), parents) if parents else hierarchy.graph,
-            names=RelationNames(labels, (pair for each in ontologies for pair in each.prefixes)),
+            names=RelationNames(labels, prefixes),
+            unions=frozenset(stated.unions),
             labels=stated.labels,
             _edges={iri: layer.edges for iri, layer in zip(stated.labels, layers, strict=True)},
             _shadows=shadows,
@@ -90,6 +100,11 @@ class Relations:
 
     def __contains__(self, iri: object) -> bool:
         return iri in self.labels
+
+    def meant(self, name: str) -> tuple[str, ...]:
+        """The IRIs that a name may mean: of a union that is declared under it, else as `names` has it."""
+        declared = union_iri(name)
+        return (declared,) if declared in self.unions else self.names.meant(name)
 
     def label(self, iri: str, language: str = "en") -> str:
         """The label to show: the one that fits `language` best, else the local name of the IRI."""
@@ -160,6 +175,30 @@ def _steps(came_from: Mapping[_Place, _Place], start: _Place, end: _Place) -> tu
     return tuple(reversed(steps))
 
 
+UNION: Final = "urn:kindcast:relation:"
+"""How the IRIs of unions begin."""
+MOST_PARTS = 64
+
+
+def union_iri(name: str) -> str:
+    """The IRI of the union that is declared under a name.
+
+    >>> union_iri("belongs to")
+    'urn:kindcast:relation:belongs%20to'
+    """
+    return UNION + quote(name, safe="")
+
+
+def union_parts(name: str, declared: Any) -> tuple[str, ...]:
+    """The names of the parts of a union, as its declaration has them. Raises InvalidDeclaration."""
+    parts = declared.get("union") if isinstance(declared, Mapping) else None
+    if not isinstance(parts, list | tuple) or not 0 < len(parts) <= MOST_PARTS or set(declared) != {"union"}:
+        raise InvalidDeclaration(f'relation {name!r}: {{"union": [1 to {MOST_PARTS} names of relations]}} is expected')
+    if not all(isinstance(each, str) and each.strip() for each in parts):
+        raise InvalidDeclaration(f"relation {name!r}: a relation is named by an IRI, a CURIE, a local name or a label")
+    return tuple(parts)
+
+
 class _Stated:
     """Labels and edges of every relation, by name, over all documents. A document may use a property and another one
     say that it is narrower than a relation, or its inverse."""
@@ -167,6 +206,8 @@ class _Stated:
     def __init__(self, ontologies: Sequence[Ontology]) -> None:
         labels: defaultdict[str, set[Label]] = defaultdict(set)
         self._facts: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        self.unions: dict[str, frozenset[str]] = {}
+        """IRI → those of its parts."""
         self._derived: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self._narrower: defaultdict[str, set[str]] = defaultdict(set)
         self._inverses: defaultdict[str, set[str]] = defaultdict(set)
@@ -185,11 +226,21 @@ class _Stated:
             iri: tuple(sorted(labels[iri], key=lambda label: (label[1] or "", label[0]))) for iri in sorted(labels)
         }
 
+    def unite(self, unions: Mapping[str, Sequence[str]], prefixes: Iterable[tuple[str, str]]) -> None:
+        """Take in unions, name → names of parts. One of whose parts none is known is left out."""
+        names = RelationNames({iri: [text for text, _ in texts] for iri, texts in self.labels.items()}, prefixes)
+        for name, parts in sorted(unions.items()):
+            meant = {iri for part in parts for iri in names.meant(part)}
+            if meant:
+                self.unions[union_iri(name)] = frozenset(meant)
+        told = {iri: ((unquote(iri.removeprefix(UNION)), None),) for iri in self.unions}
+        self.labels = dict(sorted({**self.labels, **told}.items()))
+
     def edges(self, iri: str) -> set[tuple[str, str]]:
-        """Every edge of a relation; of an inverse those that a triple states, backwards."""
+        """Every edge of a relation, or of all parts of a union; of an inverse those that a triple states, backwards."""
         edges: set[tuple[str, str]] = set()
-        seen = {(iri, False)}
-        frontier = [(iri, False)]
+        seen = {(each, False) for each in self.unions.get(iri, (iri,))}
+        frontier = list(seen)
         while frontier:
             name, backwards = frontier.pop()
             if backwards:

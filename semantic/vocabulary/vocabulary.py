@@ -177,13 +177,14 @@ class Vocabulary:
         code_systems: Mapping[str, Any] | None = None,
         aliases: Mapping[str, Any] | None = None,
         splits: Mapping[str, Any] | None = None,
+        unions: Mapping[str, Any] | None = None,
         reading: Mapping[str, str] | None = None,
     ) -> None:
         """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
         `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
         Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
-        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes, `splits` envelopes of events by
-        name, `aliases` tables of forms that stand for others.
+        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes, `splits` envelopes of events,
+        `unions` unions of relations by name, `aliases` tables of forms that stand for others.
         `reading` says how JSON-LD is read (rule 20): `{"linked_data": "plain"}` as plain JSON, `{"unknown_contexts":
         "plain"}` as plain JSON where it needs an unknown context.
 
@@ -207,7 +208,7 @@ class Vocabulary:
             schemes=names.schemes,
             preference=names.preference,
         )
-        self._relations = Relations.build(self._ontologies, self._hierarchy)
+        self._relations = Relations.build(self._ontologies, self._hierarchy, unions)
         self._code_systems = CodeSystems(code_systems, names.records.values, self._aliases.main)
         self._contexts = {**shipped_contexts(), **(contexts or {})}
         self._graph = self._relations.graph.with_instances(len(self._hierarchy))
@@ -233,6 +234,7 @@ class Vocabulary:
             code_systems=code_systems,
             aliases=aliases,
             splits=splits,
+            unions=unions,
             reading=reading,
         )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
@@ -554,7 +556,7 @@ class Vocabulary:
 
     def relation(self, name: str) -> tuple[str, ...]:
         """The IRIs of the relations that `name` may mean: none, one, or several where it is ambiguous."""
-        found = self._relations.names.meant(name)
+        found = self._relations.meant(name)
         if found or not self._aliases:
             return found
         main = self._aliases.main(name)

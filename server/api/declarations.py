@@ -99,6 +99,11 @@ SPLIT = {
     },
     "example": {"split": "order.lines", "inherit": ["order.customer"], "id": "number"},
 }
+RELATION = {
+    "type": "object",
+    "required": ["union"],
+    "properties": {"union": {"type": "array", "items": {"type": "string"}, "description": "names of relations"}},
+}
 RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 
@@ -397,6 +402,36 @@ async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -
     return await _deleted(broker, "split", name, dry_run)
 
 
+# ── relations ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.put("/relations/{name}", summary="Declare a union of relations", openapi_extra=body_schema(RELATION))
+async def put_relation(
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+) -> Response:
+    """Names several relations together, which were asked for when ontologies were uploaded. 201 for another version,
+    200 for what is said already."""
+    return await _put(broker, "relation", name, await json_object(request, settings), dry_run)
+
+
+@router.get("/relations", summary="List unions of relations")
+async def list_relations(broker: AppBroker) -> Response:
+    """Every declared union, by name. The relations of ontologies are in their load reports."""
+    return await _listed(broker, "relation")
+
+
+@router.get("/relations/{name}", summary="One union of relations")
+async def get_relation(name: Name, broker: AppBroker) -> Response:
+    """The active declaration, and when each version was made."""
+    return await _shown(broker, "relation", name)
+
+
+@router.delete("/relations/{name}", summary="Delete a union of relations")
+async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+    """Forgets every version: subscriptions that use it are flagged."""
+    return await _deleted(broker, "relation", name, dry_run)
+
+
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -436,6 +471,5 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 def _plural(kind: DeclarationKind) -> str:
     """The member under which a list of this kind stands."""
-    return {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems", "split": "splits"}.get(
-        kind, kind
-    )
+    plurals = {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems"}
+    return {**plurals, "split": "splits", "relation": "relations"}.get(kind, kind)

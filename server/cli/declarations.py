@@ -31,6 +31,7 @@ class Kind(Enum):
     CODE_SYSTEMS = "code-systems"
     ALIASES = "aliases"
     SPLITS = "splits"
+    RELATIONS = "relations"
 
 
 class ValueKind(Enum):
@@ -44,7 +45,10 @@ class ValueKind(Enum):
 
 
 KindArgument = Annotated[
-    Kind, typer.Argument(metavar="KIND", help="attributes, synonyms, rates, schemas, code-systems, aliases or splits.")
+    Kind,
+    typer.Argument(
+        metavar="KIND", help="attributes, synonyms, rates, schemas, code-systems, aliases, splits or relations."
+    ),
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
 
@@ -160,6 +164,22 @@ def split(
     with connected(server) as client:
         told = client.declare_split(name, json_file(file), dry_run=dry_run)
     _show(f"split {name}", told, json)
+
+
+@commands.command(
+    "relation", epilog='Example: kindcast declare relation within \'{"union": ["isPointOf", "isPartOf"]}\''
+)
+def relation(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the union.")],
+    file: FileArgument,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Name several relations together."""
+    with connected(server) as client:
+        told = client.declare_relation(name, json_file(file), dry_run=dry_run)
+    _show(f"relation {name}", told, json)
 
 
 @commands.command("list", epilog="Example: kindcast declare list attributes")

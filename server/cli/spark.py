@@ -39,6 +39,7 @@ def fetch_inputs(client: Client, folder: Path) -> None:
             _write(folder / f"{number:03}.records", records.content)
         declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases", "splits")}
         declared["code_systems"] = _bodies(client, "code-systems")
+        declared["unions"] = _bodies(client, "relations")
         tables = _bodies(client, "synonyms").values()
         declared["synonyms"] = {word: root for table in tables for word, root in table.items()}
         declared["rates"] = _rates(client)

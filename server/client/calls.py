@@ -245,8 +245,14 @@ class VocabularyCalls:
         return _changing("PUT", path_of("splits", name), dry_run, split)
 
     @described
+    def declare_relation(self, name: str, relation: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+        """Declares a union of relations: `{"union": [names]}`."""
+        return _changing("PUT", path_of("relations", name), dry_run, relation)
+
+    @described
     def declarations(self, kind: str) -> Call[Json]:
-        """All declarations of a kind: `attributes`, `synonyms`, `schemas`, `code-systems`, `aliases` or `splits`."""
+        """All declarations of a kind: `attributes`, `synonyms`, `schemas`, `code-systems`, `aliases`, `splits` or
+        `relations`."""
         return get(path_of(kind))
 
     @described

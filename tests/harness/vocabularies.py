@@ -65,7 +65,11 @@ def declared_in(world: World) -> dict[str, Any]:
         if "reads" in fields:  # the oracle has Python's patterns
             fields["reads"] = [{**each, "as": re.sub(r"\\([0-9])", r"{\1}", each["as"])} for each in fields["reads"]]
     systems = {"code_systems": dict(world.code_systems)} if world.code_systems else {}
-    return {"attributes": declared, "synonyms": dict(world.synonyms), **systems, **_aliases(world)}
+    return {"attributes": declared, "synonyms": dict(world.synonyms), **systems, **_aliases(world), **_unions(world)}
+
+
+def _unions(world: World) -> dict[str, Any]:
+    return {"unions": {name: {"union": list(parts)} for name, parts in world.unions.items()}} if world.unions else {}
 
 
 def _aliases(world: World) -> dict[str, Any]:

@@ -66,7 +66,15 @@ def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, t
     assert kindcast("declare", "rates", '{"EUR": {"USD": "1.08"}}').status == 0
     assert kindcast("declare", "aliases", "web", '{"prefixes": {"http://e.org/": "https://e.org/"}}').status == 0
     assert "prefixes" in kindcast("declare", "list", "aliases").out
-    for kind, name in (("attributes", "reading"), ("synonyms", "house"), ("rates", ""), ("aliases", "web")):
+    assert kindcast("declare", "relation", "within", '{"union": ["isPartOf"]}').status == 0
+    declared = (
+        ("attributes", "reading"),
+        ("synonyms", "house"),
+        ("rates", ""),
+        ("aliases", "web"),
+        ("relations", "within"),
+    )
+    for kind, name in declared:
         assert kindcast("declare", "delete", kind, *([name] if name else [])).status == 0
     assert kindcast("declare", "list", "synonyms", "--json").json["synonyms"] == []
 

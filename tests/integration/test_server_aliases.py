@@ -35,3 +35,32 @@ def test_aliases_are_declared_told_of_and_taken_back(tmp_path: Path) -> None:
         assert client.post("/v1/events", json=car).json()["matched"] == 1
         assert client.delete(path).status_code == 200
         assert client.post("/v1/events", json=car).json()["matched"] == 0
+
+
+ROOMS = b"""
+@prefix b: <http://e.org/b#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+b:isPointOf a owl:ObjectProperty . b:isPartOf a owl:ObjectProperty .
+b:sensor a b:Sensor ; b:isPointOf b:unit . b:unit b:isPartOf b:floor . b:floor a b:Floor .
+"""
+
+
+def test_union_of_relations_is_a_declaration(tmp_path: Path) -> None:
+    """A sensor of a part is within the whole; what uses the union is flagged when it goes."""
+    path, union = "/v1/relations/within", {"union": ["isPointOf", "isPartOf"]}
+    with running_application(tmp_path) as client:
+        content = {"params": {"relations": "isPointOf,isPartOf"}, "headers": {"Content-Type": "text/turtle"}}
+        client.put("/v1/ontologies/rooms", content=ROOMS, **content).raise_for_status()  # type: ignore[arg-type]
+        asked = {"expression": "x within floor"}
+        assert problem_code(client.post("/v1/subscriptions", json=asked)) == "invalid-subscription"
+        assert [client.put(path, json=union).status_code for _ in range(2)] == [201, 200]
+        created = subscribe(client, **asked)
+        assert "<urn:kindcast:relation:within>" in created["canonical"]
+        assert client.post("/v1/events", json={"x": "sensor"}).json()["matched"] == 1
+        assert client.get("/v1/relations").json()["relations"][0]["declaration"] == union
+        assert client.get(path).json()["version"] == 1
+        for wrong in ({}, {"union": []}, {"union": [" "]}, {"union": ["a"], "other": 1}):
+            assert problem_code(client.put("/v1/relations/wrong", json=wrong)) == "invalid-declaration"
+        gone = client.delete(path, params={"dry_run": True}).json()
+        assert gone["impact"]["subscriptions"]["changed"] == 1
+        assert client.delete(path).status_code == 200
+        assert client.post("/v1/events", json={"x": "sensor"}).json()["matched"] == 0

@@ -181,7 +181,7 @@ class _Evaluation:
     def is_gone(self, node: Any) -> bool:
         """Rule 14: the relation, or all that it asks for, are names that the vocabulary does not have."""
         match node:
-            case RelationTest(relation=relation) if relation not in self.world.relations:
+            case RelationTest(relation=relation) if self.world.edges(relation) is None:
                 return True
             case KindTest(terms=asked) | RelationTest(terms=asked):
                 terms: Iterable[Any] = asked

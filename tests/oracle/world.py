@@ -63,6 +63,8 @@ class World:
     code_systems: Mapping[str, Mapping[str, tuple[str, ...] | str]] = field(default_factory=dict)
     aliases: tuple[tuple[str, str, str], ...] = ()
     """(`iri`, `prefix` or `pattern`, a form, the form that it stands for); patterns are Python's."""
+    unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The parts of each union of relations that is declared, by name."""
     array: str = ""
 
     def curies(self, iri: str) -> set[str]:
@@ -149,9 +151,17 @@ class World:
         classes = {cls for individual, cls in self.individuals if self.same(individual, value)}
         return {upper for start in {value, *classes} for upper in self.above(start)}
 
+    def edges(self, relation: str) -> Pairs | None:
+        """Those of a relation, or of all known parts of a union; None where it is unknown."""
+        name = relation.removeprefix("urn:kindcast:relation:")
+        parts = [part for part in self.unions.get(name, ()) if part in self.relations]
+        if relation != name and parts:
+            return tuple(pair for part in parts for pair in self.relations[part])
+        return self.relations.get(relation)
+
     def related(self, here: set[str], relation: str, concept: str) -> bool:
         """Rule 11: what a value is (`kinds`) leads by the relation to something, which may be `concept`, and on."""
-        pairs = self.relations[relation]
+        pairs = self.edges(relation) or ()
         arrived: set[str] = set()
         while True:
             ends = {right for left, right in pairs if left in here} - arrived

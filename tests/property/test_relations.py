@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.ontology import RelationRecord
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
+from tests.harness.vocabularies import declared_in
 from tests.oracle import World
 from tests.strategies import RELATIONS, vocabulary_of, worlds
 
@@ -81,7 +82,7 @@ def test_relations_of_several_documents_are_one(world: World) -> None:
         replace(ontology, name=name, relations=(RelationRecord(iri=RELATIONS[0], edges=some),))
         for name, some in (("one", edges[::2]), ("other", edges[1::2]))
     ]
-    united = Vocabulary(parts)
+    united = Vocabulary(parts, **declared_in(world))
     for low, high in product(world.names, world.names):
         one, other = known(united, low), known(united, high)
         assert united.relations.holds(one, RELATIONS[0], other) is world.related(world.kinds(low), RELATIONS[0], high)

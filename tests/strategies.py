@@ -179,6 +179,7 @@ DECLARATIONS = {
     "box.release": Declaration("version"),
     "host": Declaration("ip"),
     "later": Declaration("instant", derived="b + 1.5 day"),
+    "total": Declaration("number", derived="sum(size) * count(box) - max(load)"),
 }
 SUBPROPERTIES = (("email", "contact"), ("phone", "contact"), ("contact", "info"))
 ALIASES = (
@@ -335,9 +336,23 @@ _PUBLISHED = {
 
 # ── meaning: expressions ────────────────────────────────────────────────────────────────────────────────────────────
 
-_NUMERIC = ("size", "weight", "temp", "box.weight", "load", "net")
+_NUMERIC = ("size", "weight", "temp", "box.weight", "load", "net", "total")
 _WORDY = ("kind", "a", "email", "contact", "info", "ce.type", "box.a")
-_ASKED = (*_NUMERIC, *_WORDY, "b", "due", "release", "box.release", "host", "flag", "grade", "load", "net", "later")
+_ASKED = (
+    *_NUMERIC,
+    *_WORDY,
+    "b",
+    "due",
+    "release",
+    "box.release",
+    "host",
+    "flag",
+    "grade",
+    "load",
+    "net",
+    "later",
+    "total",
+)
 
 
 def _constants(attribute: str, *, ordered: bool) -> st.SearchStrategy[Constant]:

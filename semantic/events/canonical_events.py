@@ -135,9 +135,10 @@ class Canonicaliser:
                 self._typed.check(declared, data, notes)
         repeated: dict[str, tuple[int, ...]] = {}
         attributes = self._read(scalars, notes, repeated)
-        if self._typed:
-            attributes = self._typed.complete(attributes, declared, notes)
         found = self._elements(elements, "", {}, stated)
+        if self._typed:
+            whole = CanonicalEvent(attributes, found, (), repeated)
+            attributes = self._typed.complete(whole, declared, notes)
         return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)), repeated)
 
     def may_be_document(self, event: object) -> bool:

@@ -10,11 +10,13 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
+from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.flatten import as_quantity, problem_at
-from kindcast.semantic.model import Note, Value
+from kindcast.semantic.model import CanonicalEvent, Note, Value
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.units.patterns import STEPS, compile_pattern
@@ -295,8 +297,9 @@ class TypedEvents:
         self.names = names
         unique = vocabulary.attributes.declarations.items()
         self._unique = frozenset(name for name, declaration in unique if declaration.multiple is False)
-        everywhere = vocabulary.derivations.applying(frozenset())
-        self._inputs = frozenset(name for each in everywhere for name in each.inputs)
+        everywhere = list(vocabulary.derivations.applying(frozenset()))
+        self._inputs = frozenset(name for each in everywhere for name in each.reads)
+        self._elements = tuple(f"{name}." for each in everywhere for name in each.reads if name not in each.inputs)
         self._is_declared = bool(vocabulary.schemas or vocabulary.derivations or self._unique)
 
     def __bool__(self) -> bool:
@@ -308,6 +311,8 @@ class TypedEvents:
         if not self._is_declared:
             return False
         found = frozenset(attributes)
+        if self._elements and any(name.startswith(self._elements) for name in found):
+            return True  # an element of what an aggregate ranges over
         return bool(found & self._inputs) or (bool(self._vocabulary.schemas) and not TYPES.isdisjoint(found))
 
     @property
@@ -356,23 +361,25 @@ class TypedEvents:
         unknown = sorted(each for each in types - set(view.types) if self.root_word(each) not in view.types)
         notes.extend(Note("undeclared-type", "ce.type", f"no event type {each!r} is declared") for each in unknown)
 
-    def complete(
-        self, attributes: dict[str, tuple[Value, ...]], types: frozenset[str], notes: list[Note]
-    ) -> dict[str, tuple[Value, ...]]:
-        """`attributes` with the derived ones, each under every name above it too; what is there already stays."""
+    def complete(self, event: CanonicalEvent, types: frozenset[str], notes: list[Note]) -> dict[str, tuple[Value, ...]]:
+        """The attributes of `event` with the derived ones, each under every name above it too; what is there already
+        stays."""
+        attributes = event.attributes
         for name in self._unique & attributes.keys():
             if len(attributes[name]) > 1:
                 notes.append(Note("several-values", name, f"{name} is declared unique and has several values"))
         if not self._vocabulary.derivations:
-            return attributes
+            return dict(attributes)
         sent = attributes.get("ce.time", ())
         now = next((value.instant for value in sent if value.instant is not None), None)
         now = time.time_ns() // 1_000 if now is None else now
         published = attributes.keys()
         found = dict(attributes)
+        whole = replace(event, attributes=found)
         for each in self._vocabulary.derivations.applying(types):
             if each.attribute not in published:
-                values = derive(each, found, now, self._vocabulary.units, notes)
+                given = {name: values_of(whole, name) for name in each.inputs}
+                values = derive(each, given, now, self._vocabulary.units, notes)
                 for name in self.names(each.attribute) if values else ():
                     found[name] = (*found.get(name, ()), *values)
         return found

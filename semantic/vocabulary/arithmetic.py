@@ -1,18 +1,21 @@
 """Arithmetic expressions of derived attributes: `now - graduation`, `price * quantity`, `(high - low) / 2`.
 
 A language of its own because it is so small: numbers, quantities (`5 kg`, `5 "kg/m3"`), attributes (in backquotes where
-the name is odd), `now`, `year(…)`, the four operations, parentheses. Nothing is ever evaluated by Python. `derivation`
-evaluates parsed expressions.
+the name is odd), aggregates of them (`sum(items.price)`, rule 26), `now`, `year(…)`, the four operations, parentheses.
+Nothing is ever evaluated by Python. `derivation` evaluates parsed expressions.
 """
 
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.model import AGGREGATES, aggregate_name
 
 __all__ = ["Attribute", "Calculation", "Expression", "Negated", "Now", "Number", "Year", "names_in", "parse_arithmetic"]
+
+T = TypeVar("T")
 
 LONGEST = 500
 """Characters of an expression; people write some dozens."""
@@ -39,7 +42,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """The value of an attribute of the same event."""
+    """The value of an attribute of the same event, or of an aggregate of one: by the name that predicates give it."""
 
     name: str
 
@@ -148,13 +151,21 @@ class _Parser:
             return self._counted(Now())
         if token["name"] == "year" and self._sign("("):
             return self._counted(Year(self._closed(self.sum(depth + 1))))
+        if token["name"] in AGGREGATES and self._sign("("):
+            inner = TOKEN.match(self._text, self._at)
+            if inner is None or not (inner["name"] or inner["quoted"]):
+                raise self._error("the name of an attribute is expected")
+            self._at = inner.end()
+            return self._counted(
+                Attribute(self._closed(aggregate_name(token["name"], inner["quoted"] or inner["name"])))
+            )
         return self._counted(Attribute(token["quoted"] or token["name"]))
 
     def _negated(self, item: Expression) -> Expression:
         """`-5 degC` is a quantity below zero, not the opposite of one above."""
         return Number(-item.number, item.unit) if isinstance(item, Number) else self._counted(Negated(item))
 
-    def _closed(self, found: Expression) -> Expression:
+    def _closed(self, found: T) -> T:
         if not self._sign(")"):
             raise self._error("a closing parenthesis is expected")
         return found

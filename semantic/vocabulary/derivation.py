@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
-from kindcast.semantic.model import Note, Value
+from kindcast.semantic.model import Note, Value, aggregate_name, aggregate_of
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.instants import format_instant
 from kindcast.semantic.units.measure import product_of
@@ -178,6 +178,11 @@ class Derivation:
     inputs: tuple[str, ...]
     unit: str | None
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The attributes that it depends on: of an aggregate, the one over which it ranges."""
+        return frozenset(_ranged(name) for name in self.inputs)
+
 
 class Derivations:
     """All derived attributes of one vocabulary, each after those that it reads. False where there are none."""
@@ -235,8 +240,8 @@ def derive(
     units: Units,
     notes: list[Note],
 ) -> tuple[Value, ...]:
-    """The values of a derived attribute, distinct: one for each combination of values of its inputs in the `attributes`
-    of an event, none where an input is absent. `now` is in microseconds since 1970."""
+    """The values of a derived attribute, distinct: one for each combination of values of its inputs, which `attributes`
+    has by name, aggregates too; none where an input is absent. `now` is in microseconds since 1970."""
     values = [attributes.get(name, ()) for name in derivation.inputs]
     if not all(values):
         return ()
@@ -256,10 +261,18 @@ def derive(
     return tuple(found.values())
 
 
+def _ranged(name: str) -> str:
+    aggregate = aggregate_of(name)
+    return name if aggregate is None else aggregate[1]
+
+
 def _resolved(node: Expression, scheme: AttributeScheme, units: Units) -> Expression:
     """`node` with attributes by their canonical names and units that are known. Raises `UnknownUnit`."""
     match node:
         case Attribute(name):
+            aggregate = aggregate_of(name)
+            if aggregate is not None:
+                return Attribute(aggregate_name(aggregate[0], scheme.resolve(aggregate[1])))
             return Attribute(scheme.resolve(name))
         case Number(_, unit):
             if unit is not None:
@@ -280,7 +293,7 @@ def _in_order(found: Mapping[str, Derivation]) -> list[Derivation]:
     ordered: dict[str, Derivation] = {}
     waiting = dict(sorted(found.items()))
     while waiting:
-        ready = [name for name, each in waiting.items() if not set(each.inputs) & waiting.keys()]
+        ready = [name for name, each in waiting.items() if not each.reads & waiting.keys()]
         if not ready:
             circle = ", ".join(waiting)
             raise InvalidDeclaration([Problem("invalid-derivation", f"{circle}: derived in a circle, of each other")])

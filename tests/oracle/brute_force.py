@@ -87,7 +87,7 @@ class _Evaluation:
         self.everywhere = everywhere or context.get("datacontenttype") == "application/fhir+json"
         self.attributes = attributes_of(data, context, world, everywhere=self.everywhere)
         if whole:
-            self.attributes = with_derived(self.attributes, world)
+            self.attributes = with_derived(self.attributes, world, self.aggregate)
 
     def holds(self, node: Expression, *, negated: bool) -> bool:
         """Whether `node`, or its negation in the sense of rule 8, holds."""
@@ -153,12 +153,12 @@ class _Evaluation:
         attribute = re.sub(r"<([^>]*)>", lambda found: f"<{self.world.main(found[1])}>", attribute)
         function, _, inner = attribute.removeprefix("ce.").removesuffix(")").partition("(")
         if attribute == f"ce.{function}({inner})":
-            return self.aggregate(function, self.world.attribute(inner))
+            return self.aggregate(function, self.world.attribute(inner), self.attributes)
         return self.attributes.get(self.world.attribute(attribute), [])
 
-    def aggregate(self, function: str, name: str) -> list[Reading]:
+    def aggregate(self, function: str, name: str, attributes: Mapping[str, list[Reading]]) -> list[Reading]:
         """Rule 26: over occurrences; a quantity in an array is one, not an element beside it."""
-        readings = self.attributes.get(name, [])
+        readings = attributes.get(name, [])
         quantities = sum((each.text, each.number, each.boolean) == (None, None, None) for each in readings)
         others = max(len(self.elements(name)) - quantities, 0)
         if function == "count":

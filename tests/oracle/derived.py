@@ -7,7 +7,7 @@ pair of fraction and powers of dimensions.
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -23,7 +23,11 @@ Worth = datetime | tuple[Fraction, Counter[str]]
 """A date-time, or a number with the powers of its dimensions."""
 
 
-def with_derived(attributes: dict[str, list[Reading]], world: World) -> dict[str, list[Reading]]:
+Aggregate = Callable[[str, str, dict[str, list[Reading]]], list[Reading]]
+"""The value of an aggregate: of a function, a name, and the attributes as far as they are known."""
+
+
+def with_derived(attributes: dict[str, list[Reading]], world: World, aggregate: Aggregate) -> dict[str, list[Reading]]:
     """`attributes` of a whole event, and those that are derived from them. What was published is never replaced."""
     published = set(attributes)
     types = {text for reading in attributes.get("ce.type", []) for text in (reading.text, reading.root)}
@@ -39,10 +43,29 @@ def with_derived(attributes: dict[str, list[Reading]], world: World) -> dict[str
     ]:
         for name in ready:
             done.add(name)
-            readings = _derived(wanted[name].derived or "", wanted[name].unit, found, world)
+            text = _without_aggregates(wanted[name].derived or "")
+            aggregates = {
+                key: aggregate(*pair, found) for key, pair in _aggregates(wanted[name].derived, world).items()
+            }
+            readings = _derived(text, wanted[name].unit, {**found, **aggregates}, world)
             for upper in world.broader(name) if readings else ():
                 found[upper] = [*found.get(upper, []), *readings]
     return found
+
+
+AGGREGATE = r"\b(count|sum|min|max)\(([a-z.]+)\)"
+
+
+def _aggregates(text: str | None, world: World) -> dict[str, tuple[str, str]]:
+    """By the name that stands for it in `_without_aggregates`, each aggregate's function and attribute."""
+    found = re.findall(AGGREGATE, text or "")
+    return {
+        f"aggregate_{function}_{name.replace('.', '_')}": (function, world.attribute(name)) for function, name in found
+    }
+
+
+def _without_aggregates(text: str) -> str:
+    return re.sub(AGGREGATE, lambda found: f"aggregate_{found[1]}_{found[2].replace('.', '_')}", text)
 
 
 def _tree(text: str) -> ast.expr:
@@ -50,12 +73,14 @@ def _tree(text: str) -> ast.expr:
 
 
 def _inputs(text: str | None, world: World) -> set[str]:
-    names = (ast.unparse(node) for node in ast.walk(_tree(text or "0")) if isinstance(node, ast.Name | ast.Attribute))
-    return {world.attribute(name) for name in names} - {"now", "year"}
+    tree = _tree(_without_aggregates(text or "0"))
+    names = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    aggregated = {name for _, name in _aggregates(text, world).values()}
+    return {world.attribute(name) for name in names} - {"now", "year"} | aggregated
 
 
 def _derived(text: str, unit: str | None, attributes: Mapping[str, list[Reading]], world: World) -> list[Reading]:
-    names = sorted(_inputs(text, world))
+    names = sorted(_inputs(text, world))  # aggregates have names of their own here
     readings = []
     for values in product(*(attributes.get(name, []) for name in names)):
         try:

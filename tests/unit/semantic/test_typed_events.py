@@ -290,3 +290,26 @@ def test_derived_moment_is_a_moment_and_no_text() -> None:
     matcher.add("text", 'later < "x"')
     found = matcher.match({"b": "2026-01-01T00:00:00Z"})
     assert [match.subscription for match in found] == ["moment"]
+
+
+def test_derived_attribute_reads_aggregates_in_events_and_tables() -> None:
+    """Over occurrences, also where only elements are asked; a name in backquotes; mistakes are named."""
+    declared = {
+        "total": {"derived": "sum(items.price) / count(items)"},
+        "latest": {"derived": "max(`seen at`) - min(`seen at`)"},
+        "late": {"derived": "count(total) + count"},
+    }
+    matcher = Matcher(Vocabulary(attributes=declared))
+    matcher.add("five", "total = 5 and late = 3")
+    matcher.add("hour", "latest = 1 h")
+    event = {
+        "items": [{"price": 5}, {"price": 5}],
+        "count": 2,
+        "seen at": ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"],
+    }
+    assert sorted(match.subscription for match in matcher.match(event)) == ["five", "hour"]
+    table = matcher.match_table({name: [value] for name, value in event.items()})
+    assert sorted(table.subscriptions(table.slots)) == ["five", "hour"]
+    for wrong in ("sum(", "sum()", "sum(2)", "sum(a b)", "sum(total2) + total2"):
+        with pytest.raises(InvalidDeclaration):
+            Vocabulary(attributes={"total2": {"derived": wrong}})

@@ -111,7 +111,7 @@ class SubscriptionChanged(ServerError):
 
 
 class SinkMissing(ServerError):
-    """protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
+    """protocol, protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
 
 
 class TooManyMatches(ServerError):

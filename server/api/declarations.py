@@ -19,6 +19,7 @@ from kindcast.semantic.vocabulary import (
     shipped_contexts,
     view_of,
 )
+from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
 from kindcast.server.errors import UnknownDeclaration
 from kindcast.server.store import declarations, meanings
@@ -438,6 +439,9 @@ async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False
 async def _put(
     broker: AppBroker, kind: DeclarationKind, name: str, body: Any, dry_run: bool, replace: bool = False
 ) -> Response:
+    if not name.strip():
+        detail = f"the name of this {kind} is blank"
+        raise Problem("invalid-request", detail, errors=[{"pointer": "", "detail": detail}], status=400)
     told, new = await broker.declaration_commands.put(kind, name, body, dry_run=dry_run, replace=replace)
     return answer({"dry_run": dry_run, **told}, 201 if new else 200)
 

@@ -172,16 +172,17 @@ def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """
     asked = read_body(SubscriptionChange, body)
     values = {name: getattr(asked, name) for name in asked.model_fields_set & set(SubscriptionChange.model_fields)}
-    for name in ("expires_at", "ttl_seconds", "protocol"):
+    for name in ("expires_at", "ttl_seconds"):
         values.pop(name, None)
+    if asked.protocol is None:
+        values.pop("protocol", None)  # what delivers to a sink is never taken away alone
     if asked.expires_at is not None or asked.ttl_seconds is not None:
         values["expires_at"] = ending(asked, settings)
     if asked.sink is not None:
         _check_url(asked.sink, settings)
     if "sink" in values:
-        values |= (
-            {"protocol": DEFAULT_PROTOCOL, "secret": _new_secret()} if asked.sink is not None else {"protocol": None}
-        )
+        values["protocol"] = asked.protocol or (None if asked.sink is None else DEFAULT_PROTOCOL)
+        values |= {"secret": _new_secret()} if asked.sink is not None else {}
     PROTOCOLS[DEFAULT_PROTOCOL].check(asked.protocolsettings or {}, asked.sinkcredential or {})
     _check_settings(asked.protocolsettings)
     return values

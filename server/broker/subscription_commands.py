@@ -222,7 +222,8 @@ def update(
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     values = dict(values)
-    if values.get("sink", row.sink) is None and (values.get("protocolsettings") or values.get("sinkcredential")):
+    of_sinks = ("protocol", "protocolsettings", "sinkcredential")
+    if values.get("sink", row.sink) is None and any(values.get(name) for name in of_sinks):
         raise SinkMissing
     if row.secret is not None or values.get("sink") is None:
         values.pop("secret", None)  # it has one, or needs none

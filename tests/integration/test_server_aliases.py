@@ -64,3 +64,11 @@ def test_union_of_relations_is_a_declaration(tmp_path: Path) -> None:
         assert gone["impact"]["subscriptions"]["changed"] == 1
         assert client.delete(path).status_code == 200
         assert client.post("/v1/events", json={"x": "sensor"}).json()["matched"] == 0
+
+
+def test_declaration_without_a_name_is_refused(tmp_path: Path) -> None:
+    """A blank is not a name, of any kind."""
+    with running_application(tmp_path) as client:
+        for kind in ("attributes", "synonyms", "aliases"):
+            refused = client.put(f"/v1/{kind}/%20", json={})
+            assert (refused.status_code, problem_code(refused)) == (400, "invalid-request")

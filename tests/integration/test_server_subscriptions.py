@@ -259,6 +259,10 @@ def test_update_sink_comes_with_its_secret_once(tmp_path: Path) -> None:
         first = client.patch(url, json={"sink": "http://127.0.0.1:9/a", "metadata": {"k": 1}}, headers=ticket(created))
         assert first.json()["secret"].startswith("whsec_")
         assert (first.json()["protocol"], first.json()["metadata"]) == ("HTTP", {"k": 1})
+        for protocol in ("HTTP", None):  # the one that it has; none is not taken away while there is a sink
+            same = client.patch(url, json={"protocol": protocol}, headers=ticket(created))
+            assert (same.status_code, same.json()["protocol"]) == (200, "HTTP")
+        assert client.patch(url, json={"protocol": "MQTT"}, headers=ticket(created)).status_code == 422
         second = client.patch(url, json={"sink": "http://127.0.0.1:9/b"}, headers=ticket(created))
         assert "secret" not in second.json()
         assert (second.json()["sink"], second.json()["metadata"]) == ("http://127.0.0.1:9/b", {"k": 1})
@@ -273,8 +277,9 @@ def test_update_what_is_fixed_or_wrong_is_refused(client: httpx.Client) -> None:
     fixed = client.patch(url, json={"expression": "n = 2"}, headers=ticket(created))
     assert (fixed.status_code, problem_code(fixed)) == (422, "invalid-request")
     settings = {"protocolsettings": {"method": "PUT"}}
-    lonely = client.patch(url, json=settings, headers=ticket(created))
-    assert (lonely.status_code, problem_code(lonely)) == (422, "sink-missing")
+    for lonely in (settings, {"protocol": "HTTP"}, {"sink": None, "protocol": "HTTP"}):
+        refused = client.patch(url, json=lonely, headers=ticket(created))
+        assert (refused.status_code, problem_code(refused)) == (422, "sink-missing")
 
 
 def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None:

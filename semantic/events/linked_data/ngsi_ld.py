@@ -7,7 +7,6 @@ By the core context the members of both forms, normalized and concise, expand to
 and those of simplified entities to none. So a node is read so where it has a property that holds a value.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from kindcast.semantic.model import Node, Resource
@@ -23,6 +22,8 @@ PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HEL
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
 TAGS = ".@language"
+_TOLD = frozenset({"@type", UNIT, *(holder + TAGS for holder in HOLDERS)})
+"""What is told with the value, or says only that it is one."""
 
 
 def simplified(node: Node) -> Node:
@@ -34,9 +35,8 @@ def simplified(node: Node) -> Node:
         return node
     members: dict[str, list[Any]] = {}
     for name, values in node.items():
-        for each in _listed(values):
-            for path, value in _read(name, each):
-                members.setdefault(path, []).append(value)
+        for each in values if type(values) is list else (values,):
+            _read(name, each, members)
     return Node({name: found[0] if len(found) == 1 else found for name, found in members.items()}, node.value)
 
 
@@ -44,32 +44,31 @@ def _stands(value: Any) -> bool:
     return type(value) is Node and not _HOLDING.isdisjoint(value)
 
 
-def _read(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a member gives under dotted names: the values that it holds, and what is said of them."""
+def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
+    """Adds what a member gives under dotted names: the values that it holds, and what is said of them."""
     if not _stands(value):
         if not _is_deleted(value):
-            yield name, value
+            members.setdefault(name, []).append(value)
         return
     unit = value.get(UNIT)
-    for holder in HOLDERS:
-        for each in _listed(value.get(holder)):
-            if _is_deleted(each):
-                continue
-            measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
-            yield name, {"value": each, "unitCode": unit} if measured else each
-        for tag in _listed(value.get(holder + TAGS)):
-            yield name + TAGS, tag
+    held = [each for each in value if each in _HOLDING]
+    for holder in held if len(held) == 1 else sorted(held, key=HOLDERS.index):
+        for each in _listed(value[holder]):
+            if not _is_deleted(each):
+                measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
+                members.setdefault(name, []).append({"value": each, "unitCode": unit} if measured else each)
+        if holder + TAGS in value:
+            members.setdefault(name + TAGS, []).extend(_listed(value[holder + TAGS]))
     for inner, values in value.items():
-        plain = inner.removesuffix(TAGS)
-        if plain not in HOLDERS and inner not in ("@type", UNIT):
-            for each in _listed(values):
-                yield from _read(f"{name}.{PREVIOUS.get(inner, inner)}", each)
+        if inner not in _HOLDING and inner not in _TOLD:
+            for each in values if type(values) is list else (values,):
+                _read(f"{name}.{PREVIOUS.get(inner, inner)}", each, members)
     if isinstance(unit, str):
-        yield f"{name}.unitCode", unit
+        members.setdefault(f"{name}.unitCode", []).append(unit)
 
 
 def _is_deleted(value: Any) -> bool:
-    return value == DELETED or (type(value) is Resource and value.iri == DELETED)
+    return value.iri == DELETED if type(value) is Resource else type(value) is str and value == DELETED
 
 
 def _listed(values: Any) -> list[Any]:

@@ -39,6 +39,7 @@ __all__ = [
     "Decoded",
     "DecodedEvent",
     "EventReader",
+    "ReadGraph",
     "TooManyEvents",
     "UnknownContent",
     "arrived",
@@ -172,10 +173,21 @@ def time_of_arrival(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
 
 
+@dataclass(frozen=True, slots=True)
+class ReadGraph:
+    """What an event that is a graph was read as under a vocabulary: with its tree as data, or why it cannot be read;
+    and what is to be noted."""
+
+    vocabulary: Vocabulary
+    event: Event | InvalidEvent
+    notes: tuple[Note, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedEvent:
     """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but `id` and
-    `source`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id."""
+    `source`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id;
+    `graph`: what it was read as, where it is one."""
 
     source: str
     id: str
@@ -186,6 +198,7 @@ class DecodedEvent:
     id_is_ours: bool = False
     enveloped: bool = True
     notes: tuple[Note, ...] = ()
+    graph: ReadGraph | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,10 @@ class Settings(BaseSettings):
     max_queue_ontologies: PositiveInt = 16
     """Uploads that are read, or wait for it; each holds its document in memory."""
     max_events_per_request: PositiveInt = 10_000
+    max_graph_values_per_request: PositiveInt = 500_000
+    """JSON values, or RDF statements, of all documents of a request that are graphs; those beyond it are refused."""
+    max_graph_seconds_per_request: PositiveFloat = 5.0
+    """Processor time for the documents of a request that no compiled context reads; those beyond it are refused."""
     max_json_depth: Annotated[int, Field(ge=1, le=500)] = 64
     max_subscription_bytes: PositiveInt = MIB // 4
     """Of a stored subscription: it is kept in memory, and compiled again with every vocabulary."""

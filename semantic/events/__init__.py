@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.events.documents import MOST_TOGETHER
     from kindcast.semantic.events.event_plans import ReadEvent
     from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
+    from kindcast.semantic.events.linked_data.reader import TakesLong, is_graph
 
 __all__ = [
     "GRAPH_TYPES",
@@ -20,7 +21,9 @@ __all__ = [
     "Correction",
     "EventLimits",
     "ReadEvent",
+    "TakesLong",
     "correction_of",
+    "is_graph",
     "is_newer",
     "media_type_of",
 ]
@@ -45,5 +48,6 @@ __getattr__ = on_demand(
             "RDF_TYPES",
             "media_type_of",
         ),
+        "kindcast.semantic.events.linked_data.reader": ("TakesLong", "is_graph"),
     },
 )

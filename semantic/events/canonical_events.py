@@ -104,13 +104,16 @@ class Canonicaliser:
         """What is declared of an attribute."""
         return self._declaration(name)
 
-    def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
-        """The canonical form of `event`, a bare mapping being its data.
+    def canonicalise(
+        self, event: Mapping[str, Any] | Event, graph: tuple[Event, tuple[Note, ...]] | None = None
+    ) -> CanonicalEvent:
+        """The canonical form of `event`, a bare mapping being its data; `graph` is what `graph_event` gave of it, where
+        that is known.
 
         Raises `InvalidEvent` with a JSON pointer for each problem: what is no mapping, a top-level key `ce`, what
         `flatten` refuses, and what does not fit the declared types of the event.
         """
-        event, said_of_graph = self.graph_event(event if isinstance(event, Event) else Event(_mapping(event)))
+        event, said_of_graph = graph or self.graph_event(event if isinstance(event, Event) else Event(_mapping(event)))
         notes = list(said_of_graph)
         data, stated = event.data, None
         scalars = {f"ce.{name}": [Found(as_json(value))] for name, value in event.context.items()}
@@ -145,12 +148,12 @@ class Canonicaliser:
         """Whether `graph_event` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
         return may_be_graph(event) or self._documents.may_split(event.data if type(event) is Event else event)
 
-    def graph_event(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
+    def graph_event(self, event: Event, *, quickly: bool = False) -> tuple[Event, tuple[Note, ...]]:
         """`event` out of its envelope, if it has one (rule 21), with the tree of its graph as data, where its data is
         one (rule 20), and what is to be noted of that; else itself. Raises `InvalidEvent`, also for published JSON of a
-        graph that does not fit the declared types of the event."""
+        graph that does not fit the declared types of the event; with `quickly` `TakesLong` for a graph that does."""
         event = self._documents.single(event)
-        read, said = self._graphs.read(event)
+        read, said = self._graphs.read(event, quickly=quickly)
         if self._typed and isinstance(read.data, Node) and not isinstance(event.data, Node):
             body = self._documents.published(event).data
             if isinstance(body, Mapping) and not isinstance(body, Node):

@@ -42,7 +42,7 @@ from kindcast.semantic.matching.results import (
 )
 from kindcast.semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
 from kindcast.semantic.matching.verification import OpenDecision, Readable, Verification, parts_of
-from kindcast.semantic.model import CanonicalEvent, Event, Match, SubscriptionSlot
+from kindcast.semantic.model import CanonicalEvent, Event, Match, Note, SubscriptionSlot
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.bulk_compilation import (
     Bulk,
@@ -417,10 +417,11 @@ class Matcher:
         tree of RDF. Raises `InvalidEvent`."""
         return self._canonicaliser.published(event)
 
-    def read(self, event: Published) -> ReadEvent:
-        """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added. Raises
+    def read(self, event: Published, graph: tuple[Event, tuple[Note, ...]] | None = None) -> ReadEvent:
+        """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added; `graph`
+        is what `Canonicaliser.graph_event` gave of it under the same vocabulary, where that is known. Raises
         `InvalidEvent`."""
-        return self._plans.read(event)
+        return self._plans.read(event, graph)
 
     def match(self, event: Published) -> list[Match]:
         """The subscriptions that `event` matches, in the order of their slots. A bare mapping is the event's data.

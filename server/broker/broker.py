@@ -23,6 +23,7 @@ from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.publishing import (
     EventMatches,
@@ -39,7 +40,7 @@ from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
-from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph
 from kindcast.server.errors import BrokerBusy, StoreUnavailable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
@@ -81,6 +82,7 @@ class Broker:
         self._waiting = 0
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
+        self._graphs = GraphReading(settings)
         self.documents = DocumentReader(settings)
         """The reader of uploaded documents."""
         self.vocabulary_commands = VocabularyCommands(self, self.documents)
@@ -189,6 +191,7 @@ class Broker:
         `verbose` nothing is noted of them. Raises `BrokerBusy`."""
         if not events:
             return []
+        events = await self._graphs.read(events, self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
@@ -202,6 +205,7 @@ class Broker:
         those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
+        events = await self._graphs.read(events, self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
@@ -212,17 +216,24 @@ class Broker:
         """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at
         a time, and whatever else waits for the thread goes on in between. Cancelled, it stops after those."""
 
-        def work(group: Group, some: Sequence[Event]) -> tuple[list[EventMatches], float, str]:
+        def work(
+            group: Group, some: Sequence[Event], read: Sequence[ReadGraph | None]
+        ) -> tuple[list[EventMatches], float, str]:
             began = time.perf_counter()
-            return match_events(group, some), time.perf_counter() - began, group.state.vocabulary.version
+            return match_events(group, some, read), time.perf_counter() - began, group.state.vocabulary.version
 
         found: list[EventMatches] = []
         version, size = self.vocabulary.version, 1
+        graphs = await self._graphs.read_events(events, self.vocabulary)
         while len(found) < len(events):
-            some = events[len(found) : len(found) + size]
-            matched, seconds, under = await self._submit(partial(work, some=some), weight=len(some), reads_only=True)
+            now = slice(len(found), len(found) + size)
+            some = events[now]
+            matched, seconds, under = await self._submit(
+                partial(work, some=some, read=graphs[now]), weight=len(some), reads_only=True
+            )
             if under != version:
                 found, version = [], under  # the words changed: again from the first event
+                graphs = await self._graphs.read_events(events, self.vocabulary)
                 continue
             found += matched
             size = max(1, min(4 * size, MAX_SLICE_EVENTS, int(size * SLICE_SECONDS / max(seconds, 1e-6))))

@@ -26,7 +26,7 @@ from kindcast.semantic.operators import Failure
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
-from kindcast.server.cloudevents import DecodedEvent, arrived
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph, arrived
 from kindcast.server.errors import TooManyMatches
 from kindcast.server.store.corrections import correction_key
 from kindcast.server.store.events import EventRow, Known, find_known, insert_events
@@ -142,7 +142,7 @@ def _published(
         elif key in first:
             repeated.append((index, first[key]))
         else:
-            read = reads.event(each.event)
+            read = reads.event(each.event, each.graph)
             if isinstance(read, InvalidEvent):
                 results[index] = read
             else:
@@ -203,11 +203,11 @@ def publish_together(group: Group, publication: Publication, observe: Callable[[
     return [each for each in results if isinstance(each, Outcome)]
 
 
-def match_events(group: Group, events: Sequence[Event]) -> list[EventMatches]:
-    """What each event would match if it were published now. Changes nothing."""
+def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
+    """What each event would match if it were published now; `graphs` are what they were read as. Changes nothing."""
     state = group.state
     matcher, reads = state.matcher, _Reading(group)
-    read = [reads.event(event) for event in events]
+    read = [reads.event(event, graph) for event, graph in zip(events, graphs, strict=True)]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
     slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
     found: list[EventMatches] = []
@@ -360,11 +360,18 @@ class _Reading:
 
     def __init__(self, group: Group) -> None:
         self._matcher = group.state.matcher
+        self._vocabulary = group.state.vocabulary
         self._at = max(group.now, group.state.last_accepted_at) if self._matcher.may_ask(ARRIVAL) else None
 
-    def event(self, event: Event) -> ReadEvent | InvalidEvent:
+    def event(self, event: Event, graph: ReadGraph | None = None) -> ReadEvent | InvalidEvent:
+        known = None
+        if graph is not None and graph.vocabulary is self._vocabulary:  # else it means something else by now
+            if isinstance(graph.event, InvalidEvent):
+                return graph.event
+            tree = graph.event if self._at is None else arrived(graph.event, self._at)
+            known = tree, graph.notes
         try:
-            return self._matcher.read(event if self._at is None else arrived(event, self._at))
+            return self._matcher.read(event if self._at is None else arrived(event, self._at), known)
         except InvalidEvent as problem:
             return problem
 

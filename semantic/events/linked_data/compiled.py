@@ -31,6 +31,8 @@ KEPT = 1 << 16
 publishers send."""
 LONGEST_KEPT = 1_000
 """Characters of a name or type that is kept."""
+LARGEST_CONTEXT = 1 << 16
+"""Bytes of a context inside a document that is compiled: PyLD takes some 50 ms for so many."""
 MOST_NAMES = 200
 """Names of an object whose shape is kept."""
 KEYWORDS: Final = frozenset(
@@ -183,6 +185,8 @@ class CompiledContexts:
             raise _HandedOver from None
         found = known.get(key)
         if found is None:
+            if len(key) > LARGEST_CONTEXT:
+                raise _HandedOver
             found = self._compiled(context, terms)
             self._count(len(found.mappings) + 8 + len(key) // 64)
             known[key] = found

@@ -27,6 +27,8 @@ __all__ = [
     "LONGEST_ROOT",
     "ROOT",
     "GraphReader",
+    "TakesLong",
+    "is_graph",
     "is_linked_data",
     "may_be_graph",
     "top_level",
@@ -35,6 +37,8 @@ __all__ = [
 
 DOCUMENT_VALUES = 100_000
 """JSON values of one document."""
+QUICK_CHARACTERS = 1 << 15
+"""Of RDF that is read at once: some hundred statements, a millisecond."""
 ROOT = "graphroot"
 """The context attribute that says which event of its document an event is: the IRI or label of its root."""
 LONGEST_ROOT = 1_000
@@ -58,6 +62,15 @@ def may_be_graph(event: object) -> bool:
     return type(data) is not Node and (
         "datacontenttype" in event.context or (type(data) is dict and "@context" in data)
     )
+
+
+def is_graph(event: Event) -> bool:
+    """Whether the data of an event is read as a graph (rule 20), unless settings say otherwise."""
+    return may_be_graph(event) and is_linked_data(event.data, media_type_of(event.context))
+
+
+class TakesLong(Exception):
+    """A graph was to be read quickly, and cannot be."""
 
 
 class GraphReader:
@@ -86,12 +99,13 @@ class GraphReader:
         self._members = members
         self._member_names = [f"<{each}>" for each in members]
 
-    def read(self, event: Event) -> tuple[Event, tuple[Note, ...]]:
+    def read(self, event: Event, *, quickly: bool = False) -> tuple[Event, tuple[Note, ...]]:
         """`event` with the tree of its graph as data, and what is to be noted; itself where its data is no graph.
 
         Raises `InvalidEvent`: `several-events` for a document of several, `no-event` for one of none, `unknown-context`
-        with all URLs, `invalid-json-ld`, `malformed-rdf`, `invalid-iri`, `unreachable-nodes`, and what is beyond the
-        limits.
+        with all URLs, `invalid-json-ld`, `malformed-rdf`, `invalid-iri`, `unreachable-nodes`, `reading-too-slow`, and
+        what is beyond the limits. With `quickly` raises `TakesLong` for what compiled contexts do not read, and for
+        large RDF.
         """
         data = event.data
         if isinstance(data, Node):
@@ -101,8 +115,10 @@ class GraphReader:
             return event, ()
         chosen = str(event.context.get(ROOT, ""))
         is_number = chosen.isdecimal() and len(chosen) < 8  # as earlier versions stored it
+        if quickly and isinstance(data, str | bytes) and len(data) > QUICK_CHARACTERS:
+            raise TakesLong
         try:
-            roots, tree = self._events(data, media_type, by_members=not is_number)
+            roots, tree = self._events(data, media_type, by_members=not is_number, quickly=quickly)
         except InvalidEvent as error:
             if not self._is_plain(error, media_type):
                 raise
@@ -136,7 +152,7 @@ class GraphReader:
         return unknown and (media_type != JSON_LD or self._plain_where_unknown)
 
     def _events(
-        self, data: Any, media_type: str, *, by_members: bool = True
+        self, data: Any, media_type: str, *, by_members: bool = True, quickly: bool = False
     ) -> tuple[list[str], Callable[[int], Node]]:
         """The roots of the events of a document, and what makes the tree of one of them. Raises `InvalidEvent`."""
         trees = self._trees(data, media_type)
@@ -144,6 +160,8 @@ class GraphReader:
             by_members and any(name in node for _, node in trees for name in self._member_names)
         ):
             return [root for root, _ in trees], lambda number: simplified(trees[number][1])
+        if quickly and media_type not in RDF_TYPES:
+            raise TakesLong
         graph = self.graph(data, media_type, by_members=by_members)
         roots = list(graph.roots)
         return roots, lambda number: self.tree(graph, roots[number])

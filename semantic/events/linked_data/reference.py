@@ -70,7 +70,8 @@ class Expander:
         """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
 
         Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that are not known,
-        also those that other contexts name; `invalid-json-ld` with what PyLD says; `too-slow` after `MOST_SECONDS`.
+        also those that other contexts name; `invalid-json-ld` with what PyLD says; `reading-too-slow` after
+        `MOST_SECONDS`.
         """
         found: list[Any] = self._run(lambda processor, options: processor.expand(document, options), document)
         return found
@@ -143,7 +144,7 @@ class Expander:
             unknown.update((url, None) for url in _relative_contexts(document))
         if processor.is_late:
             detail = f"reading the document takes longer than {MOST_SECONDS:g} s: split it, or use a simpler context"
-            raise InvalidEvent([Problem("too-slow", detail)])
+            raise InvalidEvent([Problem("reading-too-slow", detail)])
         if unknown:
             self._resolved.clear()  # it holds contexts that were read without those
             raise InvalidEvent([unknown_contexts_problem(unknown)])

@@ -1,0 +1,145 @@
+"""Graphs are read before their events enter the writer's queue, so that no document holds up the events of others.
+
+    request ──quick lane: slices in turn──▶ compiled contexts read it ─────────▶ queue
+                   └──slow lane: one document at a time──▶ PyLD, large RDF ────▶ queue
+
+Each lane reads for one request at a time, in a worker thread, and requests take turns. So whoever sends large or odd
+documents waits for others of the kind, and everybody else goes on.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio.to_thread
+
+from kindcast.semantic import Event, InvalidEvent, Problem, Vocabulary
+from kindcast.semantic.events import Canonicaliser, TakesLong, is_graph
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph
+from kindcast.server.settings import Settings
+
+__all__ = ["GraphReading"]
+
+SLICE_SECONDS = 0.02
+"""For which a request reads before another one has its turn."""
+SMALL = 1 << 12
+"""Characters of a document that is read at once where nobody else is reading: a thread costs more."""
+CHARACTERS_OF_A_STATEMENT = 40
+"""In RDF, about; only counted to bound it."""
+
+
+class _Lane:
+    """What reads graphs under the vocabulary of now."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self._canonicaliser: Canonicaliser | None = None
+        self._vocabulary: Vocabulary | None = None
+
+    def reader(self, vocabulary: Vocabulary) -> Canonicaliser:
+        """For the holder of the lock."""
+        if self._canonicaliser is None or self._vocabulary is not vocabulary:
+            self._canonicaliser, self._vocabulary = Canonicaliser(vocabulary), vocabulary
+        return self._canonicaliser
+
+
+class GraphReading:
+    """Reads graphs for the broker. One event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._quick = _Lane()
+        self._slow = _Lane()
+
+    async def read(self, events: Sequence[DecodedEvent], vocabulary: Vocabulary) -> Sequence[DecodedEvent]:
+        """`events`, those that are graphs with what they were read as under `vocabulary`."""
+        graphs = [number for number, each in enumerate(events) if is_graph(each.event)]
+        if not graphs:
+            return events
+        first = events[graphs[0]]
+        if len(events) == 1 and len(first.body) <= SMALL and not self._quick.lock.locked():
+            read = _quickly(self._quick.reader(vocabulary), first.event, vocabulary)
+            if read is not None:
+                return [replace(first, graph=read)]
+        found = await self._read([events[number].event for number in graphs], vocabulary)
+        known = dict(zip(graphs, found, strict=True))
+        return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
+
+    async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
+        """What those of `events` that are graphs were read as under `vocabulary`."""
+        graphs = [number for number, each in enumerate(events) if is_graph(each)]
+        found = await self._read([events[number] for number in graphs], vocabulary) if graphs else []
+        known = dict(zip(graphs, found, strict=True))
+        return [known.get(number) for number in range(len(events))]
+
+    async def _read(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph]:
+        """What the documents of one request were read as, in order."""
+        found: dict[int, ReadGraph] = {}
+        handed_over: list[int] = []
+        most = self._settings.max_graph_values_per_request
+        start, left = 0, most
+
+        def some(reader: Canonicaliser) -> None:
+            nonlocal start, left
+            until = time.perf_counter() + SLICE_SECONDS
+            while start < len(events) and time.perf_counter() < until:
+                event = events[start]
+                left -= values_of(event.data, left)
+                if left < 0:
+                    detail = f"the documents of the request hold more than {most:,} values: send fewer at once"
+                    found[start] = ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
+                elif (read := _quickly(reader, event, vocabulary)) is None:
+                    handed_over.append(start)
+                else:
+                    found[start] = read
+                start += 1
+
+        while start < len(events):
+            async with self._quick.lock:
+                await anyio.to_thread.run_sync(some, self._quick.reader(vocabulary))
+        budget = self._settings.max_graph_seconds_per_request
+
+        def one(reader: Canonicaliser, event: Event) -> tuple[ReadGraph, float]:
+            began = time.thread_time()
+            try:
+                read = ReadGraph(vocabulary, *reader.graph_event(event))
+            except InvalidEvent as problem:
+                read = ReadGraph(vocabulary, problem)
+            return read, time.thread_time() - began
+
+        for number in handed_over:
+            if budget <= 0:
+                limit = self._settings.max_graph_seconds_per_request
+                detail = f"reading the documents of the request takes longer than {limit:g} s: send fewer at once"
+                found[number] = ReadGraph(vocabulary, InvalidEvent([Problem("reading-too-slow", detail)]))
+                continue
+            async with self._slow.lock:
+                reader = self._slow.reader(vocabulary)
+                found[number], seconds = await anyio.to_thread.run_sync(one, reader, events[number])
+            budget -= seconds
+        return [found[number] for number in range(len(events))]
+
+
+def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> ReadGraph | None:
+    """What a graph was read as; None for one that takes long."""
+    try:
+        return ReadGraph(vocabulary, *reader.graph_event(event, quickly=True))
+    except TakesLong:
+        return None
+    except InvalidEvent as problem:
+        return ReadGraph(vocabulary, problem)
+
+
+def values_of(data: Any, most: int) -> int:
+    """How many values a document holds, counted until they are more than `most`. Linear; no recursion."""
+    if isinstance(data, str | bytes):
+        return 1 + len(data) // CHARACTERS_OF_A_STATEMENT
+    count, stack = 0, [data]
+    while stack and count <= most:
+        node = stack.pop()
+        if isinstance(node, dict | list):
+            count += len(node)
+            stack.extend(node.values() if isinstance(node, dict) else node)
+    return count

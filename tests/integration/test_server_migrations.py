@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
-from sqlalchemy import Engine, create_engine, delete, inspect, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, delete, inspect, select, text, update
 
 from kindcast.semantic.ontology.encoding import is_readable
 from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.server.store import matches
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.tables import ledger, meanings, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
@@ -163,6 +165,50 @@ def test_migration_of_layout_2_keeps_cursors_and_what_waits(tmp_path: Path) -> N
         page = client.get("/v1/subscriptions/s/events").json()["events"]
         assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("5", 5), ("6", 6)]
     assert columns(engine) == {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
+
+
+def test_move_of_older_matches_that_is_interrupted_goes_on_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends after some of the matches have moved: the cursors and what waits are as they were, before the end
+    and after each start; the last one leaves no older table."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    make_layout_2(engine, 50, acked=7)
+    monkeypatch.setattr(matches, "MOVED_POSITIONS", 5)
+    store_move = matches.store_move
+    moved: list[int] = []
+
+    def some(connection: Connection, move: matches.Move) -> bool:
+        if len(moved) % 4 == 3:
+            raise OSError("the machine stopped")
+        moved.append(move.block.last)
+        return store_move(connection, move)
+
+    def older_from() -> int:
+        with engine.connect() as connection:
+            return connection.execute(select(ledger.c.older_from)).scalar_one()
+
+    monkeypatch.setattr(matches, "store_move", some)
+    for reached in (16, 31):
+        with running_application(tmp_path) as client:
+            until(lambda reached=reached: older_from() == reached)  # type: ignore[misc]
+            check_waiting(client, range(8, 51))
+        assert inspect(engine).has_table("matches")
+        moved.append(0)
+    monkeypatch.setattr(matches, "store_move", store_move)
+    with running_application(tmp_path) as client:
+        until(lambda: not inspect(engine).has_table("matches"))
+        check_waiting(client, range(8, 51))
+        assert older_from() == 0
+
+
+def check_waiting(client: httpx.Client, numbers: range) -> None:
+    page = client.get("/v1/subscriptions/s/events", params={"limit": 1000}).json()["events"]
+    assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [(str(n), n) for n in numbers]
+    assert client.get("/v1/subscriptions/s").json()["pending"] == len(numbers)
+    assert f"kindcast_matches_pending {len(numbers)}.0" in client.get("/metrics").text
+    trace = client.get("/v1/events/9/trace").json()
+    assert [each["subscription"] for each in trace["deliveries"]] == ["s"]
 
 
 def test_rollback_without_an_earlier_version_is_refused(tmp_path: Path) -> None:

@@ -188,17 +188,28 @@ class Broker:
 
     async def publish(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> Results:
         """Accept events, in order; one result each, an error for those that cannot be read or match too many; without
-        `verbose` nothing is noted of them. Raises `BrokerBusy`."""
+        `verbose` nothing is noted of them. Raises `BrokerBusy`.
+
+        Events that match very many subscriptions are accepted in several commands, and others are served in between. If
+        a later one of these cannot be committed, this raises though the first events are on disk: who publishes them
+        again with their ids makes no duplicates.
+        """
         if not events:
             return []
         events = await self._graphs.read(events, self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        publication = Publication(events, verbose, self.settings.max_matches_per_event)
-        return await self._submit(
-            lambda group: publish(group, [publication], observe)[0], weight=len(events), publication=publication
-        )
+        results: Results = []
+        while len(results) < len(events):
+            rest = events[len(results) :] if results else events
+            publication = Publication(rest, verbose, self.settings.max_matches_per_event)
+            results += await self._submit(
+                partial(_publish_one, publication=publication, observe=observe),
+                weight=len(rest),
+                publication=publication,
+            )
+        return results
 
     async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:
         """Accept the events of one document, in order, all of them or none. Raises `InvalidEvent` with the problems of
@@ -382,3 +393,7 @@ class Broker:
         except BaseException:
             connection.close()
             raise
+
+
+def _publish_one(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> Results:
+    return publish(group, [publication], observe)[0]

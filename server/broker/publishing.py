@@ -12,6 +12,7 @@ is looked up.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -53,6 +54,11 @@ MAX_NOTES = 100
 """Notes on one event that its publisher gets and the store keeps."""
 
 DIFFERS = "differs"
+
+MATCHES_AT_ONCE = 1_000_000
+"""Matches after which a command accepts no more events, so that others are served: some tenths of a second."""
+MATCHES_TRIED = 3_000_000
+"""That events could have at most which are matched in one call, while nothing is known of them."""
 
 NUMBER_BITS = 40
 """For the number of a subscription beside that of an event."""
@@ -108,14 +114,35 @@ Results = list[Outcome | Refused]
 """One for each event of a request."""
 
 
-def publish(group: Group, publications: Sequence[Publication], observe: Callable[[float, int], None]) -> list[Results]:
+def publish(
+    group: Group,
+    publications: Sequence[Publication],
+    observe: Callable[[float, int], None],
+    *,
+    at_most: int | None = MATCHES_AT_ONCE,
+) -> list[Results]:
     """Accept the events of one or more requests, in order. `observe(seconds, events)` is told how long it took to read
     and match them. Requests that come together are read, matched and stored together: a statement costs more than a
-    row."""
+    row.
+
+    Where they match very many subscriptions, only the first ones are accepted, at least one, until there are `at_most`
+    matches or some more: there are fewer results then, and the others are to be published in a later command.
+    """
     events = [event for each in publications for event in each.events]
     asked = [each for each in publications for _ in each.events]
-    results = iter(_published(group, events, asked, observe))
-    return [[next(results) for _ in each.events] for each in publications]
+    subscriptions = max(1, len(group.state.matcher))
+    size = least = max(1, MATCHES_TRIED // subscriptions)
+    before, results = group.totals["matches"], Results()
+    while len(results) < len(events):
+        start, matches = len(results), group.totals["matches"]
+        some = slice(start, start + size) if at_most is not None else slice(None)
+        results += _published(group, events[some], asked[some], observe)
+        if at_most is not None and group.totals["matches"] - before >= at_most:
+            break
+        few = group.totals["matches"] - matches < size * subscriptions // 100
+        size = min(2 * size, 4 * least) if few else least
+    parts = iter(results)
+    return [list(islice(parts, len(each.events))) for each in publications]
 
 
 def _published(
@@ -185,7 +212,7 @@ def publish_together(group: Group, publication: Publication, observe: Callable[[
     """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, `TooManyMatches`, so that the
     command is undone and none is accepted."""
     events = publication.events
-    (results,) = publish(group, [publication], observe)
+    (results,) = publish(group, [publication], observe, at_most=None)
     for result in results:
         if isinstance(result, TooManyMatches):
             raise result

@@ -225,11 +225,8 @@ class Courier:
         after = 0
         while True:
             announced.clear()
-            subscriber = await self._called(number)
-            if subscriber is None:
-                return None
-            page = await self._page(number, max(after, subscriber.start))
-            if not page:
+            subscriber, page, whole = await self._read(number, after)
+            if subscriber is None or not page:
                 return None
             errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
             if (due := self._due(subscriber, errors)) > time.time():
@@ -242,6 +239,7 @@ class Courier:
                     # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
                     if announced.is_set() or self.stopping:
                         announced.clear()
+                        whole = False  # it may have been announced for a message that the page does not have
                         if (subscriber := await self._called(number)) is None:
                             return None
                     if match.position <= subscriber.start:
@@ -259,6 +257,8 @@ class Courier:
                 after, errors = match.position, 0
             if written is not None:
                 await written
+            if whole and not announced.is_set():
+                return None  # whatever came since the page was read would have been announced
 
     def _due(self, subscriber: Subscriber, errors: int) -> float:
         """When the next attempt may begin, in seconds since 1970: the schedule's time, or the end of a pause."""
@@ -270,15 +270,23 @@ class Courier:
         if self.stopping:
             return None
         async with self._reading:
-            subscriber = await self.broker.read(lambda connection: find_subscriber(connection, number))
-        if subscriber is None or subscriber.sink is None or subscriber.expires_at <= CLOCK.now():
-            return None
-        return subscriber if subscriber.status in PUSHED_STATUSES else None
+            return _if_called(await self.broker.read(lambda connection: find_subscriber(connection, number)))
 
-    async def _page(self, number: int, after: int) -> list[StoredMatch]:
-        def read(connection: Connection) -> list[StoredMatch]:
-            return read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+    async def _read(self, number: int, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        """The subscription, if its sink is to be called; its next messages after a position; and whether they are all
+        that wait. One look at the store."""
 
+        def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+            subscriber = _if_called(find_subscriber(connection, number))
+            if subscriber is None:
+                return None, [], True
+            start = max(after, subscriber.start)
+            page = read_matches(connection, number, after=start, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+            whole = len(page) < PAGE_MESSAGES and sum(len(match.body) for match in page) < PAGE_BYTES
+            return subscriber, page, whole
+
+        if self.stopping:
+            return None, [], True
         async with self._reading:
             return await self.broker.read(read)
 
@@ -309,6 +317,12 @@ class Courier:
             consecutive_errors=0 if outcome.kind == "delivered" else errors,
             next_attempt_at=next_attempt_at,
         )
+
+
+def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
+    if subscriber is None or subscriber.sink is None or subscriber.expires_at <= CLOCK.now():
+        return None
+    return subscriber if subscriber.status in PUSHED_STATUSES else None
 
 
 def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
@@ -416,10 +430,12 @@ class Outbox:
             await sender.close()
 
     async def _waiting(self) -> list[int]:
-        """Which of the announced subscriptions have something to deliver."""
+        """Which of the announced subscriptions have something to deliver. One that waits for its next attempt has a
+        timer, which only the first look at all of them has to set."""
         announced, self._announced = self._announced, set()
+        due_at = None if announced is None else time.time()
         try:
-            return await self._broker.read(lambda connection: awaiting_webhooks(connection, announced))
+            return await self._broker.read(lambda connection: awaiting_webhooks(connection, announced, due_at=due_at))
         except Exception:
             log.exception("the outbox cannot read the store; next attempt in %g s", FAULT_PAUSE_SECONDS)
             self._announced = None

@@ -257,11 +257,17 @@ def end_of_log(connection: Connection) -> int:
     return connection.execute(sa.select(ledger.c.sequence)).scalar_one_or_none() or 0
 
 
-def awaiting_webhooks(connection: Connection, numbers: Collection[int] | None = None) -> list[int]:
-    """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it."""
+def awaiting_webhooks(
+    connection: Connection, numbers: Collection[int] | None = None, *, due_at: float | None = None
+) -> list[int]:
+    """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it. With
+    `due_at` without those whose next attempt after a failure is later."""
     statement = sa.select(subscriptions.c.number, _START).where(
         subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
     )
+    if due_at is not None:
+        later = (subscriptions.c.status == "failing") & (sa.func.coalesce(subscriptions.c.next_attempt_at, 0) > due_at)
+        statement = statement.where(~later)
     if numbers is None or len(numbers) > MANY_NUMBERS:
         called = {
             number: start for number, start in connection.execute(statement) if numbers is None or number in numbers

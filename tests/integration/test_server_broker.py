@@ -367,3 +367,33 @@ def test_matches_are_folded_in_the_background(tmp_path: Path, monkeypatch: pytes
                 assert (totals.matches, totals.pending) == (start + 20, start + 20)
 
     run(body)
+
+
+def test_events_that_match_very_many_are_published_in_several_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served in between; each event gets its own result, in order, duplicates too."""
+    monkeypatch.setattr(publishing, "MATCHES_TRIED", 6)
+    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5})
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            for number in range(3):
+                await broker.create_subscription(new(f"s{number}", "n >= 0"))
+            before = broker.state.commits
+            commits: list[int] = []
+            broker.listeners.append(lambda numbers: commits.append(len(numbers)))
+            events = [event(n=number) for number in range(10)]
+            outcomes = await broker.publish([*events, events[0], event(n=-1)])
+            assert [each.matched for each in outcomes if isinstance(each, Outcome)] == [3] * 11 + [0]
+            assert [each.sequence for each in outcomes if isinstance(each, Outcome)] == [*range(1, 11), 1, 11]
+            assert broker.state.commits - before == 6, (
+                "two events a command, and the last one for those without matches"
+            )
+            assert commits == [3] * 5
+            totals = await broker.read(read_totals)
+            assert (totals.accepted, totals.matches, totals.pending, totals.duplicates) == (11, 30, 30, 1)
+            together = await broker.publish_together([event(n=number) for number in range(20, 25)])
+            assert len(together) == 5
+
+    run(body)

@@ -461,7 +461,7 @@ class Canonicaliser:
         scope = range_of(declaration, vocabulary)
         found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)
         holds_concepts = declaration is not None and declaration.kind == "concept"
-        notes.extend(notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts))
+        of_term = notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts)
         concepts = found.candidates
         if declaration is not None and declaration.code is not None and declaration.code.within is not None:
             coded = self._coded(name, declaration.code.within, text, [] if concepts else notes)
@@ -477,6 +477,8 @@ class Canonicaliser:
                     meant += vocabulary.coded(declaration.code.within, other).candidates
                 concepts = tuple(dict.fromkeys((*concepts, *meant)))
             also = tuple(dict.fromkeys((*also, *(vocabulary.root_word(other) for other in others))))
+        # What a code or a pattern knew is not unknown.
+        notes.extend(note for note in of_term if note.code != "unknown-term" or not concepts)
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)

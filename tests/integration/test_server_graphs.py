@@ -93,3 +93,19 @@ def test_unknown_contexts_are_refused_with_all_urls_where_the_type_says_json_ld(
         assert client.put("/v1/contexts", params={"url": url}, json=context).is_success
     assert publish(client, document, JSON_LD).json()["matched"] == 1
     assert publish(client, "<a> <b> .", "text/turtle").status_code == 422
+
+
+def test_observations_in_one_document_are_events_that_share_their_sensor(client: httpx.Client) -> None:
+    """RDF with several roots, as observations are published; a graph of circles alone has no event."""
+    id = subscribe(client, 'hasSimpleResult > 20 and madeBySensor.label = "roof"')["id"]
+    sosa = "http://www.w3.org/ns/sosa/"
+    observations = "".join(
+        f"<x:o{n}> a <{sosa}Observation> ; <{sosa}hasSimpleResult> {n} ; <{sosa}madeBySensor> <x:s> . "
+        for n in (19, 21)
+    )
+    answer = publish(client, observations + f'<x:s> a <{sosa}Sensor> ; <{EX}label> "roof" .', "text/turtle")
+    assert (answer.json()["accepted"], answer.json()["matched"]) == (2, 1), answer.text
+    (message,) = client.get(f"/v1/subscriptions/{id}/events").json()["events"]
+    assert message["event"]["id"].endswith("#x:o21")
+    circle = f"<x:p> <{sosa}hosts> <x:s> . <x:s> <{sosa}isHostedBy> <x:p> ."
+    assert problem_code(publish(client, circle, "text/turtle")) == "invalid-event"

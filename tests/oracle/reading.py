@@ -32,6 +32,7 @@ UNITS = {
     "s": ("time", Fraction(1), Fraction(0)),
     "day": ("time", Fraction(86_400), Fraction(0)),
     "year": ("time", Fraction("365.25") * 86_400, Fraction(0)),
+    "mm[Hg]": ("pressure", Fraction("133.322387415"), Fraction(0)),
     "USD": ("USD", Fraction(1), Fraction(0)),
     "EUR": ("EUR", Fraction(1), Fraction(0)),
 }

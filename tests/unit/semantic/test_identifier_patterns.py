@@ -79,3 +79,21 @@ def test_declaration_that_makes_no_sense_is_refused(reads: Any) -> None:
     """Each by its own message."""
     with pytest.raises(InvalidDeclaration, match=r"reads|pattern"):
         Declarations().extended("attribute", "epc", {"reads": reads})
+
+
+def test_what_a_code_or_a_pattern_knows_is_not_noted_as_unknown() -> None:
+    """A tariff number of a declared scheme, and an article that a pattern reads; another one is noted."""
+    document = b"""@prefix skos: <http://www.w3.org/2004/02/skos/core#> . @prefix : <http://customs.example/> .
+    :s a skos:ConceptScheme . :c84 a skos:Concept ; skos:inScheme :s ; skos:notation "84" ; skos:prefLabel "Machinery" .
+    :c8471 a skos:Concept ; skos:inScheme :s ; skos:broader :c84 ; skos:notation "8471" ."""
+    attributes = {
+        "tariff": {"kind": "concept", "code": {"in": "http://customs.example/s"}},
+        "article": {"kind": "concept", "reads": [{"match": "hs-([0-9]+)", "as": "http://customs.example/c{1}"}]},
+    }
+    matcher = Matcher(Vocabulary.from_bytes(document, attributes=attributes))
+    matcher.add("s", "tariff isa Machinery and article isa Machinery")
+    event = matcher.canonicalise({"tariff": "8471", "article": "hs-8471"})
+    assert [match.subscription for match in matcher.match(event)] == ["s"]
+    assert event.notes == ()
+    unknown = matcher.canonicalise({"tariff": "99", "article": "hs-99"})
+    assert {note.attribute for note in unknown.notes} == {"tariff", "article"}

@@ -86,6 +86,7 @@ class Subscription(TypedDict):
     protocolsettings: Json | None
     sinkcredential: Json | None
     metadata: Json | None
+    attributes: list[str] | None
     created_at: str
     expires_at: str
     vocabulary_version: str
@@ -111,7 +112,7 @@ class CreatedSubscription(Subscription):
 
 
 class ChangedSubscription(Subscription):
-    """`secret`: of its first sink."""
+    """`secret`: a new one, of its first sink or after a rotation."""
 
     secret: NotRequired[str]
 
@@ -1013,6 +1014,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions/{id}/renew": {200: Subscription},
     "POST /v1/subscriptions/{id}/pause": {200: Subscription},
     "POST /v1/subscriptions/{id}/resume": {200: Subscription},
+    "POST /v1/subscriptions/{id}/rotate-secret": {200: ChangedSubscription},
     "POST /v1/subscriptions/{id}/replay": {200: Subscription},
     "GET /v1/subscriptions/{id}/events": {200: MessagePage},
     "POST /v1/subscriptions/{id}/ack": {200: Cursor},

@@ -74,7 +74,7 @@ async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ti
 
 def _shown(letter: DeadLetter, *, payload: bool) -> dict[str, Any]:
     subscriber = letter.subscriber
-    message: dict[str, Any] = msgspec.structs.asdict(message_of(subscriber.id, letter.match))
+    message: dict[str, Any] = msgspec.structs.asdict(message_of(subscriber.id, letter.match, subscriber.attributes))
     if not payload:
         message |= {"event": without_payload(message["event"]), "bindings": []}
     return message | {"reason": subscriber.status_reason, "last_failure": moment(subscriber.last_failure)}

@@ -69,7 +69,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 NOT_YET = {
     "start_at": "backfill (start_at)",
-    "attributes": "choosing the payload (attributes)",
     "throttling": "throttling",
     "config": "config",
 }
@@ -102,6 +101,10 @@ class SubscriptionChange(_Ending):
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
     metadata: Annotated[dict[str, Any] | None, Field(description="Yours; kept and shown.")] = None
+    attributes: Annotated[
+        list[Text] | None,
+        Field(max_length=200, description="Which members of the data are delivered, dotted; without it, all of it."),
+    ] = None
 
 
 class SubscriptionBody(SubscriptionChange):
@@ -161,6 +164,7 @@ def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None
         source=asked.source,
         metadata=asked.metadata,
         created_by=created_by,
+        attributes=asked.attributes,
     )
     return new, ticket
 
@@ -270,6 +274,9 @@ router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
 MAX_PAGE = 1_000
 HIDDEN = "(hidden)"
+OVERLAP_SECONDS = 86_400.0
+MAX_OVERLAP_SECONDS = 30 * 86_400.0
+"""Of two secrets: a rotation ends some day."""
 IMPORTED_TOGETHER = 1_000
 """Lines of an import in one command: enough for many to be of one shape, few enough that publishers wait for some tens
 of ms only."""
@@ -426,6 +433,34 @@ async def resume(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = 
     return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker)
 
 
+class RotationBody(_Strict):
+    """For how long the present secret signs as well; a day without it."""
+
+    overlap_seconds: Annotated[float, Field(ge=0, le=MAX_OVERLAP_SECONDS)] = OVERLAP_SECONDS
+
+
+@router.post(
+    "/{id}/rotate-secret",
+    summary="A new webhook secret",
+    openapi_extra=body_schema(RotationBody.model_json_schema(), required=False),
+)
+async def rotate_secret(
+    request: Request,
+    id: Id,
+    broker: AppBroker,
+    settings: AppSettings,
+    ticket: Ticket,
+    if_match: IfMatch = None,
+) -> Response:
+    """Answers a new `secret`, which is not shown again. Until `overlap_seconds` are over each delivery is signed with
+    both, so that a receiver can change over without losing any."""
+    asked = read_body(RotationBody, await json_object(request, settings, optional=True))
+    secret = _new_secret()
+    row = await broker.rotate_secret(id, ticket, secret, asked.overlap_seconds, entity_tags(if_match))
+    told = _shown(row, broker.vocabulary.version, time.time()) | {"secret": secret}
+    return answer(told, headers=_etag(row))
+
+
 class ReplayBody(_Strict):
     """From where: a cursor, or a moment; without either, from the first message that is kept."""
 
@@ -561,6 +596,7 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "protocolsettings": settings_shown(row.protocolsettings),
         "sinkcredential": credential_shown(row.sinkcredential),
         "metadata": row.metadata,
+        "attributes": row.attributes,
         "created_at": moment(row.created_at),
         "expires_at": moment(row.expires_at),
         "vocabulary_version": vocabulary_version,

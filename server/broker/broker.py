@@ -319,6 +319,12 @@ class Broker:
         """Its row after some columns were set. Raises as `renew`."""
         return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper, tags))
 
+    async def rotate_secret(
+        self, id: str, ticket: Claim | str | None, secret: str, overlap: float, tags: Tags = None
+    ) -> Row[Any]:
+        """Its row with the new secret. Raises as `renew`, and `SinkMissing`."""
+        return await self._submit(lambda group: subscribing.rotate_secret(group, id, ticket, secret, overlap, tags))
+
     async def replay(self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
         """Its row after its cursor was moved back to a position. Raises as `renew`, and what `position` raises."""
         return await self._submit(lambda group: subscribing.replay(group, id, ticket, position))

@@ -73,6 +73,7 @@ class NewSubscription:
     metadata: Mapping[str, Any] | None = None
     created_by: str | None = None
     """Whose key made it; None without keys."""
+    attributes: Sequence[str] | None = None
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
@@ -141,6 +142,7 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
         "source": new.source,
         "metadata": new.metadata,
         "created_by": new.created_by,
+        "attributes": new.attributes,
         "created_at": group.now,
         "expires_at": new.expires_at,
         "acked": group.state.sequence,
@@ -247,6 +249,22 @@ def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, 
     return row
 
 
+def rotate_secret(
+    group: Group, id: str, ticket: Claim | str | None, secret: str, overlap: float, tags: Tags = None
+) -> Row[Any]:
+    """A new secret for the webhook; the present one signs as well for so many seconds.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionChanged`.
+    """
+    row, live = _owned(group, id, ticket, tags)
+    if row.sink is None:
+        raise SinkMissing("only a subscription with a sink has a secret")
+    old = {"old_secret": row.secret, "old_secret_until": group.now + overlap} if overlap > 0 else {"old_secret": None}
+    subscriptions.change(group.connection, live.number, secret=secret, **old)
+    group.touched.add(live.number)
+    return _row(group, id)
+
+
 def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
     """Moves the cursor back, so that messages after the position are delivered again, as far as they are kept; never
     forward. Of a webhook the same `webhook-id`s come again.
@@ -283,7 +301,7 @@ def entity_tag(row: Row[Any]) -> str:
     return hmac.new(row.ticket_hash.encode(), told, "sha256").hexdigest()[:32]
 
 
-_TAGGED = ("sink", "protocol", "protocolsettings", "sinkcredential", "secret", "metadata", "expires_at")
+_TAGGED = ("attributes", "sink", "protocol", "protocolsettings", "sinkcredential", "secret", "metadata", "expires_at")
 
 
 def _owned(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> tuple[Row[Any], Live]:

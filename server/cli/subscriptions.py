@@ -158,6 +158,22 @@ def resume(
         _show(client.resume(id, ticket=ticket), json)
 
 
+@commands.command("rotate-secret", epilog="Example: kindcast subscriptions rotate-secret sub_123 --ticket TICKET")
+def rotate_secret(
+    id: IdArgument,
+    overlap: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", parser=seconds, help="How long the present secret signs as well: 12h, 7d."),
+    ] = None,
+    ticket: TicketOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Get a new webhook secret; for a while deliveries are signed with both."""
+    with connected(server) as client:
+        _show(client.rotate_secret(id, overlap_seconds=overlap, ticket=ticket), json)
+
+
 @commands.command(
     "replay", epilog="Example: kindcast subscriptions replay sub_123 --since 2026-11-23T08:00:00Z --ticket TICKET"
 )

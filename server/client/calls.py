@@ -513,6 +513,12 @@ class Calls(VocabularyCalls, OperatorCalls):
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
+    def rotate_secret(self, id: str, *, overlap_seconds: float | None = None, ticket: str | None = None) -> Call[Json]:
+        """A new webhook `secret`; the present one signs as well for so long, by default a day."""
+        body = present(overlap_seconds=overlap_seconds)
+        return post(path_of("subscriptions", id, "rotate-secret"), body, headers=self.ticket_header(id, ticket))
+
+    @described
     def replay(
         self, id: str, *, after: str | int | None = None, since: str | None = None, ticket: str | None = None
     ) -> Call[Json]:

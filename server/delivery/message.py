@@ -1,8 +1,11 @@
 """Messages to subscribers, the same by pull, stream and webhook: the event with the cursor and bindings of a match.
 
-The event is stored as JSON text and passed on as it is, never parsed again; so a message has the same bytes on every
-attempt, and costs a copy.
+The event is stored as JSON text and passed on as it is, never parsed again, unless a subscription chose some of it; so
+a message has the same bytes on every attempt, and costs a copy.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -15,6 +18,7 @@ __all__ = [
     "InvalidCursor",
     "Page",
     "as_cloudevent",
+    "chosen",
     "encode",
     "message_id",
     "message_of",
@@ -109,11 +113,42 @@ class Page(msgspec.Struct, frozen=True):
     cursor: str
 
 
-def message_of(subscription: str, match: StoredMatch) -> Message:
-    """The message for one match of a subscription (its id)."""
+def chosen(body: str, attributes: Sequence[str] | None) -> str:
+    """The event with the members of its data that were chosen, and all context attributes. A dotted name goes into
+    objects, and into each object of a list. Data that is no object, or a list of them, has none of them.
+
+    >>> chosen('{"id":"1","data":{"a":1,"b":{"c":2,"d":3}}}', ["b.c", "x"])
+    '{"id":"1","data":{"b":{"c":2}}}'
+    """
+    if attributes is None:
+        return body
+    event = msgspec.json.decode(body)
+    event.pop("data_base64", None)
+    if "data" in event:
+        event["data"] = _chosen_of(event["data"], [each.split(".") for each in attributes])
+    return msgspec.json.encode(event).decode()
+
+
+def _chosen_of(data: Any, paths: list[list[str]]) -> Any:
+    if isinstance(data, list):
+        return [_chosen_of(each, paths) for each in data if isinstance(each, dict | list)]
+    if not isinstance(data, dict):
+        return {}
+    found = {}
+    for name, value in data.items():
+        rests = [path[1:] for path in paths if path[0] == name]
+        if not all(rests):
+            found[name] = value
+        elif rests and isinstance(value, dict | list):
+            found[name] = _chosen_of(value, rests)
+    return found
+
+
+def message_of(subscription: str, match: StoredMatch, attributes: Sequence[str] | None = None) -> Message:
+    """The message for one match of a subscription (its id), with the attributes that it chose."""
     return Message(
         cursor=str(match.position),
-        event=msgspec.Raw(match.body.encode()),
+        event=msgspec.Raw(chosen(match.body, attributes).encode()),
         bindings=_NO_BINDINGS if match.bindings is None else msgspec.Raw(match.bindings.encode()),
         subscription=subscription,
         vocabulary_version=match.vocabulary_version,
@@ -134,7 +169,7 @@ def message_id(subscription: str, match: StoredMatch) -> str:
     return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
 
 
-def as_cloudevent(subscription: str, match: StoredMatch) -> str:
+def as_cloudevent(subscription: str, match: StoredMatch, attributes: Sequence[str] | None = None) -> str:
     """The stored event, which is a JSON object, with the members of the message as extension attributes before it.
 
     >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
@@ -143,7 +178,8 @@ def as_cloudevent(subscription: str, match: StoredMatch) -> str:
     more = {"kindcastcursor": str(match.position), "kindcastsubscription": subscription}
     if match.bindings is not None:
         more["kindcastbindings"] = match.bindings
-    return msgspec.json.encode(more).decode()[:-1] + "," + match.body.lstrip().removeprefix("{")
+    body = chosen(match.body, attributes)
+    return msgspec.json.encode(more).decode()[:-1] + "," + body.lstrip().removeprefix("{")
 
 
 def encode(value: Message | Page) -> bytes:

@@ -328,11 +328,14 @@ def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
 def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
     protocolsettings = subscriber.protocolsettings or {}
     bare = protocolsettings.get("format") == "cloudevents"
+    chosen = subscriber.id, match, subscriber.attributes
+    rotated = subscriber.old_secret is not None and (subscriber.old_secret_until or 0.0) > time.time()
     return Delivery(
         sink=subscriber.sink or "",
         secret=subscriber.secret or "",
         message_id=message_id(subscriber.id, match),
-        body=as_cloudevent(subscriber.id, match).encode() if bare else encode(message_of(subscriber.id, match)),
+        old_secret=subscriber.old_secret if rotated else None,
+        body=as_cloudevent(*chosen).encode() if bare else encode(message_of(*chosen)),
         content_type="application/cloudevents+json" if bare else "application/json",
         protocolsettings=protocolsettings,
         sinkcredential=subscriber.sinkcredential or {},

@@ -36,7 +36,7 @@ async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, 
         subscriber = subscriber_of(connection, id)
         start = start_of(connection, subscriber, after)
         found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
-        messages = [message_of(id, match) for match in found]
+        messages = [message_of(id, match, subscriber.attributes) for match in found]
         return subscriber, Page(messages, messages[-1].cursor if messages else str(start))
 
     subscriber, page = await broker.read(read)

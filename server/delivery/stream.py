@@ -107,7 +107,7 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
             yield format_sse_event(event="end", data_str=f'{{"reason":"{step}"}}')
         else:
             for match in step:
-                data = encode(message_of(start.subscriber.id, match)).decode()
+                data = encode(message_of(start.subscriber.id, match, start.subscriber.attributes)).decode()
                 yield format_sse_event(id=str(match.position), event="match", data_str=data)
 
 

@@ -66,12 +66,14 @@ _USER_AGENT = "kindcast"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message on its way to one sink. `message_id` is the same on every attempt; `secret` is `whsec_…`."""
+    """One message on its way to one sink. `message_id` is the same on every attempt; `secret` is `whsec_…`, and so is
+    `old_secret`, which signs as well while a rotation lasts."""
 
     sink: str
     secret: str
     message_id: str
     body: bytes
+    old_secret: str | None = None
     content_type: str = "application/json"
     protocolsettings: Mapping[str, Any] = field(default_factory=dict)
     sinkcredential: Mapping[str, Any] = field(default_factory=dict)
@@ -186,7 +188,8 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
 
 def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
     now = datetime.now(UTC)
-    signature = Webhook(delivery.secret).sign(delivery.message_id, now, delivery.body.decode())
+    secrets = [delivery.secret] if delivery.old_secret is None else [delivery.secret, delivery.old_secret]
+    signature = " ".join(Webhook(each).sign(delivery.message_id, now, delivery.body.decode()) for each in secrets)
     headers = {name.lower(): value for name, value in delivery.protocolsettings.get("headers", {}).items()}
     if delivery.sinkcredential:
         headers["authorization"] = _authorization(delivery.sinkcredential)

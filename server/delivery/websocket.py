@@ -80,7 +80,8 @@ async def serve_websocket(
 
 
 async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
-    id, pings = start.subscriber.id, delivery.settings.stream_ping_seconds
+    id, attributes = start.subscriber.id, start.subscriber.attributes
+    pings = delivery.settings.stream_ping_seconds
     async for step in follow(delivery.broker, delivery.wakeups, start, pings):
         if isinstance(step, str):
             if not bare:
@@ -88,7 +89,9 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             await websocket.close(_CLOSE_CODES[step], step)
         elif step is not None:
             for match in step:
-                await websocket.send_text(as_cloudevent(id, match) if bare else encode(message_of(id, match)).decode())
+                await websocket.send_text(
+                    as_cloudevent(id, match, attributes) if bare else encode(message_of(id, match, attributes)).decode()
+                )
 
 
 async def _read(

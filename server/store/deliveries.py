@@ -83,6 +83,9 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.last_success,
     subscriptions.c.last_failure,
     subscriptions.c.last_error,
+    subscriptions.c.attributes,
+    subscriptions.c.old_secret,
+    subscriptions.c.old_secret_until,
     _START.label("start"),
     discarded.c.through.label("discarded_through"),
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
@@ -186,6 +189,9 @@ class Subscriber:
     last_success: float | None
     last_failure: float | None
     last_error: str | None
+    attributes: list[str] | None
+    old_secret: str | None
+    old_secret_until: float | None
     start: int
     discarded_through: int | None
 

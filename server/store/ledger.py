@@ -50,12 +50,13 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            4 ──▶ 5   what is undecided has the kind of its failure
 #            5 ──▶ 6   matches are packed; those that are there move while the server runs: `older_matches`
 #            6 ──▶ 7   subscriptions know which key made them
+#            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
 # age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
-LAYOUT = 7
+LAYOUT = 8
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -134,6 +135,13 @@ def _keep_creators(connection: Connection) -> None:
     _add(connection, "subscriptions", Column("created_by", String))
 
 
+def _choose_payloads(connection: Connection) -> None:
+    """Layout 8. Nothing is chosen, and nothing was rotated."""
+    _add(connection, "subscriptions", Column("attributes", JSON))
+    _add(connection, "subscriptions", Column("old_secret", String))
+    _add(connection, "subscriptions", Column("old_secret_until", Double))
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
@@ -141,6 +149,7 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     4: _keep_failure_kinds,
     5: _pack_matches,
     6: _keep_creators,
+    7: _choose_payloads,
 }
 """What leads from a layout to the next one."""
 

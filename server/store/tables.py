@@ -142,6 +142,9 @@ subscriptions = Table(
     Column("last_undecided_reason", Text),
     Column("last_undecided_kind", String),  # kind of failure; NULL beside a reason: noted before kinds were kept
     Column("created_by", String),  # the key, or the subject, that made it; NULL: there were no keys
+    Column("attributes", _Json),  # of the data, that are delivered; NULL: all of it
+    Column("old_secret", String),  # the secret before the last rotation: it signs as well, until then
+    Column("old_secret_until", Double),
     sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
 )
 

@@ -1,0 +1,113 @@
+"""What a subscription gets of an event, and two secrets while one takes the place of the other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from kindcast.server.delivery.message import chosen
+from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.receiver import Received, Receiver, running_receiver
+
+SALE: dict[str, Any] = {"price": 3, "size": {"width": 1, "height": 2}, "parts": [{"n": 1, "m": 2}, "x", {"n": 3}]}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with running_application(tmp_path_factory.mktemp("data"), allow_private_sinks=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with running_receiver() as running:
+        yield running
+
+
+def received(receiver: Receiver, path: str, count: int) -> list[Received]:
+    receiver.wait_until(lambda: len(receiver.requests(path)) >= count)
+    return receiver.requests(path)
+
+
+def verifies(secret: str, request: Received) -> bool:
+    try:
+        Webhook(secret).verify(request.body, request.headers)
+    except WebhookVerificationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("attributes", "data"),
+    [
+        (["price"], {"price": 3}),
+        (["size.width"], {"size": {"width": 1}}),
+        (["size", "size.width"], {"size": {"width": 1, "height": 2}}),
+        (["parts.n"], {"parts": [{"n": 1}, {"n": 3}]}),
+        (["price.of", "none"], {}),
+        ([], {}),
+        (None, SALE),
+    ],
+    ids=["one", "within", "whole", "lists", "absent", "nothing", "all"],
+)
+def test_chosen_members_of_the_data_are_delivered(client: httpx.Client, attributes: Any, data: Any) -> None:
+    """Whatever the expression asks about."""
+    made = subscribe(client, "size.height = 2", attributes=attributes)
+    publish(client, **SALE)
+    assert waiting(client, made) == [data]
+    assert show(client, made).json()["attributes"] == attributes
+    client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made))
+
+
+def test_choice_is_changed_and_taken_away(client: httpx.Client, receiver: Receiver) -> None:
+    """By PATCH; a webhook gets the same as a pull."""
+    made = subscribe(client, "w exists", attributes=["w"], sink=f"{receiver.url}/chosen")
+    publish(client, w=1, x=2)
+    assert received(receiver, "/chosen", 1)[0].message["event"]["data"] == {"w": 1}
+    path = f"/v1/subscriptions/{made['id']}"
+    assert client.patch(path, json={"attributes": ["x"]}, headers=ticket(made)).json()["attributes"] == ["x"]
+    publish(client, w=2, x=3)
+    assert received(receiver, "/chosen", 2)[1].message["event"]["data"] == {"x": 3}
+    assert client.patch(path, json={"attributes": None}, headers=ticket(made)).json()["attributes"] is None
+    publish(client, w=3, x=4)
+    assert received(receiver, "/chosen", 3)[2].message["event"]["data"] == {"w": 3, "x": 4}
+
+
+def test_data_that_is_no_object_has_nothing_to_choose() -> None:
+    assert chosen('{"id":"1","data":"text"}', ["a"]) == '{"id":"1","data":{}}'
+    assert chosen('{"id":"1","data_base64":"AA=="}', ["a"]) == '{"id":"1"}'
+    assert chosen('{"id":"1","data":[{"a":1,"b":2},3,[{"a":4}]]}', ["a"]) == '{"id":"1","data":[{"a":1},[{"a":4}]]}'
+
+
+def test_both_secrets_sign_while_a_rotation_lasts(client: httpx.Client, receiver: Receiver) -> None:
+    made = subscribe(client, "r exists", sink=f"{receiver.url}/rotated")
+    path = f"/v1/subscriptions/{made['id']}/rotate-secret"
+    publish(client, r=1)
+    (first,) = received(receiver, "/rotated", 1)
+    assert client.post(path).status_code == 401
+    before = show(client, made).headers["etag"]
+    answer = client.post(path, headers=ticket(made))
+    assert answer.status_code == 200
+    second = answer.json()["secret"]
+    assert second != made["secret"]
+    assert answer.headers["etag"] != before
+    assert "secret" not in show(client, made).json()
+    publish(client, r=2)
+    both = received(receiver, "/rotated", 2)[1]
+    third = client.post(path, json={"overlap_seconds": 0}, headers=ticket(made)).json()["secret"]
+    publish(client, r=3)
+    last = received(receiver, "/rotated", 3)[2]
+    secrets = (made["secret"], second, third)
+    assert [verifies(each, first) for each in secrets] == [True, False, False]
+    assert [verifies(each, both) for each in secrets] == [True, True, False]
+    assert [verifies(each, last) for each in secrets] == [False, False, True]
+
+
+def test_only_a_webhook_has_a_secret(client: httpx.Client) -> None:
+    made = subscribe(client)
+    path = f"/v1/subscriptions/{made['id']}/rotate-secret"
+    assert problem_code(client.post(path, json={}, headers=ticket(made))) == "sink-missing"
+    assert problem_code(client.post(path, json={"overlap_seconds": -1}, headers=ticket(made))) == "invalid-request"

@@ -10,7 +10,7 @@ BENCH_READY := $(VENV)/.bench-ready
 .PHONY: help setup demo serve test campaign check fix bench docs lock clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make .venv with the locked versions (every other command does this first)
 
@@ -83,6 +83,19 @@ $(BENCH_READY): $(READY) requirements-bench.lock
 
 bench: $(BENCH_READY)  ## every experiment of docs/benchmarks.md: results and figures; what is measured already is kept
 	@$(BIN)/python -m tests.benchmarks
+
+# The tests of the console need a Chromium with its driver (Debian: apt install chromium chromium-driver); without one
+# they skip. axe-core is fetched from npm, for these tests only.
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
+$(AXE): $(READY)
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
+
+.PHONY: console-tests console-pictures
+console-tests: $(SPARK_READY) $(AXE)  ## the console in a real browser, with axe-core (needs chromium, chromium-driver, npm)
+	@$(BIN)/python -m pytest -q tests/console
+
+console-pictures: $(SPARK_READY)  ## pictures of every page of the console: build/console-pictures
+	@$(BIN)/python -m tests.console build/console-pictures
 
 docs: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
 	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py

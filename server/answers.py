@@ -710,9 +710,135 @@ class ResolvedTerm(TypedDict):
     vocabulary_version: str
 
 
+class PlacedConcept(ShortConcept):
+    """A concept in a tree."""
+
+    children_count: NotRequired[int]
+
+
+class RootPage(TypedDict):
+    concepts: list[PlacedConcept]
+    count: int
+    cursor: str | None
+    vocabulary_version: str
+
+
+class PictureOfConcept(TypedDict):
+    """`edges` are pairs of places in `nodes`, the narrower one first; the first node is the concept."""
+
+    concept: Concept
+    nodes: list[PlacedConcept]
+    edges: list[tuple[int, int]]
+    children_count: int
+    vocabulary_version: str
+
+
+class UseOfConcept(TypedDict):
+    concept: Concept
+    descendants_count: int
+    subscriptions: Some
+    events: Some
+    examined: dict[str, int]
+    vocabulary_version: str
+
+
+class UnknownTerm(TypedDict):
+    term: str
+    attribute: str
+    count: int
+    last_sequence: int
+    suggestions: list[Json]
+
+
+class UnknownTerms(TypedDict):
+    terms: list[UnknownTerm]
+    count: int
+    examined: dict[str, int]
+    vocabulary_version: str
+
+
+class Completion(TypedDict):
+    """`insert` replaces the last `replace` characters before the position."""
+
+    insert: str
+    label: str
+    kind: str
+    replace: int
+    matched: NotRequired[str | None]
+    lang: NotRequired[str | None]
+    iri: NotRequired[str]
+
+
+class CheckedExpression(TypedDict):
+    """With `valid` what it means, else what is wrong with it."""
+
+    valid: bool
+    errors: list[Fault]
+    detail: NotRequired[str]
+    canonical: NotRequired[str]
+    where: NotRequired[Json]
+    words: NotRequired[str]
+    clauses: NotRequired[int]
+    cost: NotRequired[float]
+    notes: NotRequired[list[Note]]
+    completions: NotRequired[list[Completion]]
+    vocabulary_version: str
+
+
+class ShippedVocabulary(TypedDict):
+    name: str
+    bytes: int
+    format: str
+
+
+class ShippedVocabularies(TypedDict):
+    vocabularies: list[ShippedVocabulary]
+
+
+class WatchedEvent(TypedDict):
+    """An accepted event with some of the subscriptions that got it; `matched` counts them all. A large one is null."""
+
+    sequence: int
+    accepted_at: float
+    source: str
+    type: str
+    matched: int
+    subscriptions: list[str]
+    event: Json | None
+
+
+class RecentEvents(TypedDict):
+    events: list[WatchedEvent]
+
+
+class MeasuredSeries(TypedDict):
+    description: str
+    values: list[float | None]
+
+
+class History(TypedDict):
+    step_seconds: float
+    times: list[float]
+    series: dict[str, MeasuredSeries]
+
+
+class SentAttempt(TypedDict):
+    sequence: int
+    attempt: int
+    at: str | None
+    outcome: str
+    status_code: int | None
+    detail: str
+
+
+class SentAttempts(TypedDict):
+    subscription: str
+    attempts: list[SentAttempt]
+
+
 class ConceptPage(TypedDict):
     concept: Concept
-    concepts: list[ShortConcept]
+    concepts: list[PlacedConcept]
     count: int
     cursor: str | None
     vocabulary_version: str
@@ -1003,6 +1129,18 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /v1/concepts/ancestors": {200: ConceptPage},
     "GET /v1/concepts/descendants": {200: ConceptPage},
     "GET /v1/concepts/children": {200: ConceptPage},
+    "GET /v1/concepts/parents": {200: ConceptPage},
+    "GET /v1/concepts/roots": {200: RootPage},
+    "GET /v1/concepts/around": {200: PictureOfConcept},
+    "GET /v1/concepts/usage": {200: UseOfConcept},
+    "GET /v1/terms/unknown": {200: UnknownTerms},
+    "POST /v1/check": {200: CheckedExpression},
+    "GET /v1/shipped": {200: ShippedVocabularies},
+    "GET /v1/shipped/{name}": {200: Text("text/turtle")},
+    "GET /v1/events/stream": {200: Text("text/event-stream")},
+    "GET /v1/events/recent": {200: RecentEvents},
+    "GET /v1/series": {200: History},
+    "GET /v1/subscriptions/{id}/attempts": {200: SentAttempts},
     "POST /v1/subscriptions": {201: CreatedSubscription},
     "GET /v1/subscriptions": {200: SubscriptionList},
     "GET /v1/subscriptions/export": {200: Lines("application/x-ndjson")},

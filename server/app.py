@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 
 from kindcast.server.api import (
     asyncapi,
+    checks,
     cloudevents_subscriptions,
     concepts,
     dead_letters,
@@ -25,11 +26,13 @@ from kindcast.server.api import (
     events,
     health,
     keys,
+    live,
     matching,
     notifications,
     ontologies,
     operator_data,
     operators,
+    shipped,
     subscriptions,
 )
 from kindcast.server.api import backtests as backtest_routes
@@ -41,7 +44,10 @@ from kindcast.server.api.request_guards import BodyLimit, HostGuard
 from kindcast.server.backtests import Backtests
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
+from kindcast.server.console import pages
 from kindcast.server.delivery import running_delivery
+from kindcast.server.delivery.tail import Tails
+from kindcast.server.history import running_history
 from kindcast.server.pending import running_late_matching
 from kindcast.server.settings import Settings
 
@@ -108,8 +114,11 @@ def _routes() -> list[BaseRoute]:
         ontologies,
         declarations,
         job_routes,
+        shipped,
+        checks,
         concepts,
         subscriptions,
+        live,
         events,
         notifications,
         matching,
@@ -120,6 +129,7 @@ def _routes() -> list[BaseRoute]:
         keys,
         deliveries,
         dead_letters,
+        pages,
         cloudevents_subscriptions,
         asyncapi,
     )
@@ -140,12 +150,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             async with (
                 running_delivery(broker, settings) as delivery,
                 running_late_matching(broker, settings) as late_matching,
+                running_history(broker) as history,
             ):
                 app.state.broker = broker
                 app.state.jobs = jobs
                 app.state.backtests = backtests
                 app.state.delivery = delivery
                 app.state.late_matching = late_matching
+                app.state.tails = Tails(broker, delivery.wakeups)
+                app.state.history = history
                 yield
         finally:
             broker.documents.stop()  # what is only being read ends at once; what is being stored is finished

@@ -46,6 +46,15 @@ class Metrics:
         """A commit with so many events took so long."""
         self.commit_duration.observe(seconds)
 
+    def counted(self) -> dict[str, float]:
+        """The sums, counts and buckets of the histograms: `match_sum`, `match_count`, `match_le_0.1`, `commit_sum` …"""
+        found = {}
+        for name, histogram in (("match", self.match_duration), ("commit", self.commit_duration)):
+            for sample in next(iter(histogram.collect())).samples:
+                key = sample.name.rpartition("_")[2]
+                found[f"{name}_le_{sample.labels['le']}" if key == "bucket" else f"{name}_{key}"] = sample.value
+        return found
+
     def text(
         self,
         totals: Totals,

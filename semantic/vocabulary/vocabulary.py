@@ -573,6 +573,16 @@ class Vocabulary:
         hierarchy = self._hierarchy
         return tuple(sorted({*hierarchy.children.get(concept, ()), *hierarchy.individuals.get(concept, ())}))
 
+    def parents(self, concept: ConceptId) -> tuple[ConceptId, ...]:
+        """What is directly above `concept`; the classes of an individual too."""
+        graph = self._hierarchy.graph
+        return tuple(sorted({*graph.parents(concept), *graph.entries(concept)}))
+
+    @cached_property
+    def roots(self) -> tuple[ConceptId, ...]:
+        """The concepts that nothing is above. One walk over all concepts, once."""
+        return tuple(ConceptId(each) for each in range(len(self)) if not self.parents(ConceptId(each)))
+
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """All above `concept`, itself not included."""
         return tuple(each for each in self._hierarchy.graph.ancestors(concept) if each != concept)

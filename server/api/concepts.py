@@ -9,13 +9,16 @@ from fastapi import APIRouter, Query, Response
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.vocabulary import ConceptId
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker, Language, answer, page_cursor, parse_page_cursor
+from kindcast.server.api.requests import AppBroker, AppEventReader, Language, answer, page_cursor, parse_page_cursor
+from kindcast.server.observation import uses_of
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/concepts", tags=["concepts"])
 
 MAX_PAGE = 1_000
+MAX_ABOVE = 200
+MAX_BENEATH = 24
 MAX_TERM = 8_192  # characters: as long as the longest IRI that is read
 
 Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
@@ -84,6 +87,67 @@ async def descendants(
     return await _browse(broker.vocabulary, term, broker.vocabulary.descendants, lang, limit, cursor)
 
 
+@router.get("/parents", summary="What is directly above a concept")
+async def parents(
+    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
+    """The next level above the concept."""
+    return await _browse(broker.vocabulary, term, broker.vocabulary.parents, lang, limit, cursor)
+
+
+@router.get("/roots", summary="What is above everything")
+async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None) -> Response:
+    """The concepts that nothing is above: where a tree begins."""
+    vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
+
+    def look() -> dict[str, Any]:
+        found = vocabulary.roots
+        page = found[start : start + limit]
+        end = start + len(page)
+        return {
+            "concepts": [_placed(vocabulary, each, lang) for each in page],
+            "count": len(found),
+            "cursor": page_cursor(end) if end < len(found) else None,
+            "vocabulary_version": vocabulary.version,
+        }
+
+    return answer(await asyncio.to_thread(look))
+
+
+@router.get("/around", summary="The picture around a concept")
+async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
+    """A concept, all above it up to 200, and the first 24 beneath it, as `nodes`, with the steps between them as
+    `edges`: pairs of indices, the narrower one first."""
+    vocabulary = broker.vocabulary
+
+    def look() -> dict[str, Any]:
+        concept = _the_one(vocabulary, term, lang)
+        children = vocabulary.children(concept)
+        shown = [concept, *vocabulary.ancestors(concept)[:MAX_ABOVE], *children[:MAX_BENEATH]]
+        place = {each: number for number, each in reversed(list(enumerate(shown)))}
+        edges = [(place[low], place[high]) for low in place for high in vocabulary.parents(low) if high in place]
+        return {
+            "concept": vocabulary.summary(concept, lang),
+            "nodes": [_placed(vocabulary, each, lang) for each in shown],
+            "edges": sorted(edges),
+            "children_count": len(children),
+            "vocabulary_version": vocabulary.version,
+        }
+
+    return answer(await asyncio.to_thread(look))
+
+
+@router.get("/usage", summary="Who asks about a concept, and what came of it")
+async def usage(broker: AppBroker, reader: AppEventReader, term: Term, lang: Language = "en") -> Response:
+    """Live subscriptions that name the concept or something beneath it, and the newest events that state it or
+    something beneath it. The newest 5,000 subscriptions and 500 events are looked at; `examined` tells how many there
+    were."""
+    vocabulary = broker.vocabulary
+    concept = await asyncio.to_thread(_the_one, vocabulary, term, lang)
+    told = await uses_of(broker, reader, vocabulary, concept)
+    return answer({"concept": vocabulary.summary(concept, lang), **told, "vocabulary_version": vocabulary.version})
+
+
 @router.get("/children", summary="What is directly beneath a concept")
 async def children(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
@@ -110,7 +174,7 @@ async def _browse(
         end = start + len(page)
         return {
             "concept": vocabulary.summary(concept, lang),
-            "concepts": [_short(vocabulary, each, lang) for each in page],
+            "concepts": [_placed(vocabulary, each, lang) for each in page],
             "count": len(found),
             "cursor": page_cursor(end) if end < len(found) else None,
             "vocabulary_version": vocabulary.version,
@@ -139,6 +203,11 @@ def _unknown(vocabulary: Vocabulary, term: str) -> Problem:
 
 def _short(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, str]:
     return {"iri": vocabulary.iri(concept), "label": vocabulary.label(concept, lang)}
+
+
+def _placed(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, Any]:
+    """A concept in a tree."""
+    return {**_short(vocabulary, concept, lang), "children_count": len(vocabulary.children(concept))}
 
 
 def _bare(term: str) -> str:

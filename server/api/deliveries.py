@@ -1,22 +1,25 @@
 """Routes of delivery: pull, acknowledge, stream and WebSocket. `kindcast.server.delivery` does the work."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, WebSocket
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
+from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
 
 from kindcast.server.api.access import caller_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
-from kindcast.server.api.requests import Ticket
-from kindcast.server.delivery.message import encode
+from kindcast.server.api.requests import AppBroker, Ticket, answer, moment
+from kindcast.server.delivery.message import encode, subscriber_of
 from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
 from kindcast.server.delivery.service import DeliveryService
 from kindcast.server.delivery.stream import find_start, stream
 from kindcast.server.delivery.wakeup import TooManyReaders
 from kindcast.server.delivery.websocket import serve_websocket
 from kindcast.server.security.tickets import TICKET_HEADER
+from kindcast.server.store.events import read_attempts
 
 __all__ = ["router"]
 
@@ -70,6 +73,31 @@ async def acknowledge_messages(
     """Acknowledges everything up to the cursor, and returns the subscription's cursor, which never moves back."""
     acked = await acknowledge_cursor(_delivery(request).broker, id, acknowledgement.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
+
+
+@router.get("/attempts", summary="Webhook attempts")
+async def list_attempts(
+    broker: AppBroker, id: SubscriptionId, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> Response:
+    """The attempts to deliver to its webhook, newest event first, with what the sink answered. They are kept as long as
+    their events."""
+
+    def read(connection: Connection) -> Sequence[Row[Any]]:
+        return read_attempts(connection, subscriber_of(connection, id).number, limit=limit)
+
+    rows = await broker.read(read)
+    listed = [
+        {
+            "sequence": row.sequence,
+            "attempt": row.attempt,
+            "at": moment(row.at),
+            "outcome": row.outcome,
+            "status_code": row.status_code,
+            "detail": row.detail,
+        }
+        for row in rows
+    ]
+    return answer({"subscription": id, "attempts": listed})
 
 
 # Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.

@@ -28,7 +28,10 @@ __all__ = [
     "find_matches",
     "first_to_keep",
     "insert_events",
+    "last_sequence",
     "list_events",
+    "newest_events",
+    "read_attempts",
 ]
 
 IDS_PER_QUERY = 500
@@ -133,6 +136,25 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
     return found
 
 
+def last_sequence(connection: Connection) -> int:
+    """The sequence of the newest event; 0 where there is none."""
+    return connection.execute(select(func.max(events.c.sequence))).scalar() or 0
+
+
+def newest_events(
+    connection: Connection, limit: int, *, after: int = 0, source: str | None = None
+) -> tuple[Sequence[Row[Any]], int]:
+    """The newest events after a sequence, newest first, and how many there are after it; with `source` only of this
+    source. Counting costs one walk over what is after it."""
+    fits = events.c.sequence > after
+    if source is not None:
+        fits &= events.c.source == source
+    rows = connection.execute(select(events).where(fits).order_by(events.c.sequence.desc()).limit(limit)).all()
+    if len(rows) < limit:
+        return rows, len(rows)
+    return rows, connection.execute(select(func.count()).where(fits)).scalar_one()
+
+
 def count_between(connection: Connection, since: float | None, until: float | None) -> tuple[int, int, int]:
     """The first and the last sequence of the events accepted from `since` on and before `until`, and how many they are
     (0, -1, 0 where there are none)."""
@@ -184,3 +206,10 @@ def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Seque
     """The webhook attempts for an event, oldest first."""
     query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
     return connection.execute(query.limit(limit)).all()
+
+
+def read_attempts(connection: Connection, subscription: int, *, limit: int) -> Sequence[Row[Any]]:
+    """The webhook attempts of a subscription, newest event first."""
+    query = select(attempts).where(attempts.c.subscription == subscription)
+    newest = query.order_by(attempts.c.sequence.desc(), attempts.c.attempt.desc()).limit(limit)
+    return connection.execute(newest).all()

@@ -151,6 +151,12 @@ def list_subscriptions(
     return connection.execute(query).all()
 
 
+def newest_subscriptions(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """The newest subscriptions that have not expired, newest first."""
+    live = select(subscriptions).where(subscriptions.c.status != "expired")
+    return connection.execute(live.order_by(subscriptions.c.number.desc()).limit(limit)).all()
+
+
 def renewable(connection: Connection) -> Iterable[Row[Any]]:
     """(number, id, status, expires_at) of all subscriptions that are not purged."""
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)

@@ -68,7 +68,7 @@ def test_every_route_states_its_permission(keyed: Keyed) -> None:
     known = {f"{method} {path}" for method, path in listed}
     beside = {"GET /openapi.json", "HEAD /openapi.json", "GET /docs", "GET /docs/oauth2-redirect"}
     stale = {route.replace(":path}", "}") for route in ROUTES if not route.startswith("WEBSOCKET")} - known - beside
-    assert stale == {"GET /static-offline-docs/{path}"}
+    assert stale == {"GET /static-offline-docs/{path}", "GET /", "GET /console", "GET /console/{name}"}
     document = keyed.client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert document["paths"]["/v1/events"]["post"]["security"] == [{"key": []}]

@@ -100,6 +100,9 @@ def test_wheel_holds_one_package_and_the_vocabularies(
     assert {name for name in names if name.endswith(".ttl")} == {
         f"kindcast/semantic/shipped/{path.name}" for path in (repository / "ontologies").glob("*.ttl")
     }
+    assert {name for name in names if "/static/" in name} == {
+        f"kindcast/server/console/static/{path.name}" for path in (repository / "server/console/static").iterdir()
+    }
     modules = {
         f"kindcast/{path.relative_to(repository).as_posix()}"
         for each in PACKAGES

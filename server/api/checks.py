@@ -1,0 +1,176 @@
+"""Routes for those who write an expression: what is wrong with it, what it means, and what may come next."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from kindcast.semantic import InvalidSubscription, Vocabulary
+from kindcast.semantic.language import plain_words, to_tree
+from kindcast.semantic.subscriptions import compile_expression
+from kindcast.server.api.error_responses import Problem, as_document, problem_of
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppEventReader,
+    AppSettings,
+    Language,
+    answer,
+    body_schema,
+    json_object,
+)
+from kindcast.server.observation import attributes_seen, unknown_terms
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["subscriptions"])
+
+CHECK = {
+    "type": "object",
+    "required": ["expression"],
+    "properties": {
+        "expression": {"type": "string", "description": "The text so far."},
+        "position": {"type": "integer", "minimum": 0, "description": "Characters before the cursor, for completions."},
+    },
+    "additionalProperties": False,
+    "example": {"expression": "target isa Comp", "position": 15},
+}
+
+MAX_TEXT = 65_536
+COMPLETIONS = 12
+
+COMPARISONS: Final = ("isa", "is", "below", "=", "!=", "<", "<=", ">", ">=", "in", "between", "exists", "missing")
+TEXT_TESTS: Final = ("startswith", "endswith", "contains", "matches")
+JOINTS: Final = ("and", "or")
+UNITS: Final = ("USD", "EUR", "degC", "degF", "kg", "g", "m", "km", "s", "h", "kW", "Pa", "percent")
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|<[^>\s]*>?|[<>!]?=|[<>(),\[\]]|[^\s()<>=!,\[\]"]+')
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+
+
+@router.post("/check", summary="Check an expression", openapi_extra=body_schema(CHECK))
+async def check(
+    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
+) -> Response:
+    """What an expression means, or what is wrong with it, each mistake with its place; with `position`, what may stand
+    there. Nothing is stored, and a mistake is no error of this request: `valid` tells."""
+    body = await json_object(request, settings)
+    text, position = body.get("expression"), body.get("position")
+    if not isinstance(text, str) or len(text) > MAX_TEXT or not set(body) <= {"expression", "position"}:
+        raise Problem(
+            "invalid-request", "send `expression`, a text of at most 65,536 characters, and `position` at most"
+        )
+    if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
+        raise Problem("invalid-request", "`position` is a number of characters within the text")
+    vocabulary, operators = broker.vocabulary, broker.state.operators.available
+    told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang)
+    if position is not None:
+        attributes = await attributes_seen(broker, reader)
+        names = list(broker.state.operators.known)
+        told["completions"] = await asyncio.to_thread(
+            lambda: completions(text[:position], vocabulary, attributes, names, lang)
+        )
+    return answer(told | {"vocabulary_version": vocabulary.version})
+
+
+@router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
+async def unknown(broker: AppBroker, reader: AppEventReader) -> Response:
+    """Terms of the newest 500 events, at attributes that hold concepts, that no concept is called: most frequent first,
+    with the nearest names. Declare them as synonyms, or upload an ontology that has them."""
+    return answer(await unknown_terms(broker, reader))
+
+
+def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str) -> dict[str, Any]:
+    try:
+        compiled = compile_expression(text, vocabulary, operators)
+    except InvalidSubscription as error:
+        document = as_document(problem_of(error))
+        return {"valid": False, "errors": document.get("errors", []), "detail": document["detail"]}
+
+    def label(iri: str) -> str:
+        concept = vocabulary.concept(iri)
+        return iri if concept is None else vocabulary.label(concept, lang)
+
+    tree = to_tree(compiled.expression)
+    return {
+        "valid": True,
+        "errors": [],
+        "canonical": compiled.canonical,
+        "where": tree,
+        "words": plain_words(tree, label, lang),
+        "clauses": compiled.clause_count,
+        "cost": compiled.cost,
+        "notes": [{"code": n.code, "attribute": n.attribute, "detail": n.detail} for n in compiled.notes],
+    }
+
+
+def completions(
+    before: str, vocabulary: Vocabulary, attributes: list[str], operators: list[str], lang: str
+) -> list[dict[str, Any]]:
+    """What may stand at the end of `before`: `insert` replaces the last `replace` characters."""
+    found = list(_TOKEN.finditer(before))
+    open_token = found[-1] if found and found[-1].end() == len(before) and not before.endswith(("(", ",")) else None
+    word = open_token.group() if open_token is not None else ""
+    tokens = [each.group() for each in (found[:-1] if open_token is not None else found)]
+    last = tokens[-1].lower() if tokens else ""
+    size, bare = len(word), word.strip('"')
+
+    def offer(names: Iterator[str] | list[str] | tuple[str, ...], kind: str) -> list[dict[str, Any]]:
+        lowered = bare.lower()
+        fitting = [name for name in names if name.lower().startswith(lowered) and name != word]
+        return [{"insert": name, "label": name, "kind": kind, "replace": size} for name in fitting]
+
+    if last in ("isa", "is", "below") or (last in ("(", ",", "or") and _asks_for_kinds(tokens)):
+        return _concepts(bare, size, vocabulary, lang)
+    if not tokens or last in (*JOINTS, "not", "("):
+        calls = [f"{name}(" for name in operators]
+        return [
+            *offer(attributes, "attribute"),
+            *offer(("not", "some", "every"), "keyword"),
+            *offer(calls, "operator"),
+        ][:COMPLETIONS]
+    if _NUMBER.fullmatch(last) and len(tokens) > 1:
+        return [*offer(JOINTS, "keyword"), *offer(UNITS, "unit")][:COMPLETIONS]
+    if last in ("=", "!=", "<", "<=", ">", ">=", "in", "between", *TEXT_TESTS):
+        return []
+    if (len(tokens) > 1 and tokens[-2].lower() in (*COMPARISONS, *TEXT_TESTS)) or last in ("exists", "missing", ")"):
+        return offer(JOINTS, "keyword")
+    if len(tokens) > 2 and _NUMBER.fullmatch(tokens[-2]):
+        return offer(JOINTS, "keyword")
+    return offer((*COMPARISONS, *TEXT_TESTS), "comparison")
+
+
+def _asks_for_kinds(tokens: list[str]) -> bool:
+    """Whether the innermost open bracket belongs to `in`, `isa` and their like."""
+    depth = 0
+    for place in range(len(tokens) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(tokens[place], 0)
+        if depth < 0:
+            return tokens[place - 1].lower() in ("isa", "is", "below")
+    return False
+
+
+def _concepts(part: str, size: int, vocabulary: Vocabulary, lang: str) -> list[dict[str, Any]]:
+    """Concepts with the part in a label of any language; those above everything where nothing is written yet."""
+    listed: list[tuple[str, str | None, str | None]]
+    if not part:
+        listed = [(vocabulary.iri(each), None, None) for each in vocabulary.roots[:COMPLETIONS]]
+    else:
+        hits = vocabulary.search(part, limit=COMPLETIONS)
+        listed = [(hit["iri"], hit["label"], hit["lang"]) for hit in hits]
+    offered = []
+    for iri, matched, language in listed:
+        concept = vocabulary.concept(iri)
+        if concept is not None:
+            name = vocabulary.label(concept, lang)
+            insert = _written(name, vocabulary, concept) if not matched else _written(matched, vocabulary, concept)
+            offered.append({"insert": insert, "label": name, "matched": matched, "lang": language, "iri": iri})
+    return [{**each, "kind": "concept", "replace": size} for each in offered]
+
+
+def _written(name: str, vocabulary: Vocabulary, concept: Any) -> str:
+    """How a subscription writes a concept: by the name if that means it alone, else by the IRI."""
+    if vocabulary.resolve(name).candidates != (concept,):
+        return f"<{vocabulary.iri(concept)}>"
+    return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

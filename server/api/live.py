@@ -1,0 +1,61 @@
+"""Routes for people who watch: events as they come, and a day of measurements."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.sse import EventSourceResponse
+
+from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer
+from kindcast.server.delivery.tail import Filter, Tails, newest
+from kindcast.server.history import History
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+
+async def _tails(request: Request) -> Tails:
+    tails: Tails = request.app.state.tails
+    return tails
+
+
+async def _history(request: Request) -> History:
+    history: History = request.app.state.history
+    return history
+
+
+# Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.
+@router.get(
+    "/events/stream",
+    summary="Watch events",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "The stream"}},
+)
+async def watch_events(
+    tails: Annotated[Tails, Depends(_tails)],
+    settings: AppSettings,
+    caller: AppCaller,
+    source: Annotated[str | None, Query(max_length=2_048, description="Only events of this source.")] = None,
+) -> Response:
+    """Server-sent events `events`: what was accepted since the last one, with the subscriptions that got it. Above 50
+    events a second it is a sample, and `skipped` tells how many are missing. It begins now and repeats nothing."""
+    lines = tails.watch(Filter(source, caller.sees_payloads), settings.stream_ping_seconds)
+    return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+@router.get("/events/recent", summary="The newest events")
+async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
+    """The newest events, newest first, with the subscriptions that got them, as the stream above has them."""
+    wanted = Filter(None, caller.sees_payloads)
+    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit)[2])
+    return answer({"events": rows[::-1]})
+
+
+@router.get("/series", summary="The last day", tags=["health"])
+async def series(
+    history: Annotated[History, Depends(_history)],
+    points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
+) -> Response:
+    """Rates, times, queues and sizes of the last day, as this process measured them every 30 seconds; a restart begins
+    anew."""
+    return answer(history.as_json(points))

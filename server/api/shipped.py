@@ -1,0 +1,31 @@
+"""Routes of the vocabularies that come with kindcast, for those who begin."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
+from kindcast.server.api.requests import answer
+from kindcast.server.errors import UnknownOntology
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/shipped", tags=["ontologies"])
+
+
+@router.get("", summary="List shipped vocabularies")
+async def list_shipped() -> Response:
+    """The vocabularies that come with kindcast. They are not in force before one is uploaded: get it and put it."""
+    listed: list[dict[str, Any]] = [
+        {"name": name.removesuffix(".ttl"), "bytes": shipped(name).stat().st_size, "format": "turtle"}
+        for name in shipped_names()
+    ]
+    return answer({"vocabularies": listed})
+
+
+@router.get("/{name}", summary="A shipped vocabulary", response_class=Response)
+async def get_shipped(name: Annotated[str, Path(max_length=100, description="Its name, such as shop.")]) -> Response:
+    """The document, in Turtle: `PUT /v1/ontologies/{name}` takes it as it is."""
+    if f"{name}.ttl" not in shipped_names():
+        raise UnknownOntology(f"no vocabulary {name!r} is shipped")
+    return Response(shipped(name).read_bytes(), media_type="text/turtle")

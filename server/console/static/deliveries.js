@@ -1,0 +1,58 @@
+// Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
+import { button, call, card, conceptLink, empty, every, field, fill, get, h, how, link, list, note, number, query, say, select, state, status, t, table, tag, tickets, when, withTicket } from "./dom.js";
+
+export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
+const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
+
+async function all(parameters) {
+  const wanted = parameters.get("status") ?? "", cursor = parameters.get("cursor") ?? "";
+  const found = await get("subscriptions?" + query({ limit: 100, status: wanted, cursor }));
+  const filter = select({ "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
+  return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
+    found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
+      link(each.metadata?.name || each.id, "#/deliveries/" + each.id), status(each.status), h("code", {}, each.expression ?? short(each.canonical)), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), each.last_error ?? ""]))
+      : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && link(t("Write a subscription"), "#/subscribe", "button")),
+    found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, cursor: found.cursor }), "button"), how("v1/subscriptions", "kindcast subscriptions"))];
+}
+
+async function one(id) {
+  const frame = h("div", {});
+  const ticket = h("input", { type: "text", autocomplete: "off", value: tickets.of(id) ?? "", onchange: () => { if (ticket.value) tickets.put(id, ticket.value.trim()); else tickets.drop(id); } });
+  async function draw() {
+    const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
+    const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
+    fill(frame,
+      h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
+      h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
+      diagnosis(it, dead.dead_letters.length),
+      h("div", { class: "figures" }, figureOf(t("wait for delivery"), number(it.pending)), it.sink && figureOf(t("attempts"), number(it.times_sent)), it.sink && figureOf(t("of them failed"), number(it.times_failed)), figureOf(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : "")), it.waiting_for_operators > 0 && figureOf(t("wait for operators"), number(it.waiting_for_operators))),
+      h("div", { class: "columns" },
+        card(h("h2", {}, t("Subscription")), h("pre", {}, it.expression ?? short(it.canonical)), list([[t("Id"), h("code", {}, it.id)], [t("delivered"), it.sink ? h("code", {}, it.sink) : t("by pull or stream")], [t("made"), when(it.created_at)], [t("ends"), when(it.expires_at)], [t("last success"), it.sink && when(it.last_success)], [t("last failure"), it.last_failure && when(it.last_failure)], [t("next attempt"), it.next_attempt_at && when(it.next_attempt_at)], [t("cursor"), it.cursor]]), it.notes.map((each) => note("warn", each.detail)),
+          how("v1/subscriptions/" + id, `kindcast subscriptions`)),
+        card(h("h2", {}, t("What you can do")), !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
+          h("div", { class: "row" }, it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it."))),
+            button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
+            dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("{0} messages are sent again.", told.redriven)); await draw(); }),
+            button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
+          h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
+      it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(each.outcome, each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
+      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, JSON.stringify(each.event.data ?? each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
+  }
+  await draw();
+  every(5000, () => { if (document.activeElement !== ticket) draw().catch(() => {}); });
+  return frame;
+}
+const figureOf = (name, value) => h("div", { class: "figure" }, h("b", {}, value), name);
+
+// Why a webhook is late, in one sentence.
+function diagnosis(it, dead) {
+  if (it.status === "expired") return note("bad", t("It has ended and matches nothing. Renew it within a week."));
+  if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."));
+  if (it.status === "disabled_by_failures") return note("bad", t("The webhook was given up: {0}. {1} messages wait.", it.status_reason ?? it.last_error ?? "", number(dead)));
+  if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
+  if (it.consecutive_errors > 0) return note("warn", t("The webhook is late because its last {0} attempts failed: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
+  if (it.waiting_for_operators > 0) return note("warn", t("{0} events wait for an operator to decide.", number(it.waiting_for_operators)));
+  if (it.sink && it.pending > 0) return note("", t("{0} messages are on their way.", number(it.pending)));
+  if (!it.sink && it.pending > 0) return note("", t("{0} messages wait for a reader: pull or stream them, then acknowledge.", number(it.pending)));
+  return note("good", t("Nothing waits."));
+}

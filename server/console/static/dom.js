@@ -1,0 +1,222 @@
+// Elements, texts in three languages, calls of the HTTP API, and what the browser keeps.
+import { TRANSLATIONS } from "./words.js";
+
+export const LANGUAGES = { en: "English", de: "Deutsch", zh: "中文" };
+
+export function kept(name, other = null) {
+  try { return JSON.parse(localStorage.getItem("kindcast." + name)) ?? other; } catch { return other; }
+}
+export function keep(name, value) {
+  try { localStorage.setItem("kindcast." + name, JSON.stringify(value)); } catch { /* a private window keeps nothing */ }
+}
+
+const wanted = (navigator.language || "en").slice(0, 2);
+export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [] };
+
+// The text in the language of the interface; {0}, {1} are replaced.
+export function t(text, ...values) {
+  const found = TRANSLATIONS[text]?.[state.language] ?? text;
+  return found.replace(/\{(\d)\}/g, (_, place) => values[place] ?? "");
+}
+export const number = (value, digits = 0) => value == null ? "–" : new Intl.NumberFormat(state.language, { maximumFractionDigits: digits }).format(value);
+export function when(value) {
+  if (value == null) return "–";
+  return new Date(typeof value === "number" ? value * 1000 : value).toLocaleString(state.language, { dateStyle: "short", timeStyle: "medium" });
+}
+
+// An element: attributes beginning with "on" are listeners, null ones are left out, the rest are its children.
+export function h(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+export function s(name, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+function filled(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value == null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "value") element.value = value;
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((each) => each != null && each !== false));
+  return element;
+}
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat(Infinity).filter((each) => each != null && each !== false));
+  return element;
+}
+
+let counter = 0;
+export const fresh = (name) => `${name}-${++counter}`;
+
+// ── the HTTP API ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export class Problem extends Error {
+  constructor(status, document) { super(document.detail || document.title || `HTTP ${status}`); this.status = status; this.document = document; }
+  get code() { return (this.document.type || "").split("/").pop(); }
+}
+
+export async function call(method, path, body, headers = {}) {
+  const options = { method, headers: { Accept: "application/json", ...headers } };
+  if (body !== undefined) {
+    options.body = typeof body === "string" || body instanceof Blob ? body : JSON.stringify(body);
+    options.headers["Content-Type"] ??= "application/json";
+  }
+  let answer;
+  try { answer = await fetch("v1/" + path, options); } catch { throw new Problem(0, { detail: t("The server does not answer.") }); }
+  const text = await answer.text();
+  let found = text;
+  if ((answer.headers.get("content-type") || "").includes("json")) { try { found = JSON.parse(text); } catch { /* no JSON after all */ } }
+  if (!answer.ok) throw new Problem(answer.status, typeof found === "object" ? found : { detail: text.slice(0, 300) || answer.statusText });
+  return found;
+}
+export const get = (path) => call("GET", path);
+export const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value != null && value !== "")).toString();
+
+// Waits for a job, and tells how far it is.
+export async function job(started, tell = () => {}) {
+  let told = started, pause = 100;
+  while (told.status === "running") {
+    tell(told.progress);
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(1000, pause * 1.5);
+    told = await get("jobs/" + told.id);
+  }
+  if (told.status === "failed") throw new Problem(told.problem.status, told.problem);
+  return told.result;
+}
+
+// A stream of server-sent events. A page that is not seen holds none: a browser allows a server six connections only.
+export function events(path, name, listener) {
+  let source = null;
+  const close = () => { source?.close(); source = null; };
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource("v1/" + path);
+    source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
+  };
+  const seen = () => (document.hidden ? close() : open());
+  document.addEventListener("visibilitychange", seen);
+  open();
+  const stream = { close: () => { close(); document.removeEventListener("visibilitychange", seen); } };
+  atEnd(stream.close);
+  return stream;
+}
+
+// Called when the page is left.
+export const atEnd = (cleanup) => state.cleanups.push(cleanup);
+export function every(milliseconds, work) {
+  const timer = setInterval(() => { if (!document.hidden) work(); }, milliseconds);
+  atEnd(() => clearInterval(timer));
+}
+
+// ── tickets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const tickets = {
+  all: () => kept("tickets", {}),
+  of: (id) => kept("tickets", {})[id],
+  put(id, ticket) { keep("tickets", { ...kept("tickets", {}), [id]: ticket }); },
+  drop(id) { const all = kept("tickets", {}); delete all[id]; keep("tickets", all); },
+};
+export const withTicket = (id) => (tickets.of(id) ? { "Kindcast-Ticket": tickets.of(id) } : {});
+
+// ── parts of pages ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+// Says something, seen and read aloud.
+export function say(text, tone = "good") {
+  const note = h("div", { class: "note " + tone }, text);
+  document.getElementById("said").append(note);
+  setTimeout(() => note.remove(), tone === "bad" ? 12000 : 6000);
+}
+export const failed = (error) => { if (!(error instanceof Problem)) console.error(error); say(error.message, "bad"); };
+export const button = (text, onclick, kind) => h("button", { type: "button", class: kind, onclick: async (event) => {
+  const pressed = event.currentTarget;
+  pressed.disabled = true;
+  try { await onclick(event); } catch (error) { failed(error); } finally { pressed.disabled = false; }
+} }, text);
+export const link = (text, href, kind) => h("a", { href, class: kind }, text);
+export const tag = (text, tone = "") => h("span", { class: "tag " + tone }, text);
+export const card = (...children) => h("section", { class: "card" }, ...children);
+export const note = (tone, ...children) => h("div", { class: "note " + tone }, ...children);
+export const empty = (text, ...what) => h("div", { class: "empty" }, h("p", {}, text), ...what);
+
+// How to get the same elsewhere: over HTTP and on the command line.
+export function how(path, command, method = "GET", body) {
+  const line = method === "GET" ? `curl '${location.origin}/${path}'`
+    : `curl -X ${method} '${location.origin}/${path}'` + (body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : "");
+  return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
+}
+export function figure(name, value, path, command) {
+  return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name), path && how(path, command));
+}
+export function table(head, rows) {
+  return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": head.map((each) => each.text ?? each).join(", ") },
+    h("table", {}, h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col", class: each.number && "number" }, each.text ?? each)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h("td", { class: head[place].number && "number" }, cell)))))));
+}
+export function list(pairs) {
+  return h("dl", {}, pairs.filter(([, value]) => value != null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+export function field(name, input, help) {
+  const id = fresh("field");
+  input.id = id;
+  return h("div", { class: "grow" }, h("label", { for: id }, name), input, help && h("div", { class: "small quiet" }, help));
+}
+export const select = (options, chosen, onchange) => h("select", { onchange }, Object.entries(options).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+export const STATUS_TONES = { active: "good", paused: "warn", failing: "warn", disabled_by_failures: "bad", expired: "" };
+export const status = (value) => tag({ active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }[value] ?? value, STATUS_TONES[value]);
+export const conceptLink = (iri, label) => link(label, "#/vocabulary?" + query({ term: iri }));
+export function later(milliseconds, work) {
+  let timer;
+  return (...values) => { clearTimeout(timer); timer = setTimeout(() => work(...values), milliseconds); };
+}
+
+// A line over time. Values that are not known leave a gap.
+export function plot(name, times, values, shown) {
+  const known = values.filter((value) => value != null);
+  const top = Math.max(...known, 0) || 1, width = 480, height = 130, left = 4, right = 476, low = 106, high = 8;
+  const first = times[0], span = Math.max(1, times.at(-1) - first);
+  const x = (time) => left + ((time - first) / span) * (right - left), y = (value) => low - (value / top) * (low - high);
+  let line = "", open = false;
+  times.forEach((time, place) => {
+    const value = values[place];
+    if (value == null) { open = false; return; }
+    line += `${open ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`;
+    open = true;
+  });
+  const clock = (time) => new Date(time * 1000).toLocaleTimeString(state.language, { hour: "2-digit", minute: "2-digit" });
+  const now = known.length ? shown(known.at(-1)) : "–";
+  return h("figure", { class: "card plot" }, h("h2", {}, name), h("p", { class: "small quiet" }, t("now {0}, most {1}", now, known.length ? shown(Math.max(...known)) : "–")),
+    s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": t("{0} over the last day: now {1}, most {2}", name, now, known.length ? shown(Math.max(...known)) : "–") },
+      s("line", { class: "axis", x1: left, x2: right, y1: low, y2: low }), s("line", { class: "axis", x1: left, x2: right, y1: high, y2: high }),
+      s("path", { class: "line", d: line }),
+      s("text", { x: left, y: 124 }, clock(first)), s("text", { x: right, y: 124, "text-anchor": "end" }, clock(times.at(-1)))));
+}
+
+// Why an event matched or did not: the answer of explain.
+export function explanation(said) {
+  const clauses = said.clauses.map((clause, place) => h("div", {},
+    said.clauses.length > 1 && h("h3", {}, t("Alternative {0}", place + 1), " ", verdict(clause.matches)),
+    clause.predicates.map(predicate)));
+  return h("div", {}, note(said.matches ? "good" : "bad", h("p", {}, said.summary)),
+    (said.circumstances ?? []).map((text) => note("warn", text)), clauses,
+    (said.notes ?? []).map((each) => h("p", { class: "small quiet" }, each.detail ?? String(each))));
+}
+const verdict = (yes) => tag(yes ? t("yes") : t("no"), yes ? "good" : "bad");
+function predicate(one) {
+  const values = (one.values ?? []).map((value) => h("div", {},
+    h("div", { class: "small" }, t("published"), " ", h("code", {}, JSON.stringify(value.published)), reading(value.canonical)),
+    value.path?.length > 0 && h("div", { class: "path", role: "img", "aria-label": value.path.join(" → ") }, value.path.map((step, place) => [place > 0 && h("i", {}, "→"), h("span", {}, step)]))));
+  const calls = (one.calls ?? one.operators ?? []).map((each) => h("pre", {}, JSON.stringify(each)));
+  return h("div", { class: "predicate" }, h("div", { class: "row" }, verdict(one.verdict), h("code", {}, one.text)), h("p", { class: "small" }, one.reason), values, calls,
+    one.cost != null && h("p", { class: "small quiet" }, t("cost {0} s, selectivity {1}", number(one.cost, 6), number(one.selectivity, 3))));
+}
+function reading(canonical) {
+  if (!canonical) return null;
+  const said = [];
+  if (canonical.quantity) said.push(`${number(canonical.quantity.amount, 6)} ${(canonical.quantity.unit ?? canonical.quantity.dimension).replace("currency:", "")}`);
+  if (canonical.concepts) said.push(...canonical.concepts.map((iri) => iri.split(/[#/]/).pop()));
+  if (canonical.instant) said.push(canonical.instant);
+  if (canonical.number != null) said.push(String(canonical.number));
+  return said.length ? [" ", t("read as"), " ", h("code", {}, said.join(", "))] : null;
+}

@@ -1,0 +1,91 @@
+// Live: events with their matches; a click tells why, or why not, and what became of the delivery.
+import { atEnd, button, card, empty, events, explanation, field, fill, get, h, how, kept, link, list, note, number, query, status, t, table, tag, when } from "./dom.js";
+
+const ROWS = 200;
+
+export async function page(rest, parameters) {
+  const { subscriptions } = await get("subscriptions?limit=200");
+  const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" });
+  const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
+  const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
+  const followed = h("select", { onchange: () => connect() }, h("option", { value: "" }, t("all events")), subscriptions.map((each) => h("option", { value: each.id, selected: each.id === parameters.get("subscription") && !parameters.get("event") }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
+  let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
+
+  const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : t("(a large event)"));
+  const fits = (each) => (!only.checked || each.matched > 0) && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
+  function row(each) {
+    return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
+      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString()), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
+  }
+  function draw() {
+    if (drawing) return;
+    drawing = true;
+    requestAnimationFrame(() => {
+      drawing = false;
+      const shown = seen.filter(fits);
+      fill(rows, shown.length ? shown.map(row) : empty(seen.length ? t("No event fits the filter.") : t("No events yet. What is published from now on appears here."), !seen.length && link(t("Send an event"), "#/start", "button")));
+      told.textContent = (paused ? t("Paused; {0} events wait.", number(held.length)) : "") + (skipped ? " " + t("More than 50 events a second come: this is a sample, {0} are not shown.", number(skipped)) : "");
+    });
+  }
+  function take(some, missing = 0) {
+    skipped += missing;
+    if (paused) { held = [...some.slice().reverse(), ...held].slice(0, ROWS); } else seen = [...some.slice().reverse(), ...seen].slice(0, ROWS);
+    draw();
+  }
+  function connect() {
+    stream?.close();
+    seen = []; held = []; skipped = 0;
+    if (followed.value) {
+      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]));
+    } else {
+      const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
+      const fits = (row) => !source.value || row.event.source === source.value;
+      recent().then((some) => { if (stream === connected) { seen = [...seen, ...some.filter(fits)].slice(0, ROWS); draw(); } });
+    }
+    draw();
+  }
+  const hold = button(t("Pause"), () => {
+    paused = !paused;
+    hold.textContent = paused ? t("Go on") : t("Pause");
+    hold.setAttribute("aria-pressed", String(paused));
+    if (!paused) { seen = [...held, ...seen].slice(0, ROWS); held = []; }
+    draw();
+  });
+  async function open(sequence, subscription = followed.value) {
+    chosen = sequence;
+    rows.querySelectorAll(".event").forEach((each) => (Number(each.dataset.sequence) === sequence ? each.setAttribute("aria-current", "true") : each.removeAttribute("aria-current")));
+    try { fill(side, await trace(sequence, subscription, subscriptions)); } catch (error) { fill(side, note("bad", error.message)); }
+    side.querySelector("h2")?.focus({ preventScroll: false });
+  }
+  connect();
+  if (chosen) await open(chosen, parameters.get("subscription") ?? "");
+  else fill(side, card(h("p", { class: "quiet" }, t("Choose an event to see why it matched, or why not."))));
+  return [h("h1", {}, t("Live")),
+    card(h("div", { class: "row top" }, field(t("Follow"), followed), field(t("Only this source"), source), field(t("Filter"), filter)), h("div", { class: "row" }, h("label", { class: "inline" }, only, t("only events that matched")), hold), told, how("v1/events/stream", "kindcast events")),
+    h("div", { class: "columns" }, card(h("h2", {}, t("Events")), rows), side)];
+}
+
+async function recent() {
+  const series = await get("events/recent?limit=50").catch(() => ({ events: [] }));
+  return series.events;
+}
+
+async function trace(sequence, subscription, subscriptions) {
+  const told = await get(`events/${sequence}/trace`);
+  const chosen = subscription || told.deliveries[0]?.subscription || "";
+  const why = h("div", {});
+  const ask = async (id) => {
+    if (!id) return;
+    try { const answer = await get(`events/${sequence}/trace?` + query({ subscription: id })); fill(why, explanation(answer.explanation)); } catch (error) { fill(why, note("bad", error.message)); }
+  };
+  const other = h("input", { type: "text", list: "subscriptions", value: chosen, autocomplete: "off" });
+  if (chosen) await ask(chosen);
+  return [
+    card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("matched"), t("{0} subscriptions", number(told.matched))]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
+    card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
+      h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, each.metadata?.name ?? each.expression ?? each.canonical))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
+    told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state, each.reason]))),
+    told.deliveries.length > 0 && card(h("h2", {}, t("Deliveries")), told.deliveries.map((each) => h("div", {}, h("div", { class: "row" }, link(each.subscription, "#/deliveries/" + each.subscription), tag(each.state === "delivered" ? t("delivered") : t("pending"), each.state === "delivered" ? "good" : "warn"), h("span", { class: "quiet" }, each.by === "webhook" ? t("by webhook") : t("by pull or stream")), each.late && tag(t("late"), "warn")),
+      each.attempts.length > 0 && table([{ text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], each.attempts.map((one) => [String(one.attempt), when(one.at), one.outcome, `${one.status_code ?? ""} ${one.detail}`]))))),
+  ];
+}

@@ -1,0 +1,144 @@
+// Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
+import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, note, number, query, say, select, state, t, table, tag, tickets, when } from "./dom.js";
+
+export async function page(rest, parameters) {
+  const vocabularies = await get("ontologies");
+  let start = "";
+  if (parameters.get("concept")) start = `target isa <${parameters.get("concept")}>`;
+  const text = h("textarea", { rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
+  const marks = h("pre", { "aria-hidden": "true" }), offers = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
+  const said = h("div", { "aria-live": "polite" }), past = h("div", {}), live = h("div", {});
+  const create = h("button", { type: "submit", class: "first", disabled: true }, t("Create the subscription"));
+  let listed = [], chosen = -1, asked = 0, valid = false;
+
+  function offer(found) {
+    listed = found; chosen = found.length ? 0 : -1;
+    fill(offers, found.map((each, place) => h("li", { role: "option", id: "completion-" + place, "aria-selected": String(place === 0), onmousedown: (event) => { event.preventDefault(); take(place); } },
+      h("span", {}, each.label, each.matched && each.matched !== each.label && h("span", { class: "quiet" }, "  ", each.matched, each.lang ? ` (${each.lang})` : "")), h("span", { class: "quiet small" }, t(each.kind)))));
+    text.setAttribute("aria-expanded", String(found.length > 0));
+    choose(chosen);
+  }
+  function choose(place) {
+    chosen = place;
+    [...offers.children].forEach((each, number) => each.setAttribute("aria-selected", String(number === place)));
+    if (place >= 0) { text.setAttribute("aria-activedescendant", "completion-" + place); offers.children[place]?.scrollIntoView({ block: "nearest" }); } else text.removeAttribute("aria-activedescendant");
+  }
+  function take(place) {
+    const one = listed[place], before = text.value.slice(0, text.selectionStart - one.replace), after = text.value.slice(text.selectionStart);
+    const inserted = one.insert + (one.insert.endsWith("(") ? "" : " ");
+    text.value = before + inserted + after.trimStart();
+    text.selectionStart = text.selectionEnd = before.length + inserted.length;
+    offer([]);
+    changed();
+  }
+  const offset = (error) => { const lines = text.value.split("\n"); return lines.slice(0, (error.line ?? 1) - 1).reduce((sum, line) => sum + line.length + 1, 0) + (error.column ?? 1) - 1; };
+  function mark(errors) {
+    const parts = [];
+    let done = 0;
+    for (const place of errors.filter((each) => each.line).map(offset).sort((a, b) => a - b)) {
+      if (place < done) continue;
+      const word = text.value.slice(place).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s()]+|.)/u)?.[0] ?? "";
+      parts.push(text.value.slice(done, place), h("mark", {}, word || " "));
+      done = place + word.length;
+    }
+    fill(marks, ...parts, text.value.slice(done), "\n");
+  }
+  const grow = () => { text.style.height = "auto"; text.style.height = Math.max(112, text.scrollHeight + 2) + "px"; };
+
+  const check = later(140, async () => {
+    const mine = ++asked, value = text.value;
+    let told;
+    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: text.selectionStart }); } catch (error) { fill(said, note("bad", error.message)); return; }
+    if (mine !== asked) return;
+    valid = told.valid && value.trim() !== "";
+    create.disabled = !valid;
+    mark(value.trim() ? told.errors : []);
+    text.setAttribute("aria-invalid", String(!told.valid && value.trim() !== ""));
+    offer(document.activeElement === text ? told.completions ?? [] : []);
+    if (!value.trim()) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
+    else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
+      how("v1/check", `kindcast subscribe '${value}'`, "POST", JSON.stringify({ expression: value })));
+    else fill(said, told.errors.map((each) => note("bad", h("p", {}, each.line ? t("Line {0}, column {1}: ", each.line, each.column) : "", each.detail),
+      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => h("button", { type: "button", onclick: () => replace(each, one) }, one.curie ?? one.label))))));
+    if (valid) look(value); else fill(past);
+  });
+  function replace(error, one) {
+    const place = offset(error), word = text.value.slice(place).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s(),]+)/)?.[0] ?? "";
+    const name = one.curie ?? one.label;
+    text.value = text.value.slice(0, place) + (/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) || one.curie ? name : `"${name}"`) + text.value.slice(place + word.length);
+    text.focus();
+    changed();
+  }
+  // How often it would have matched the events that are stored.
+  const look = later(700, async (value) => {
+    const mine = asked;
+    const since = (days) => new Date(Date.now() - days * 864e5).toISOString();
+    try {
+      const [day, week] = [await ask(value, since(1)), await ask(value, since(7))];
+      if (mine !== asked) return;
+      const cuts = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
+      fill(past, card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, `${number(day.matched)} / ${number(day.events)}`), t("events of the last day")), h("div", { class: "figure" }, h("b", {}, `${number(week.matched)} / ${number(week.events)}`), t("events of the last week"))),
+        week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cuts[0]?.cuts > 0 && h("p", {}, t("This cuts most: {0} ({1} events)", "", number(cuts[0].cuts)), " ", h("code", {}, cuts[0].text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
+        how("v1/backtests", `kindcast backtest '${value}'`, "POST", JSON.stringify({ expression: value }))));
+    } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
+  });
+  const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }));
+  const changed = () => { grow(); mark([]); check(); };
+
+  text.addEventListener("input", changed);
+  text.addEventListener("click", check);
+  text.addEventListener("blur", () => offer([]));
+  text.addEventListener("keydown", (event) => {
+    if (!listed.length) { if (event.key === " " && event.ctrlKey) { event.preventDefault(); check(); } return; }
+    const moves = { ArrowDown: () => choose((chosen + 1) % listed.length), ArrowUp: () => choose((chosen + listed.length - 1) % listed.length), Escape: () => offer([]), Enter: () => take(chosen) };
+    if (moves[event.key] && !(event.key === "Enter" && event.shiftKey)) { event.preventDefault(); moves[event.key](); }
+  });
+
+  // The next events, asked one by one.
+  let source = null;
+  const test = button(t("Try it on the next events"), () => {
+    if (source) { source.close(); source = null; test.textContent = t("Try it on the next events"); return; }
+    const rows = h("ul", { class: "plain" });
+    fill(live, h("p", { class: "quiet", role: "status" }, t("Waiting for events …")), rows);
+    test.textContent = t("Stop");
+    source = events("events/stream", "events", async (told) => {
+      for (const each of told.events.slice(-3)) {
+        if (!each.event) continue;
+        try {
+          const answer = await call("POST", "explain?lang=" + state.language, { event: each.event, subscription: text.value });
+          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
+          while (rows.childElementCount > 10) rows.lastElementChild.remove();
+        } catch (error) { fill(live, note("bad", error.message), rows); }
+      }
+    });
+  });
+
+  const name = h("input", { type: "text", maxlength: 200 }), sink = h("input", { type: "url", placeholder: "https://example.org/hook" }), days = select({ 1: t("one day"), 7: t("a week"), 30: t("thirty days"), 365: t("a year") }, "30");
+  const made = h("div", { "aria-live": "polite" });
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    if (!valid) return;
+    create.disabled = true;
+    try {
+      const body = { expression: text.value, ttl_seconds: Number(days.value) * 86400, ...(sink.value && { sink: sink.value }), ...(name.value && { metadata: { name: name.value } }) };
+      const answer = await call("POST", "subscriptions", body);
+      tickets.put(answer.id, answer.ticket);
+      fill(made, card(h("h2", { tabindex: -1 }, t("The subscription is made")), list([[t("Id"), h("code", {}, answer.id)], [t("Ticket"), h("code", {}, answer.ticket)], [t("Webhook secret"), answer.secret && h("code", {}, answer.secret)], [t("ends"), when(answer.expires_at)]]),
+        note("warn", t("Ticket and secret are shown only now. This browser keeps the ticket; keep the secret yourself.")), answer.notes.map((each) => note("warn", each.detail)),
+        link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),
+        how("v1/subscriptions", `kindcast subscribe '${text.value}'`, "POST", JSON.stringify(body))));
+      made.querySelector("h2").focus();
+    } catch (error) { say(error.message, "bad"); }
+    create.disabled = !valid;
+  } }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, test));
+
+  changed();
+  return [h("h1", {}, t("Subscribe")),
+    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", link(t("Load a vocabulary"), "#/start")),
+    h("div", { class: "columns" }, h("div", {}, card(editor(text, marks), offers, h("p", { class: "small quiet" }, t("Arrows and Enter choose a completion, Escape closes the list."))), card(form), made), h("div", {}, card(h("h2", {}, t("What it means")), said), past, live))];
+}
+
+function editor(text, marks) {
+  text.id = "expression";
+  return h("div", {}, h("label", { for: "expression" }, t("What do you want to hear of?")), h("div", { class: "editor" }, marks, text));
+}

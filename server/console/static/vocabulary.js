@@ -1,0 +1,246 @@
+// Vocabulary: search, tree, picture, versions, unknown terms, upload.
+import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, note, number, query, s, say, select, state, t, table, tag, when } from "./dom.js";
+
+export async function page(rest, parameters) {
+  const part = rest[0] ?? "browse";
+  const parts = { browse: [t("Browse"), browse], upload: [t("Upload"), upload], versions: [t("Versions"), versions], unknown: [t("Unknown terms"), unknown] };
+  const tabs = h("ul", { class: "tabs" }, Object.entries(parts).map(([name, [text]]) => h("li", {}, h("a", { href: name === "browse" ? "#/vocabulary" : "#/vocabulary/" + name, "aria-current": name === part && "page" }, text))));
+  return [h("h1", {}, t("Vocabulary")), h("nav", { "aria-label": t("Vocabulary") }, tabs), await (parts[part] ?? parts.browse)[1](parameters)];
+}
+const language = () => "lang=" + state.language;
+
+// ── browse ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function browse(parameters) {
+  const roots = await get(`concepts/roots?limit=200&${language()}`);
+  if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button"));
+  const shown = h("div", { "aria-live": "polite" }), results = h("div", { class: "results" });
+  const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
+  const open = async (iri, push = true) => {
+    if (push) history.replaceState(null, "", "#/vocabulary?" + query({ term: iri }));
+    try { fill(shown, await concept(iri)); } catch (error) { fill(shown, note("bad", error.message)); }
+    hierarchy.mark(iri);
+  };
+  let asked = 0;
+  const look = later(120, async (text) => {
+    const mine = ++asked;
+    if (!text) { fill(results); return; }
+    const answer = await get("concepts?" + query({ q: text, limit: 20 }));
+    if (mine !== asked) return;
+    fill(results, answer.concepts.length ? answer.concepts.map((each) => h("button", { type: "button", onclick: () => open(each.iri) },
+      h("span", {}, each.label), each.matched && each.matched !== each.label && h("span", { class: "quiet small" }, each.matched, each.lang ? ` (${each.lang})` : ""))) : h("p", { class: "quiet" }, t("Nothing is called so.")));
+  });
+  const hierarchy = tree(roots, open);
+  const term = parameters.get("term");
+  if (term) open(term, false); else fill(shown, card(h("p", { class: "quiet" }, t("Choose a concept in the tree, or search for a word in any language."))));
+  return h("div", { class: "columns side" },
+    h("div", {}, card(field(t("Search in any language"), search), results),
+      card(h("h2", {}, t("Hierarchy")), hierarchy.element, roots.count > roots.concepts.length && h("p", { class: "small quiet" }, t("{0} of {1} are shown: search for the others.", roots.concepts.length, roots.count)),
+        how("v1/concepts/roots", "kindcast concept find WORD"))),
+    shown);
+}
+
+// The tree of the W3C's authoring practices: arrows move, Enter chooses, branches come when they are opened.
+function tree(roots, open) {
+  const element = h("ul", { role: "tree", "aria-label": t("Hierarchy") });
+  const visible = () => [...element.querySelectorAll('[role="treeitem"]')].filter((each) => !each.parentElement.closest('[aria-expanded="false"]'));
+  const focus = (item) => { if (!item) return; element.querySelectorAll('[tabindex="0"]').forEach((each) => (each.tabIndex = -1)); item.tabIndex = 0; item.focus(); };
+  function node(each, level) {
+    const leaf = each.children_count === 0;
+    const group = leaf ? null : h("ul", { role: "group" });
+    const twist = h("span", { class: "twist", "aria-hidden": "true" }, leaf ? "·" : "▸");
+    const item = h("li", { role: "treeitem", tabindex: "-1", "aria-expanded": leaf ? null : "false", "aria-selected": "false", "aria-level": level, "data-iri": each.iri },
+      h("div", { class: "node", onclick: (event) => { event.stopPropagation(); focus(item); if (event.target === twist && !leaf) unfold(); else { open(each.iri); if (!leaf && item.ariaExpanded !== "true") unfold(true); } } },
+        twist, h("span", {}, each.label), !leaf && h("span", { class: "quiet small" }, number(each.children_count))), group);
+    if (group) group.hidden = true;
+    async function unfold(wanted = item.getAttribute("aria-expanded") !== "true") {
+      if (leaf) return;
+      item.setAttribute("aria-expanded", String(wanted));
+      twist.textContent = wanted ? "▾" : "▸";
+      group.hidden = !wanted;
+      if (wanted && !group.childElementCount) {
+        const answer = await get("concepts/children?" + query({ term: each.iri, limit: 500, lang: state.language }));
+        if (!group.childElementCount) group.append(...answer.concepts.map((child) => node(child, level + 1)));
+      }
+    }
+    item.unfold = unfold;
+    item.choose = () => open(each.iri);
+    return item;
+  }
+  element.addEventListener("keydown", (event) => {
+    const items = visible(), place = items.indexOf(document.activeElement), item = items[place];
+    if (!item) return;
+    const expanded = item.getAttribute("aria-expanded");
+    const moves = {
+      ArrowDown: () => focus(items[place + 1]), ArrowUp: () => focus(items[place - 1]), Home: () => focus(items[0]), End: () => focus(items.at(-1)),
+      ArrowRight: () => (expanded === "false" ? item.unfold(true) : expanded === "true" && focus(items[place + 1])),
+      ArrowLeft: () => (expanded === "true" ? item.unfold(false) : focus(item.parentElement.closest('[role="treeitem"]'))),
+      Enter: () => item.choose(), " ": () => item.choose(),
+    };
+    if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
+  });
+  element.append(...roots.concepts.map((each) => node(each, 1)));
+  if (element.firstElementChild) element.firstElementChild.tabIndex = 0;
+  return { element, mark: (iri) => element.querySelectorAll('[role="treeitem"]').forEach((each) => each.setAttribute("aria-selected", String(each.dataset.iri === iri))) };
+}
+
+async function concept(iri) {
+  const [around, usage] = await Promise.all([get("concepts/around?" + query({ term: iri, lang: state.language })), get("concepts/usage?" + query({ term: iri, lang: state.language }))]);
+  const it = around.concept;
+  const names = (all) => h("ul", { class: "plain" }, all.map((each) => h("li", {}, each.value, " ", each.lang && h("span", { class: "quiet small", lang: "en" }, each.lang))));
+  return [
+    card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
+      around.children_count > 24 && h("p", { class: "small quiet" }, t("The picture shows 24 of {0} children.", number(around.children_count))),
+      link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show '${it.iri}'`)),
+    h("div", { class: "columns" },
+      card(h("h2", {}, t("Names")), names(it.labels), it.synonyms.length > 0 && [h("h3", {}, t("Synonyms")), names(it.synonyms)], list([[t("Vocabulary"), it.ontology]])),
+      card(h("h2", {}, t("Who asks for it")), h("p", {}, t("{0} subscriptions name it or one of the {1} concepts beneath it.", number(usage.subscriptions.count), number(usage.descendants_count))),
+        h("ul", { class: "plain" }, usage.subscriptions.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link(each.id, "#/deliveries/" + each.id), h("code", {}, shortened(each.canonical))))),
+        h("h3", {}, t("Recent events")), usage.events.count ? h("ul", { class: "plain" }, usage.events.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link("#" + each.sequence, "#/live?event=" + each.sequence), h("span", { class: "quiet small" }, each.type), each.matched ? tag(t("{0} got it", each.matched), "good") : tag(t("nobody got it")))))
+          : h("p", { class: "quiet" }, t("None of the last {0} events was about it.", number(usage.examined.events))),
+        how("v1/concepts/usage?" + query({ term: it.iri })))),
+  ];
+}
+const shortened = (canonical) => canonical.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
+
+// All above a concept in rows by their distance, itself, and what is directly beneath it.
+function picture(around) {
+  const beneath = around.edges.filter(([, high]) => high === 0).map(([low]) => low);
+  const depth = new Map([[0, 0]]);
+  for (let changed = true; changed; ) {
+    changed = false;
+    for (const [low, high] of around.edges) if (depth.has(low) && !beneath.includes(low) && (depth.get(high) ?? -1) < depth.get(low) + 1 && depth.get(low) < 40) { depth.set(high, depth.get(low) + 1); changed = true; }
+  }
+  const rows = [];
+  for (const [node, level] of depth) (rows[level] ??= []).push(node);
+  const lines = [];
+  const cut = (nodes) => { for (let start = 0; start < nodes.length; start += 5) lines.push(nodes.slice(start, start + 5)); };
+  rows.filter(Boolean).reverse().forEach(cut);
+  cut(beneath);
+  const width = 900, step = 74, place = new Map();
+  lines.forEach((nodes, row) => nodes.forEach((node, column) => place.set(node, [((column + 0.5) * width) / nodes.length, row * step + 24])));
+  const box = Math.min(168, width / Math.max(...lines.map((nodes) => nodes.length)) - 12);
+  const clipped = (text) => { const wide = [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), most = Math.floor(box / 7.4); return wide <= most ? text : [...text].slice(0, Math.max(3, Math.floor((most * text.length) / wide) - 1)).join("") + "…"; };
+  const edges = around.edges.filter(([low, high]) => place.has(low) && place.has(high)).map(([low, high]) => {
+    const [x1, y1] = place.get(low), [x2, y2] = place.get(high);
+    return s("path", { class: "edge", d: `M${x1} ${y1 - 16}C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2 + 16}` });
+  });
+  const nodes = [...place].map(([node, [x, y]]) => {
+    const each = around.nodes[node];
+    const shape = [s("title", {}, each.label), s("rect", { x: x - box / 2, y: y - 16, width: box, height: 32, rx: 6 }), s("text", { x, y }, clipped(each.label))];
+    return node === 0 ? s("g", { class: "here" }, ...shape) : s("a", { href: "#/vocabulary?" + query({ term: each.iri }), "aria-label": each.label }, ...shape);
+  });
+  return s("svg", { class: "picture", viewBox: `0 0 ${width} ${lines.length * step - 22}`, role: "group", "aria-label": t("{0}: what it is a kind of, and its kinds", around.concept.label) }, edges, nodes);
+}
+
+// ── upload ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const TYPES = { ttl: "text/turtle", owl: "application/rdf+xml", rdf: "application/rdf+xml", xml: "application/rdf+xml", nt: "application/n-triples", jsonld: "application/ld+json", json: "application/ld+json", obo: "text/obo", ofn: "text/owl-functional" };
+
+async function upload() {
+  const picker = h("input", { type: "file", accept: ".ttl,.owl,.rdf,.xml,.nt,.jsonld,.json,.obo,.ofn,.omn,.gz", onchange: () => picker.files[0] && take(picker.files[0]) });
+  const name = h("input", { type: "text", pattern: "[A-Za-z0-9][A-Za-z0-9._-]{0,99}", maxlength: 100 });
+  const now = h("input", { type: "checkbox" });
+  const found = h("div", { "aria-live": "polite" });
+  const send = h("button", { type: "button", class: "first", disabled: true, onclick: () => start() }, t("Upload"));
+  const chosen = h("p", {}, t("Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, JSON-LD, N-Triples."));
+  const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
+    ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); } }, chosen, field(t("or choose a file"), picker));
+  let file = null;
+  function take(one) {
+    file = one;
+    chosen.textContent = `${one.name}, ${number(one.size)} B`;
+    if (!name.value) name.value = one.name.replace(/\.(gz)$/, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]/g, "-");
+    send.disabled = false;
+  }
+  async function start() {
+    send.disabled = true;
+    const bar = h("progress", { "aria-label": t("Progress") }), stage = h("p", {}, t("Sending …"));
+    fill(found, bar, stage);
+    const extension = file.name.replace(/\.gz$/, "").split(".").pop().toLowerCase();
+    try {
+      const begun = await call("PUT", `ontologies/${encodeURIComponent(name.value)}?` + query({ activate: now.checked, format: extension in TYPES ? null : extension }), file, { "Content-Type": TYPES[extension] ?? "application/octet-stream", Prefer: "respond-async" });
+      const report = begun.status === "running" || begun.status === "done" ? await job(begun, (progress) => {
+        stage.textContent = `${progress.stage} ${progress.total ? `${number(progress.done)} / ${number(progress.total)}` : ""}`;
+        if (progress.total) { bar.max = progress.total; bar.value = progress.done; }
+      }) : begun;
+      fill(found, note("good", now.checked ? t("Version {0} of {1} is in force.", report.version, report.name) : t("Version {0} of {1} is stored, and not in force yet.", report.version, report.name), " ", link(t("See what it would change"), "#/vocabulary/versions?" + query({ name: report.name, to: report.version }))),
+        list([[t("concepts"), number(report.concepts)], [t("roots"), number(report.roots)], [t("depth"), number(report.max_depth)], [t("with several parents"), number(report.multi_parent)], [t("synonyms"), number(report.synonyms)], [t("deprecated"), number(report.deprecated)],
+          [t("languages"), Object.entries(report.languages ?? {}).map(([tongue, count]) => `${tongue} ${number(count)}`).join(", ")], [t("imports that are missing"), (report.unresolved_imports ?? []).join(", ")]]),
+        (report.warnings ?? []).slice(0, 20).map((each) => note("warn", typeof each === "string" ? each : each.detail ?? JSON.stringify(each))));
+    } catch (error) { fill(found, note("bad", error.message)); }
+    send.disabled = false;
+  }
+  return card(drop, h("div", { class: "row top" }, field(t("Name"), name, t("The same name makes another version."))), h("div", { class: "row" }, h("label", { class: "inline" }, now, t("Put it in force at once")), send), found,
+    how("v1/ontologies/NAME?activate=false", "kindcast ontology load FILE", "PUT"));
+}
+
+// ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function versions(parameters) {
+  const all = await get("ontologies");
+  if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button"));
+  const name = parameters.get("name") ?? all.ontologies[0].name;
+  const { versions: listed } = await get(`ontologies/${encodeURIComponent(name)}/versions`);
+  const active = listed.find((each) => each.active);
+  const found = h("div", { "aria-live": "polite" });
+  const labels = Object.fromEntries(listed.map((each) => [each.version, t("version {0}", each.version) + (each.active ? ` (${t("in force")})` : "")]));
+  const from = select(labels, String(active?.version ?? listed.at(-1).version)), to = select(labels, parameters.get("to") ?? String(listed[0].version));
+  const base = "ontologies/" + encodeURIComponent(name);
+  const act = (path, dry) => async () => {
+    const answer = await call("POST", `${base}/${path}${path.includes("?") ? "&" : "?"}dry_run=${dry}`);
+    fill(found, card(h("h2", {}, dry ? t("What it would do") : t("Done: what it did")), impact(answer)));
+    if (!dry) { say(t("Version {0} is in force.", answer.version ?? "")); location.hash = "#/vocabulary/versions?" + query({ name, at: Date.now() }); }
+  };
+  const compare = async () => fill(found, card(h("h2", {}, t("From version {0} to version {1}", from.value, to.value)), difference(await get(`${base}/diff?from=${from.value}&to=${to.value}`)),
+    how(`v1/${base}/diff?from=${from.value}&to=${to.value}`, `kindcast ontology diff ${name} --from ${from.value} --to ${to.value}`)));
+  if (parameters.get("to")) await compare();
+  return [
+    card(h("div", { class: "row" }, field(t("Vocabulary"), select(Object.fromEntries(all.ontologies.map((each) => [each.name, each.name])), name, (event) => (location.hash = "#/vocabulary/versions?" + query({ name: event.target.value })))), field(t("From"), from), field(t("To"), to)),
+      h("div", { class: "row" }, button(t("Compare"), compare), button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger"))),
+    found,
+    card(h("h2", {}, t("Versions")), table([t("Version"), "", { text: t("concepts"), number: true }, t("uploaded"), t("in force since")], listed.map((each) => [String(each.version), each.active ? tag(t("in force"), "good") : "", number(each.concepts), when(each.created_at), when(each.activated_at)])),
+      how(`v1/${base}/versions`, `kindcast ontology list`)),
+  ];
+}
+
+function difference(found) {
+  const kinds = { added: t("added"), removed: t("removed"), moved: t("moved"), deprecated: t("deprecated"), restored: t("restored"), merged: t("merged"), split: t("split"), relabelled: t("with other labels") };
+  const changed = Object.keys(kinds).filter((kind) => found[kind].count);
+  if (!changed.length) return h("p", {}, t("The two versions say the same."));
+  const end = (iri) => iri.split(/[#/]/).pop();
+  return changed.map((kind) => h("details", { open: true }, h("summary", {}, `${kinds[kind]}: ${number(found[kind].count)}`), h("ul", {}, found[kind].concepts.map((each) => h("li", {}, conceptLink(each.iri, each.label ?? end(each.iri)),
+    kind === "moved" && h("span", { class: "quiet" }, " ", t("from {0} to {1}", each.parents_before.map(end).join(", "), each.parents.map(end).join(", "))),
+    kind === "relabelled" && h("span", { class: "quiet" }, " ", (each.labels_gone ?? []).map((label) => label.value).join(", "), " → ", (each.labels ?? []).map((label) => label.value).join(", ")))))));
+}
+
+function impact(answer) {
+  const told = answer.impact.subscriptions;
+  return [h("p", {}, t("{0} of {1} live subscriptions would mean something else.", number(told.changed), number(told.live))),
+    answer.subscriptions?.flagged?.count > 0 && note("warn", t("{0} subscriptions use a concept that would be gone.", answer.subscriptions.flagged.count)),
+    told.listed.length > 0 && table([t("Subscription"), t("What changes")], told.listed.map((each) => [link(each.id, "#/deliveries/" + each.id), each.changes.join("; ")])),
+    answer.impact.terms.listed.map((each) => h("details", { open: true }, h("summary", {}, `${each.test} ${each.label}: ${t("{0} subscriptions", each.subscriptions)}`),
+      list([[t("gains"), (each.gains?.concepts ?? []).map((one) => one.label).join(", ")], [t("loses"), (each.loses?.concepts ?? []).map((one) => one.label).join(", ")], [t("words"), (each.words?.listed ?? []).join(", ")]])))];
+}
+
+// ── unknown terms ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function unknown() {
+  const told = await get("terms/unknown");
+  const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Looked at: the last {0} events.", number(told.examined.events)));
+  if (!told.count) return card(head, empty(told.examined.events ? t("Every word was understood.") : t("No events have come yet. Send some first."), !told.examined.events && link(t("Send an event"), "#/start", "button")), how("v1/terms/unknown"));
+  const synonym = async (term, label) => {
+    let words = {};
+    try { words = (await get("synonyms/console")).declaration; } catch (error) { if (error.status !== 404) throw error; }
+    await call("PUT", "synonyms/console", { ...words, [term]: label });
+    say(t("{0} now means {1}.", term, label));
+    location.hash = "#/vocabulary/unknown?at=" + Date.now();
+  };
+  return card(head, table([t("Word"), t("Attribute"), { text: t("How often"), number: true }, t("Make it a synonym of"), t("Last event")], told.terms.map((each) => [
+    h("strong", {}, each.term), h("code", {}, each.attribute), number(each.count), h("div", { class: "row" }, each.suggestions.map((one) => button("= " + one.label, () => synonym(each.term, one.label))), other(each.term, synonym)), link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])),
+    how("v1/terms/unknown"));
+}
+function other(term, synonym) {
+  const input = h("input", { type: "text", "aria-label": t("Another word that {0} means", term), placeholder: t("another word"), size: 14 });
+  return h("form", { class: "row", onsubmit: async (event) => { event.preventDefault(); try { await get("concepts/resolve?" + query({ term: input.value })); await synonym(term, input.value); } catch (error) { say(error.message, "bad"); } } }, input);
+}

@@ -1,0 +1,164 @@
+"""A day of measurements, kept in memory: one sample every 30 seconds, 2,880 of them, some 400 KB.
+
+    totals of the store, metrics of the process ──a sample──▶ rings ──▶ GET /v1/series
+
+A restart begins anew. Rates are differences of totals over the time between two samples.
+"""
+
+import asyncio
+import logging
+import resource
+import sys
+import time
+from array import array
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, make_url
+
+from kindcast.server.broker import Broker
+from kindcast.server.errors import ServerError
+from kindcast.server.store.ledger import Totals, read_totals
+from kindcast.server.store.subscriptions import count_by_status
+
+__all__ = ["History", "running_history"]
+
+STEP_SECONDS = 30.0
+KEPT = 2_880
+"""Samples: a day."""
+
+SERIES: Final[dict[str, str]] = {
+    "events_per_second": "events accepted a second",
+    "matches_per_second": "matches a second",
+    "deliveries_per_second": "matches acknowledged, or taken by a sink, a second",
+    "failures_per_second": "failed webhook attempts a second",
+    "match_seconds": "mean seconds to read and match an event",
+    "match_p99_seconds": "99 of 100 events were read and matched in less (upper end of the bucket)",
+    "commit_seconds": "mean seconds of a commit",
+    "matches_pending": "matches not yet delivered",
+    "dead_letters": "matches that wait for a disabled webhook",
+    "queue_waiting": "commands that wait for the broker",
+    "subscriptions": "active subscriptions",
+    "index_bytes": "bytes of index and caches",
+    "memory_bytes": "largest memory of the process so far, in bytes",
+    "database_bytes": "bytes of the database file",
+}
+"""Name → what it is. A value that is not known is null."""
+
+log = logging.getLogger(__name__)
+
+
+class History:
+    """The rings of one application. On its event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._times: array[float] = array("d")
+        self._rings: dict[str, array[float]] = {name: array("d") for name in SERIES}
+        self._before: tuple[float, Totals, Mapping[str, float]] | None = None
+
+    async def run(self) -> None:
+        """Takes a sample every 30 seconds until it is cancelled."""
+        while True:
+            try:
+                await self.sample()
+            except ServerError as error:
+                log.warning("no sample for the history: %s", error)
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def sample(self) -> None:
+        """Takes a sample now. Raises `StoreUnavailable`."""
+
+        def read(connection: Connection) -> tuple[Totals, dict[str, int]]:
+            return read_totals(connection), count_by_status(connection)
+
+        totals, subscriptions = await self._broker.read(read)
+        index_bytes = await self._broker.index_bytes()
+        now, counted = time.time(), self._broker.metrics.counted()
+        values: dict[str, float | None] = {
+            "matches_pending": totals.pending,
+            "dead_letters": totals.dead,
+            "queue_waiting": self._broker.waiting,
+            "subscriptions": subscriptions.get("active", 0),
+            "index_bytes": index_bytes,
+            "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            * (1 if sys.platform == "darwin" else 1024),
+            "database_bytes": _database_bytes(self._broker),
+        }
+        if self._before is not None and now > self._before[0]:
+            values |= _rates(now - self._before[0], self._before[1], totals, self._before[2], counted)
+        self._before = now, totals, counted
+        self._times.append(now)
+        for name, ring in self._rings.items():
+            value = values.get(name)
+            ring.append(float("nan") if value is None else value)
+        for ring in (self._times, *self._rings.values()):
+            del ring[:-KEPT]
+
+    def as_json(self, points: int) -> dict[str, Any]:
+        """The samples, `points` of them at most, evenly spread; the newest is always there."""
+        count = len(self._times)
+        every = max(1, -(-count // points))
+        places = range((count - 1) % every, count, every)
+        return {
+            "step_seconds": STEP_SECONDS * every,
+            "times": [round(self._times[each], 3) for each in places],
+            "series": {
+                name: {"description": SERIES[name], "values": [_known(ring[each]) for each in places]}
+                for name, ring in self._rings.items()
+            },
+        }
+
+
+@asynccontextmanager
+async def running_history(broker: Broker) -> AsyncIterator[History]:
+    """Samples for as long as the block runs."""
+    history = History(broker)
+    sampling = asyncio.create_task(history.run(), name="history")
+    try:
+        yield history
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+
+
+def _rates(
+    seconds: float, was: Totals, totals: Totals, counted_before: Mapping[str, float], counted: Mapping[str, float]
+) -> dict[str, float | None]:
+    gone = {name: value - counted_before.get(name, 0.0) for name, value in counted.items()}
+    return {
+        "events_per_second": (totals.accepted - was.accepted) / seconds,
+        "matches_per_second": (totals.matches - was.matches) / seconds,
+        "deliveries_per_second": (totals.delivered - was.delivered) / seconds,
+        "failures_per_second": (totals.attempts_failed - was.attempts_failed) / seconds,
+        "match_seconds": _mean(gone["match_sum"], gone["match_count"]),
+        "match_p99_seconds": _quantile({name: value for name, value in gone.items() if name.startswith("match_le_")}),
+        "commit_seconds": _mean(gone["commit_sum"], gone["commit_count"]),
+    }
+
+
+def _mean(total: float, count: float) -> float | None:
+    return total / count if count else None
+
+
+def _quantile(buckets: Mapping[str, float], share: float = 0.99) -> float | None:
+    """The upper end of the bucket in which the quantile lies; None where nothing was observed or it is beyond all."""
+    bounds = sorted((float(name.removeprefix("match_le_")), value) for name, value in buckets.items())
+    total = bounds[-1][1] if bounds else 0.0
+    found = next((bound for bound, value in bounds if total and value >= share * total), None)
+    return None if found is None or found == float("inf") else found
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _database_bytes(broker: Broker) -> int | None:
+    """Of a SQLite file; None for another database."""
+    url = make_url(broker.settings.database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return None
+    path = Path(url.database)
+    return path.stat().st_size if path.exists() else None

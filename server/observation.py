@@ -1,0 +1,167 @@
+"""What the stored events and subscriptions tell about the vocabulary: which terms nobody understood, which attributes
+there are, and who asks about a concept.
+
+Each looks at the newest rows only, in worker threads, and says how many it looked at. Nothing is counted while events
+are published, so publishers pay nothing for it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from kindcast.semantic import CanonicalEvent, SemanticError, Vocabulary
+from kindcast.semantic.events import Canonicaliser
+from kindcast.semantic.vocabulary import ConceptId
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader, arrived
+from kindcast.server.store.events import last_sequence, newest_events
+from kindcast.server.store.subscriptions import newest_subscriptions
+from kindcast.server.strict_json import decode
+
+__all__ = ["attributes_seen", "unknown_terms", "uses_of"]
+
+EVENTS = 500
+"""Newest events that one answer reads."""
+SUBSCRIPTIONS = 5_000
+"""Newest live subscriptions that one answer reads."""
+LISTED = 50
+LONGEST_TERM = 100
+"""Characters; longer strings are text, and no names of anything."""
+
+
+async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
+    """Strings of the newest events at attributes that hold concepts, and that are no known concept: most frequent
+    first. An attribute holds concepts where it is declared so, a subscription asks for its kind, or another event had a
+    known concept there."""
+    vocabulary = broker.vocabulary
+    rows = await broker.read(_newest_events)
+    trees = await broker.read(_newest_trees)
+
+    def look() -> dict[str, Any]:
+        holds = {name for tree in trees for name in _kinds_asked(tree.tree)}
+        counted: Counter[tuple[str, str]] = Counter()
+        last: dict[tuple[str, str], int] = {}
+        for row, event in _read(rows, reader, vocabulary):
+            for attribute, values in event.attributes.items():
+                if attribute.startswith("ce."):
+                    continue
+                for value in values:
+                    if value.concepts:
+                        holds.add(attribute)
+                    elif isinstance(value.published, str) and _is_word(value):
+                        counted[attribute, value.published] += 1
+                        last.setdefault((attribute, value.published), row.sequence)
+        declared = vocabulary.attributes.declaration
+        holds |= {name for name, _ in counted if (said := declared(name)) is not None and said.range}
+        found = [(each, times) for each, times in counted.most_common() if each[0] in holds]
+        return {
+            "terms": [
+                {"term": term, "attribute": attribute, "count": times, "last_sequence": last[attribute, term]}
+                | {"suggestions": list(vocabulary.suggest(term, 3))}
+                for (attribute, term), times in found[:LISTED]
+            ],
+            "count": len(found),
+            "examined": {"events": len(rows)},
+            "vocabulary_version": vocabulary.version,
+        }
+
+    return await asyncio.to_thread(look)
+
+
+async def uses_of(broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId) -> dict[str, Any]:
+    """The live subscriptions that name the concept or something beneath it, and the newest events that state it."""
+    rows = await broker.read(_newest_events)
+    trees = await broker.read(_newest_trees)
+
+    def look() -> dict[str, Any]:
+        beneath = {concept, *vocabulary.descendants(concept)}
+        names = {iri for each in beneath for iri in vocabulary.iris(each)}
+        asked = [row for row in trees if not names.isdisjoint(_iris(row.tree))]
+        stated = [
+            {"sequence": row.sequence, "type": row.type, "source": row.source, "matched": row.matched}
+            for row, event in _read(rows, reader, vocabulary)
+            if any(not beneath.isdisjoint(value.concepts) for values in event.attributes.values() for value in values)
+        ]
+        return {
+            "descendants_count": len(beneath) - 1,
+            "subscriptions": {
+                "count": len(asked),
+                "listed": [{"id": row.id, "canonical": row.canonical, "status": row.status} for row in asked[:LISTED]],
+            },
+            "events": {"count": len(stated), "listed": stated[:LISTED]},
+            "examined": {"events": len(rows), "subscriptions": len(trees)},
+        }
+
+    return await asyncio.to_thread(look)
+
+
+async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
+    """Names of attributes: those of the newest events, most frequent first, those that are declared, and those of the
+    envelope."""
+    vocabulary = broker.vocabulary
+    rows = await broker.read(_newest_events)
+
+    def look() -> list[str]:
+        seen = Counter(name for _, event in _read(rows[:50], reader, vocabulary) for name in event.attributes)
+        ours = [name for name, _ in seen.most_common() if not name.startswith("ce.")]
+        envelope = sorted(name for name in seen if name.startswith("ce."))
+        return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
+
+    return await asyncio.to_thread(look)
+
+
+def _newest_events(connection: Connection) -> Sequence[Row[Any]]:
+    return newest_events(connection, EVENTS, after=max(0, last_sequence(connection) - EVENTS))[0]
+
+
+def _newest_trees(connection: Connection) -> Sequence[Row[Any]]:
+    return newest_subscriptions(connection, SUBSCRIPTIONS)
+
+
+def _read(
+    rows: Sequence[Row[Any]], reader: EventReader, vocabulary: Vocabulary
+) -> Iterator[tuple[Row[Any], CanonicalEvent]]:
+    """The events as the vocabulary of now reads them; those that it cannot read are left out."""
+    canonicaliser = Canonicaliser(vocabulary)
+    for row in rows:
+        try:
+            event = reader.from_object(decode(row.body.encode())).event
+            yield row, canonicaliser.canonicalise(arrived(event, row.accepted_at))
+        except SemanticError:
+            continue
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a published string may be the name of something: it is no number, quantity, date, address or text."""
+    read = (value.number, value.amount, value.instant, value.dates)
+    text = value.published
+    return all(each is None for each in read) and 0 < len(text) <= LONGEST_TERM and any(c.isalpha() for c in text)
+
+
+def _kinds_asked(node: Any) -> Iterator[str]:
+    """The attributes whose kind a tree asks for."""
+    if isinstance(node, Mapping):
+        for key, body in node.items():
+            if key in ("isa", "is", "below") and isinstance(body, list) and isinstance(body[0], str):
+                yield body[0]
+            else:
+                yield from _kinds_asked(body)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _kinds_asked(each)
+
+
+def _iris(node: Any) -> Iterator[str]:
+    """The IRIs of concepts that a tree names."""
+    if isinstance(node, Mapping):
+        for key, body in node.items():
+            if key in ("iri", "instance") and isinstance(body, str):
+                yield body
+            else:
+                yield from _iris(body)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _iris(each)

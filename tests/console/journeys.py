@@ -1,0 +1,220 @@
+"""What people do in the console, step by step, in a real browser. Tests run these journeys; `make console-pictures`
+makes a picture wherever one of them calls `shot`.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from kindcast.semantic.shipped_vocabularies import shipped
+from tests.harness.browser import Browser
+from tests.harness.receiver import running_receiver
+
+__all__ = ["JOURNEYS", "Shot", "deliveries", "first_visit", "health", "live", "subscribe", "vocabulary"]
+
+Shot = Callable[[str], None]
+"""Takes a picture under a name."""
+
+COMPUTER = "https://kindcast.dev/ontologies/shop#Computer"
+
+
+def first_visit(browser: Browser, address: str, shot: Shot) -> None:
+    """An empty server: the first match in three clicks, and why."""
+    browser.open(f"{address}/")
+    browser.see("Welcome to kindcast")
+    shot("start")
+    browser.click("Load shop", "button")
+    browser.see("shop is loaded")
+    browser.click("Subscribe", "li button")
+    browser.see("this browser keeps its ticket")
+    browser.click("Send three events", "button")
+    browser.see("2 of 3 events matched")
+    shot("first-match")
+    browser.click("Why not?", "a")
+    browser.see("Event 3", "No match because of price alone")
+    shot("why-not")
+    browser.open(f"{address}/console#/start")
+    browser.see("What there is", "Send an event")
+    shot("overview")
+
+
+def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
+    """Search in another language, the tree by keyboard, a new version compared and tried before it is in force, and
+    back; a word that nobody understood becomes a synonym."""
+    browser.open(f"{address}/console#/vocabulary")
+    browser.see("Hierarchy", "Product")
+    browser.type("Search in any language", "台式")
+    browser.click("Desktop PC", ".results button")
+    browser.see("Who asks for it", "#1")
+    browser.click("Product", "[role=treeitem] .node")
+    browser.wait("document.querySelectorAll('[role=treeitem]').length > 3")
+    browser.wait("document.querySelector('h2')?.innerText && document.body.innerText.includes('#Product')")
+    count = browser.run("return document.querySelectorAll('[role=treeitem]').length")
+    browser.press("Down", "Right")
+    browser.wait("document.querySelectorAll('[role=treeitem]').length > arguments[0]", count)
+    browser.press("Enter")
+    browser.wait("document.querySelector('.picture .here text')?.textContent !== 'Product'")
+    browser.open(f"{address}/console#/vocabulary?term=Computer")
+    browser.see("A device that runs programs", "电脑", "1 subscriptions name it")
+    shot("concept")
+
+    newer = shipped("shop").read_text("utf-8").replace("rdfs:subClassOf shop:Laptop ;", "rdfs:subClassOf shop:Device ;")
+    browser.open(f"{address}/console#/vocabulary/upload")
+    browser.see("Drop a file here")
+    browser.run(
+        """
+        const carried = new DataTransfer();
+        carried.items.add(new File([arguments[0]], "shop.ttl"));
+        const drop = document.querySelector(".drop");
+        drop.dispatchEvent(new DragEvent("dragover", {dataTransfer: carried, cancelable: true, bubbles: true}));
+        drop.dispatchEvent(new DragEvent("drop", {dataTransfer: carried, cancelable: true, bubbles: true}));
+        """,
+        newer,
+    )
+    browser.click("Upload", "main button")
+    browser.see("Version 2 of shop is stored, and not in force yet")
+    shot("upload")
+    browser.click("See what it would change", "a")
+    browser.see("moved: 3", "Chromebook")
+    browser.click("Dry run", "button")
+    browser.see("1 of 1 live subscriptions would mean something else", "loses 3")
+    shot("dry-run")
+    browser.click("Put version in force", "button")
+    browser.see("Version 2 is in force")
+    assert httpx.get(f"{address}/v1/ontologies/shop").json()["version"] == 2
+    browser.click("Roll back", "button")
+    browser.see("Version 1 is in force")
+    assert httpx.get(f"{address}/v1/ontologies/shop").json()["version"] == 1
+
+    for price in (1, 2):
+        httpx.post(f"{address}/v1/events", json={"target": "Klapperkiste", "price": price}).raise_for_status()
+    httpx.post(f"{address}/v1/events", json={"target": "Compter", "price": 3}).raise_for_status()
+    browser.open(f"{address}/console#/vocabulary/unknown")
+    browser.see("Klapperkiste", "Compter")
+    shot("unknown-terms")
+    browser.click("= Computer", "button")
+    browser.see("now means Computer")
+    assert httpx.get(f"{address}/v1/concepts/resolve?term=Compter").json()["candidates"][0]["iri"] == COMPUTER
+
+
+def subscribe(browser: Browser, address: str, shot: Shot) -> None:
+    """An expression written with completions, a mistake mended by a click, its past, a test, and the subscription."""
+    browser.open(f"{address}/console#/subscribe")
+    browser.see("What it means")
+    browser.type("What do you want to hear of?", "target isa Festpl")
+    browser.see("Hard disk", within=".completions")
+    shot("completions")
+    browser.press("Enter")
+    browser.wait("document.getElementById('expression').value === 'target isa Festplatte '")
+    browser.see("target is a kind of Hard disk")
+    browser.type("What do you want to hear of?", "target isa Compter2 and price <= 400 USD")
+    browser.see("Did you mean")
+    browser.wait("document.querySelector('.editor mark')?.textContent === 'Compter2'")
+    shot("mistake")
+    browser.click("Computer", ".note button")
+    browser.see("target is a kind of Computer and price is at most 400 USD")
+    browser.see("It would have matched", "events of the last week", "This cuts most")
+    browser.click("Try it on the next events", "button")
+    browser.see("Waiting for events")
+
+    def tried() -> bool:
+        httpx.post(f"{address}/v1/events", json={"target": "Laptop", "price": "20 USD"}).raise_for_status()
+        return "✓ matches" in browser.text("body")
+
+    browser.until(tried, "an event that was tried")
+    browser.type("Name (yours)", "Cheap computers")
+    browser.click("Create the subscription", "button")
+    browser.see("The subscription is made", "Ticket and secret are shown only now")
+    shot("subscribed")
+
+
+def live(browser: Browser, address: str, shot: Shot) -> None:
+    """Events appear as they come; pause holds them; a click tells why."""
+    browser.open(f"{address}/console#/live")
+    browser.see("only events that matched")
+    browser.wait("document.querySelectorAll('.event').length > 0")
+    event = {"specversion": "1.0", "id": "a", "source": "urn:shop:1", "type": "offer"}
+
+    def send(id: str, data: object) -> None:
+        headers = {"Content-Type": "application/cloudevents+json"}
+        body = json.dumps(event | {"id": id, "data": data})
+        httpx.post(f"{address}/v1/events", content=body, headers=headers).raise_for_status()
+
+    def seen() -> bool:
+        send("first", {"target": "Tablet", "price": "77 USD"})  # once; later ones are repetitions
+        return "77 USD" in browser.text(".stream")
+
+    browser.until(seen, "the event")
+    browser.click("Pause", "button")
+    send("second", {"target": "Tablet", "price": "88 USD"})
+    browser.see("Paused; 1 events wait")
+    assert "88 USD" not in browser.text(".stream")
+    browser.click("Go on", "button")
+    browser.see("88 USD", within=".stream")
+    browser.click("88 USD", ".event")
+    browser.see("Why, or why not", "satisfies")
+    browser.wait("[...document.querySelectorAll('.path span')].map((each) => each.innerText).includes('Computer')")
+    shot("live")
+
+
+def deliveries(browser: Browser, address: str, shot: Shot) -> None:
+    """Why a webhook is late; pausing with the ticket that the browser keeps; without it the server refuses."""
+    with running_receiver() as receiver:
+        receiver.script("/late", *[500] * 50)
+        body = {"expression": "price <= 400", "sink": f"{receiver.url}/late", "metadata": {"name": "Late webhook"}}
+        made = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()
+        httpx.post(f"{address}/v1/events", json={"price": 4}).raise_for_status()
+        browser.open(f"{address}/console#/deliveries")
+        browser.see("Late webhook")
+        shot("deliveries")
+        browser.open(f"{address}/console#/deliveries/{made['id']}")
+        browser.see("The webhook is late because its last 1 attempts failed", "The next attempt is at")
+        shot("late-webhook")
+        browser.click("Pause", "button")
+        browser.see("does not have it: paste it here")
+        assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] != "paused"
+        browser.type("Ticket", made["ticket"])
+        browser.press("Enter")
+        browser.click("Pause", "button")
+        browser.see("It is paused")
+        assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] == "paused"
+        browser.click("Resume", "button")
+        browser.see("It matches again")
+        headers = {"Kindcast-Ticket": made["ticket"]}
+        httpx.delete(f"{address}/v1/subscriptions/{made['id']}", headers=headers).raise_for_status()
+
+
+def health(browser: Browser, address: str, shot: Shot) -> None:
+    """Figures now, and the operators."""
+    browser.open(f"{address}/console#/health")
+    browser.see("Events a second", "ready", "Operators")
+    shot("health")
+
+
+def languages(browser: Browser, address: str, shot: Shot) -> None:
+    """The whole interface in German and Chinese, chosen in the menu, and kept."""
+    browser.open(f"{address}/console#/start")
+    for language, words in (("de", "Wortschatz"), ("zh", "词汇")):
+        browser.run(
+            """
+            const chosen = document.querySelector(".tools select");
+            chosen.value = arguments[0];
+            chosen.dispatchEvent(new Event("change"));
+            """,
+            language,
+        )
+        browser.see(words)
+        assert browser.run("return document.documentElement.lang") == language
+        shot(f"start-{language}")
+    browser.run("localStorage.removeItem('kindcast.language')")
+
+
+JOURNEYS = (first_visit, vocabulary, subscribe, live, deliveries, health, languages)
+"""In this order, on one server that is empty at first."""
+
+
+def pictures_in(browser: Browser, folder: Path, prefix: str) -> Shot:
+    """Takes pictures into a folder."""
+    return lambda name: browser.picture(folder / f"{prefix}-{name}.png")

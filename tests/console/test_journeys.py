@@ -1,0 +1,129 @@
+"""Each journey through the console in a real Chromium, on a running server that is empty at first; light and wide, dark
+and narrow. Wherever a journey stops for a picture, the page is checked: nothing sticks out or is cut off, axe-core
+finds no serious fault (where it is installed: `make console-tests`), and nothing was asked of another origin.
+
+Without a Chromium and its driver these tests skip, and say what to install.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.console.journeys import JOURNEYS, first_visit
+from tests.harness.browser import Browser, running_browser
+from tests.harness.server_thread import running_app
+
+REPOSITORY = Path(__file__).parents[2]
+AXE = Path(os.environ.get("KINDCAST_AXE", REPOSITORY / ".venv/axe/node_modules/axe-core/axe.min.js"))
+
+WIDTHS = """
+    const page = document.documentElement;
+    const wide = [...document.querySelectorAll("main *, header *")].filter((each) => {
+        if (!each.checkVisibility() || each.closest(".table, .stream, pre, svg, .editor, .results")) return false;
+        const box = each.getBoundingClientRect();
+        return box.right > page.clientWidth + 1 || box.left < -1;
+    });
+    const covered = [...document.querySelectorAll("main button, main a, header a")].filter((each) => {
+        const box = each.getBoundingClientRect();
+        if (!each.checkVisibility() || box.bottom > innerHeight || box.top < 0 || box.width < 2) return false;
+        const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        return there && !each.contains(there) && !there.contains(each) && !there.closest("#said");
+    });
+    return [...wide, ...covered].map((each) => each.outerHTML.slice(0, 200))
+        .concat(page.scrollWidth > page.clientWidth ? ["the page scrolls sideways"] : []);
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize(("scheme", "width", "height"), [("light", 1280, 900), ("dark", 400, 800)])
+def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: int, tmp_path: Path) -> None:
+    """All journeys, one after the other."""
+    (tmp_path / "data").mkdir()
+    with (
+        running_browser(tmp_path / "profile") as browser,
+        running_app(tmp_path / "data", allow_private_sinks=True) as address,
+    ):
+        browser.size(width, height)
+        browser.colours(scheme)
+        faults: list[str] = []
+
+        def check(name: str) -> None:
+            faults.extend(f"{name}: {each}" for each in browser.run(WIDTHS))
+            faults.extend(f"{name}: {each}" for each in axe_faults(browser))
+
+        for journey in JOURNEYS:
+            journey(browser, address, check)
+        assert browser.run("return document.documentElement.dataset.theme") == scheme
+        assert faults == []
+        origins = {urlsplit(each).netloc for each in browser.requested() if each.startswith(("http", "ws"))}
+        assert origins == {urlsplit(address).netloc}
+        severe = [each["message"] for each in browser.log("browser") if "Content Security Policy" in each["message"]]
+        assert severe == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
+    """A page of another origin on the same machine can neither publish nor show the console in a frame."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with (
+        running_browser(tmp_path / "profile") as browser,
+        running_app(tmp_path / "a") as victim,
+        running_app(tmp_path / "b") as other,
+    ):
+        browser.open(f"{other}/healthz")
+        sent = browser.run_later(
+            """
+            const done = arguments[1];
+            fetch(arguments[0] + "/v1/events", {method: "POST", mode: "no-cors", body: '{"price": 1}'})
+                .then(() => done("sent"), () => done("failed"));
+            """,
+            victim,
+        )
+        assert sent in ("sent", "failed")
+        assert httpx.get(f"{victim}/v1/events").json()["events"] == []
+        browser.run(
+            """
+            const frame = document.createElement("iframe");
+            frame.src = arguments[0] + "/console";
+            frame.addEventListener("load", () => { document.body.dataset.loaded = "yes"; });
+            document.body.append(frame);
+            """,
+            victim,
+        )
+        browser.wait("document.body.dataset.loaded")
+        refused = [each["message"] for each in browser.log("browser") if "frame-ancestors" in each["message"]]
+        assert refused
+
+
+def axe_faults(browser: Browser) -> Iterator[str]:
+    """What axe-core calls serious or critical on the page."""
+    if not AXE.exists():
+        return
+    browser.run(AXE.read_text("utf-8") + "; window.axe = window.axe || axe;")
+    script = (
+        "const done = arguments[0]; axe.run(document).then((it) => done(it.violations), (error) => done(String(error)))"
+    )
+    found = browser.run_later(script)
+    assert isinstance(found, list), found
+    for each in found:
+        if each["impact"] in ("serious", "critical"):
+            yield f"{each['id']}: {each['help']}: {[node['html'][:150] for node in each['nodes'][:3]]}"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser")
+def test_axe_finds_no_serious_fault_where_it_is_installed(tmp_path: Path) -> None:
+    """The first visit again, so that a missing axe-core is told."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: make console-tests")
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        first_visit(browser, address, lambda name: None)
+        assert list(axe_faults(browser)) == []

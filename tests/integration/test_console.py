@@ -1,0 +1,257 @@
+"""The console's files, and the routes that were made for it: everything that a browser is not needed for."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.app import create_app
+from kindcast.server.console.pages import CONTENT_SECURITY_POLICY
+from kindcast.server.settings import Settings
+from tests.harness.application import problem_code, publish, running_application, subscribe
+from tests.harness.server_thread import running_app
+
+STATIC = Path(__file__).parents[2] / "server" / "console" / "static"
+COMPUTER = "https://kindcast.dev/ontologies/shop#Computer"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """An application with the shop's vocabulary, a subscription and four events."""
+    with running_application(tmp_path_factory.mktemp("console")) as client:
+        put = client.put("/v1/ontologies/shop", content=client.get("/v1/shipped/shop").content)
+        assert put.status_code in (201, 415), put.text
+        if put.status_code == 415:
+            client.put("/v1/ontologies/shop?format=ttl", content=shipped("shop").read_bytes()).raise_for_status()
+        subscribe(client, "target isa Computer and price <= 400 USD")
+        publish(client, target="台式机", price="310 USD")
+        publish(client, target="Desktop PC", price="450 USD")
+        publish(client, target="Klapperkiste", price="5 USD")
+        publish(client, target="Klapperkiste", price="6 USD", text="two words")
+        yield client
+
+
+def test_root_browser_goes_to_console_and_programs_are_told(client: httpx.Client) -> None:
+    """`/` leads people to the console; what it answers to programs stays."""
+    sent = client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
+    assert (sent.status_code, sent.headers["location"]) == (307, "console")
+    assert problem_code(client.get("/", headers={"Accept": "*/*"})) == "not-found"
+
+
+def test_console_every_file_is_served_with_a_strict_policy(client: httpx.Client) -> None:
+    """Nothing inline, nothing from elsewhere, no frames; a file that did not change is not sent again."""
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    paths = ["/console", *(f"/console/{path.name}" for path in STATIC.iterdir())]
+    assert len(paths) > 8
+    for path in paths:
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert client.get(path, headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    assert problem_code(client.get("/console/..%2fpages.py")) == "not-found"
+    assert problem_code(client.get("/console/pages.py")) == "not-found"
+    assert client.post("/console").status_code == 405
+
+
+def test_console_files_name_no_other_origin() -> None:
+    """No address in the files is fetched: the only ones are names of namespaces and an example in a placeholder."""
+    for path in STATIC.iterdir():
+        found = set(re.findall(r"https?://[^\s\"'`<>)]+", path.read_text("utf-8")))
+        assert found <= {"http://www.w3.org/2000/svg", "https://example.org/hook"}, path.name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|eval\(|new Function|style=", path.read_text("utf-8")
+        )
+
+
+def test_shipped_lists_and_answers_documents(client: httpx.Client) -> None:
+    """What comes with kindcast can be read over HTTP."""
+    listed = client.get("/v1/shipped").json()["vocabularies"]
+    assert [each["name"] for each in listed] == ["building", "shop"]
+    assert client.get("/v1/shipped/building").content == shipped("building").read_bytes()
+    assert problem_code(client.get("/v1/shipped/nothing")) == "unknown-ontology"
+
+
+def test_roots_parents_and_around_agree_with_the_hierarchy(client: httpx.Client) -> None:
+    """Roots have no parents; each edge of the picture is a step of the hierarchy; a page of roots leads to the next."""
+    roots = client.get("/v1/concepts/roots").json()
+    assert roots["count"] == len(roots["concepts"]) == 3
+    for each in roots["concepts"]:
+        assert client.get("/v1/concepts/parents", params={"term": each["iri"]}).json()["count"] == 0
+        children = client.get("/v1/concepts/children", params={"term": each["iri"]}).json()
+        assert children["count"] == each["children_count"]
+    page = client.get("/v1/concepts/roots?limit=2").json()
+    rest = client.get("/v1/concepts/roots", params={"limit": 2, "cursor": page["cursor"]}).json()
+    assert page["concepts"] + rest["concepts"] == roots["concepts"]
+    assert rest["cursor"] is None
+
+    around = client.get("/v1/concepts/around", params={"term": "Desktop PC"}).json()
+    names = [each["iri"] for each in around["nodes"]]
+    above = {each["iri"] for each in client.get("/v1/concepts/ancestors", params={"term": names[0]}).json()["concepts"]}
+    below = {each["iri"] for each in client.get("/v1/concepts/children", params={"term": names[0]}).json()["concepts"]}
+    assert set(names[1:]) == above | below
+    expected = set()
+    for place, name in enumerate(names):
+        for each in client.get("/v1/concepts/parents", params={"term": name}).json()["concepts"]:
+            if each["iri"] in names:
+                expected.add((place, names.index(each["iri"])))
+    assert {tuple(edge) for edge in around["edges"]} == expected
+
+
+def test_usage_counts_what_is_beneath_and_nothing_else(client: httpx.Client) -> None:
+    """Subscriptions and events of narrower kinds count for a concept; those of others do not."""
+    device = client.get("/v1/concepts/usage?term=Device").json()
+    assert device["subscriptions"]["count"] == 1
+    assert [each["sequence"] for each in device["events"]["listed"]] == [2, 1]
+    assert device["examined"] == {"events": 4, "subscriptions": 1}
+    furniture = client.get("/v1/concepts/usage?term=Hard disk").json()
+    assert (furniture["subscriptions"]["count"], furniture["events"]["count"]) == (0, 0)
+
+
+def test_unknown_terms_are_counted_where_kinds_are_asked_for(client: httpx.Client) -> None:
+    """A word at an attribute that holds concepts is listed with how often it came; text at other attributes is not."""
+    told = client.get("/v1/terms/unknown").json()
+    assert [(each["term"], each["attribute"], each["count"], each["last_sequence"]) for each in told["terms"]] == [
+        ("Klapperkiste", "target", 2, 4)
+    ]
+    assert told["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"),
+    [
+        ("en", "target is a kind of Computer and price is at most 400 USD"),
+        ("de", "target ist eine Art von Computer und price ist höchstens 400 USD"),
+        ("zh", "target 是一种 计算机,并且price 不超过 400 USD"),
+    ],
+)
+def test_check_says_in_plain_words_what_an_expression_means(client: httpx.Client, lang: str, words: str) -> None:
+    """In the languages of the interface, with the labels of the concepts."""
+    answer = client.post(f"/v1/check?lang={lang}", json={"expression": "target isa Rechner and price <= 400 USD"})
+    assert answer.json()["words"] == words
+    assert answer.json()["canonical"] == f"target isa <{COMPUTER}> and price <= 400 USD"
+
+
+def test_check_mistakes_have_places_and_are_no_error(client: httpx.Client) -> None:
+    """A mistake is told with line, column and the nearest names; the request itself is fine."""
+    answer = client.post("/v1/check", json={"expression": "target isa\nCompter and"})
+    assert (answer.status_code, answer.json()["valid"]) == (200, False)
+    told = client.post("/v1/check", json={"expression": "price <= 4 and\ntarget isa Compter"}).json()["errors"]
+    assert [(each["line"], each["column"], each["suggestions"][0]["iri"]) for each in told] == [(2, 12, COMPUTER)]
+    for body in ({"expression": 5}, {"expression": "a", "position": 9}, {"expression": "a", "else": 1}):
+        assert problem_code(client.post("/v1/check", json=body)) == "invalid-request"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "insert"),
+    [
+        ("", "attribute", "target"),
+        ("ta", "attribute", "target"),
+        ("target ", "comparison", "isa"),
+        ("target isa Festpl", "concept", "Festplatte"),
+        ("target isa (Laptop, Festpl", "concept", "Festplatte"),
+        ('target isa "Personal co', "concept", '"Personal computer"'),
+        ("target isa Laptop ", "keyword", "and"),
+        ("price <= 400 U", "unit", "USD"),
+        ("price <= 400 USD o", "keyword", "or"),
+        ("price exists and ta", "attribute", "target"),
+    ],
+)
+def test_check_completions_fit_the_place(client: httpx.Client, before: str, kind: str, insert: str) -> None:
+    """What is offered may stand there: with it the expression goes on, and it replaces what was begun."""
+    told = client.post("/v1/check", json={"expression": before, "position": len(before)}).json()["completions"]
+    offered = {(each["kind"], each["insert"]): each["replace"] for each in told}
+    assert (kind, insert) in offered, told
+    whole = before[: len(before) - offered[kind, insert]] + insert
+    if kind == "concept":
+        checked = client.post("/v1/check", json={"expression": whole + (")" if "(" in whole else "")}).json()
+        assert checked["valid"], checked
+
+
+def test_recent_events_name_their_subscriptions(client: httpx.Client) -> None:
+    """Newest first, and who got them."""
+    told = client.get("/v1/events/recent?limit=3").json()["events"]
+    assert [each["sequence"] for each in told] == [4, 3, 2]
+    first = client.get("/v1/events/recent?limit=100").json()["events"][-1]
+    assert (first["sequence"], first["matched"], len(first["subscriptions"])) == (1, 1, 1)
+    assert first["event"]["data"] == {"target": "台式机", "price": "310 USD"}
+
+
+def test_series_measures_rates_between_two_samples(tmp_path: Path) -> None:
+    """The first sample has sizes; rates need two. A request for few points has the newest one."""
+
+    async def scenario() -> tuple[Any, Any]:
+        app = create_app(Settings(data=tmp_path))
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        ):
+            await client.post("/v1/subscriptions", json={"expression": "price <= 400"})
+            for price in (5, 500):
+                await app.state.history.sample()
+                await client.post("/v1/events", json={"price": price})
+            await app.state.history.sample()
+            return (await client.get("/v1/series")).json(), (await client.get("/v1/series?points=2")).json()
+
+    told, few = asyncio.run(scenario())
+    values = {name: each["values"] for name, each in told["series"].items()}
+    assert len(told["times"]) == len(values["subscriptions"]) >= 3
+    assert values["events_per_second"][0] is None
+    assert values["events_per_second"][-1] > 0
+    assert values["matches_per_second"][-1] == 0
+    assert values["match_seconds"][-1] > 0
+    assert values["match_p99_seconds"][-1] > 0
+    assert values["matches_pending"][-1] == 1
+    assert values["database_bytes"][-1] > 0
+    assert few["times"][-1] == told["times"][-1]
+    assert len(few["times"]) == 2
+
+
+def test_tail_sends_events_of_the_source_that_is_watched(tmp_path: Path) -> None:
+    """A watcher of one source gets its events with their matches, and no others; it starts with what comes next."""
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, timeout=60.0) as client:
+        made = subscribe(client, "price <= 400")
+        client.post("/v1/events", json={"price": 1}).raise_for_status()
+        with httpx.stream("GET", f"{address}/v1/events/stream?source=urn:a", timeout=60.0) as stream:
+            lines = stream.iter_lines()
+            assert next(line for line in lines if line).startswith("retry")
+
+            for source, price in (("urn:b", 2), ("urn:a", 3), ("urn:a", 500)):
+                event = {
+                    "specversion": "1.0",
+                    "id": str(price),
+                    "source": source,
+                    "type": "t",
+                    "data": {"price": price},
+                }
+                headers = {"Content-Type": "application/cloudevents+json"}
+                client.post("/v1/events", json=event, headers=headers).raise_for_status()
+            seen: list[tuple[int, list[str]]] = []
+            while len(seen) < 2:
+                line = next(line for line in lines if line.startswith("data:"))
+                told = httpx.Response(200, text=line.removeprefix("data:")).json()
+                seen += [(each["event"]["data"]["price"], each["subscriptions"]) for each in told["events"]]
+                assert told["skipped"] == 0
+        assert seen == [(3, [made["id"]]), (500, [])]
+
+
+def test_every_text_of_the_interface_is_translated() -> None:
+    """Whatever a page says with `t("…")` has a line in German and in Chinese, with the same places to fill in."""
+    said = set()
+    for path in STATIC.glob("*.js"):
+        said |= set(re.findall(r'\bt\("((?:[^"\\]|\\.)*)"', path.read_text("utf-8")))
+    words = (STATIC / "words.js").read_text("utf-8")
+    lines = re.findall(r'\["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\]', words)
+    known = {english: (german, chinese) for english, german, chinese in lines}
+    assert len(known) == len(lines), "a text stands twice"
+    assert said - known.keys() == set()
+    assert known.keys() - said <= {"attribute", "comparison", "concept", "keyword", "operator", "unit"}
+    for english, others in known.items():
+        for other in others:
+            assert set(re.findall(r"\{\d\}", english)) == set(re.findall(r"\{\d\}", other)), english

@@ -133,7 +133,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /v1/terms/unknown": Permission.CHANGE_VOCABULARY,
     "GET /v1/shipped": Permission.SEE_VOCABULARY,
     "GET /v1/shipped/{name}": Permission.SEE_VOCABULARY,
-    "POST /v1/check": Permission.SEE_VOCABULARY,
+    "POST /v1/check": Permission.EXPLAIN,
     # ── subscriptions and delivery
     "POST /v1/subscriptions": Permission.SUBSCRIBE,
     "GET /v1/subscriptions": Permission.SEE_SUBSCRIPTIONS,

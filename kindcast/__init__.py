@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         explain,
         operator,
     )
-    from kindcast.server.client import AsyncClient, Client, ProblemError
+    from kindcast.server.client import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable
 
 __all__ = [
     "AsyncClient",
@@ -51,6 +51,7 @@ __all__ = [
     "Match",
     "MatchTable",
     "Matcher",
+    "NoAnswerInTime",
     "Note",
     "OntologyError",
     "Operator",
@@ -58,13 +59,14 @@ __all__ = [
     "Problem",
     "ProblemError",
     "SemanticError",
+    "ServerUnreachable",
     "Undecided",
     "Vocabulary",
     "explain",
     "operator",
 ]
 
-_CLIENT = ("AsyncClient", "Client", "ProblemError")
+_CLIENT = ("AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable")
 
 
 def __getattr__(name: str) -> Any:

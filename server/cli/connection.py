@@ -81,6 +81,6 @@ def connected(server: str) -> Iterator[Client]:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
     except httpx.TransportError as error:
         raise CommandFailed(
-            f"no server answers at {server} ({error}).",
+            f"no server answers at {server} ({error.__cause__ or error}).",
             "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",
         ) from error

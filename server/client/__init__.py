@@ -11,7 +11,7 @@
 Tickets of subscriptions made here are remembered; for others give `ticket=`, or put them into `tickets`.
 """
 
-from kindcast.server.client.calls import ProblemError
+from kindcast.server.client.calls import NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.clients import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "ProblemError"]
+__all__ = ["AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable"]

@@ -1,15 +1,29 @@
 """The calls of the HTTP API, each described once; both clients get their methods from these descriptions."""
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_args, overload
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
-__all__ = ["Call", "Calls", "Json", "ProblemError", "described", "path_of", "problem", "read_answer"]
+__all__ = [
+    "Call",
+    "Calls",
+    "Json",
+    "NoAnswerInTime",
+    "ProblemError",
+    "ServerUnreachable",
+    "described",
+    "path_of",
+    "problem",
+    "reaching",
+    "read_answer",
+]
 
 
 # One request, described once and sent two ways.
@@ -55,6 +69,28 @@ class ProblemError(Exception):
         )
 
 
+class ServerUnreachable(httpx.TransportError, ConnectionError):
+    """No server answers at the address, or the connection broke. Whether a change happened is not known: send it again
+    with the same ids."""
+
+
+class NoAnswerInTime(httpx.TimeoutException, TimeoutError):
+    """The server did not answer in time. Whether a change happened is not known: send it again with the same ids."""
+
+
+@contextmanager
+def reaching(server: str) -> Iterator[None]:
+    """Makes our errors of those that mean that there is no answer."""
+    try:
+        yield
+    except httpx.UnsupportedProtocol:
+        raise  # the address is wrong, not the server
+    except httpx.TimeoutException as error:
+        raise NoAnswerInTime(f"{server} did not answer in time") from error
+    except httpx.TransportError as error:
+        raise ServerUnreachable(f"no server answers at {server}: {error}") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
     """One request. `read` turns the parsed answer (None when it has no body) into what the method returns."""
@@ -98,7 +134,17 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
         def send(*args: P.args, **kwargs: P.kwargs) -> Any:
             return client.send(self._describe(client, *args, **kwargs))
 
+        del send.__wrapped__  # whose signature has `self`, and returns a description of the request
+        send.__signature__ = self._signature  # type: ignore[attr-defined]
         return send
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        """As it is called on a client: what `help` and `inspect` show."""
+        stated = inspect.signature(self._describe, eval_str=True)
+        answer = (get_args(stated.return_annotation) or (Any,))[0]
+        answer = None if answer is type(None) else answer
+        return stated.replace(parameters=[*stated.parameters.values()][1:], return_annotation=answer)
 
 
 def get(path: str, **params: Any) -> Call[Json]:

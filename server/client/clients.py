@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from kindcast.server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, read_answer
+from kindcast.server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, reaching, read_answer
 
 __all__ = ["AsyncClient", "Client", "StreamReader"]
 
@@ -142,10 +142,10 @@ class Client(Calls):
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Sends a call. Raises `ProblemError`, and httpx's errors when there is no answer."""
-        return read_answer(
-            call, self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
-        )
+        """Sends a call. Raises `ProblemError`; `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
+        with reaching(self.server):
+            answer = self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
+        return read_answer(call, answer)
 
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
         """Messages as they come, without end: a broken connection is opened again at the last cursor.
@@ -197,9 +197,9 @@ class AsyncClient(Calls):
 
     async def send(self, call: Call[T]) -> T:
         """As `Client.send`."""
-        return read_answer(
-            call, await self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
-        )
+        with reaching(self.server):
+            answer = await self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
+        return read_answer(call, answer)
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
         """As `Client.listen`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import pydoc
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast import AsyncClient, Client, ProblemError
+from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.calls import Calls, described
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -142,10 +143,32 @@ def test_problem_from_elsewhere_keeps_the_status() -> None:
         assert (problem.value.status, problem.value.type, problem.value.title) == (502, "about:blank", "Bad Gateway")
 
 
-def test_client_nobody_there_raises_the_transport_error() -> None:
-    """Without an answer there is no problem document to show: httpx's own error comes through."""
-    with Client("http://127.0.0.1:9") as client, pytest.raises(httpx.ConnectError):
+def test_client_nobody_there_raises_an_error_of_its_own() -> None:
+    """Without an answer there is no problem document to show. It is also Python's and httpx's error of that kind."""
+    for kind in (ServerUnreachable, ConnectionError, httpx.TransportError):
+        with Client("http://127.0.0.1:9") as client, pytest.raises(kind, match="no server answers at http://127"):
+            client.ontologies()
+    silent = httpx.MockTransport(_silent)
+    for slow in (NoAnswerInTime, TimeoutError, httpx.TimeoutException):
+        with Client("http://elsewhere", http=httpx.Client(transport=silent)) as client, pytest.raises(slow):
+            client.ontologies()
+    with Client("nonsense") as client, pytest.raises(httpx.UnsupportedProtocol):
         client.ontologies()
+
+
+def test_client_signatures_are_those_that_are_called() -> None:
+    """Without `self`, and with what is returned: as `help` and `inspect` show them."""
+    with Client("http://elsewhere") as client:
+        stated = inspect.signature(client.pull)
+        assert list(stated.parameters) == ["id", "after", "limit", "wait"]
+        assert stated.return_annotation == dict[str, Any]
+        assert inspect.signature(client.unsubscribe).return_annotation is None
+        assert client.pull.__doc__
+        assert "(id: str, *, after:" in pydoc.render_doc(client.pull)
+
+
+def _silent(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadTimeout("nothing", request=request)
 
 
 def test_listen_unknown_subscription_raises(client: Client) -> None:

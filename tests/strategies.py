@@ -237,6 +237,7 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         declarations={name: DECLARATIONS[name] for name in DECLARATIONS if draw(st.booleans())},
         synonyms={word: SYNONYMS[word] for word in SYNONYMS if draw(st.booleans())},
         unions={"any": RELATIONS},
+        inverses=((f"{EX}in", f"{EX}box"),) if draw(st.booleans()) else (),
         aliases=tuple(each for each in ALIASES if draw(st.booleans())) if draw(st.booleans()) else (),
     )
 

@@ -227,6 +227,10 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
         if predicate == ns.EQUIVALENT_PROPERTY:
             parents[one].add(other)
             parents[other].add(one)
+    inverses: defaultdict[str, set[str]] = defaultdict(set)
+    for one, other in statements.inverses:
+        inverses[one].add(other)
+        inverses[other].add(one)
     return tuple(
         PropertyRecord(
             iri=name,
@@ -235,6 +239,7 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
             ranges=tuple(sorted(statements.ranges.get(name, ()))),
             unit=statements.units.get(name),
             domains=tuple(sorted(statements.domains.get(name, ()))),
+            inverses=tuple(sorted(inverses.get(name, ()))),
         )
         for name in sorted(names)
     )

@@ -44,7 +44,7 @@ class ConceptRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyRecord:
     """A property, hence an attribute: its labels, the properties above it, the IRIs of its range and domain, its unit
-    if declared."""
+    if declared, and the properties that are its inverse."""
 
     iri: str
     labels: tuple[Label, ...] = ()
@@ -52,6 +52,7 @@ class PropertyRecord:
     ranges: tuple[str, ...] = ()
     unit: str | None = None
     domains: tuple[str, ...] = ()
+    inverses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

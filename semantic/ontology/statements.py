@@ -105,6 +105,7 @@ class Statements:
         self.schemes: dict[str, AbstractSet[str]] = {}  # concept -> those that it is in
         self.notations: dict[str, tuple[tuple[str, str], ...]] = {}  # concept -> (property, code)
         self.sub_properties: set[tuple[str, str]] = set()
+        self.inverses: set[tuple[str, str]] = set()
         self.ranges: defaultdict[str, set[str]] = defaultdict(set)
         self.domains: defaultdict[str, set[str]] = defaultdict(set)
         self.units: dict[str, str] = {}
@@ -156,6 +157,7 @@ class Statements:
             ns.DEPRECATED: self._deprecated,
             ns.CONSIDER: self._consider,
             ns.SUB_PROPERTY: self._sub_property,
+            ns.INVERSE_OF: self._inverse,
             ns.RANGE: self._range,
             ns.DOMAIN: self._domain,
             ns.IMPORTS: self._import,
@@ -300,6 +302,10 @@ class Statements:
     def _sub_property(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):
             self.sub_properties.add((subject, obj.value))
+
+    def _inverse(self, subject: str, obj: Term, predicate: str) -> None:
+        if isinstance(obj, ox.NamedNode) and not subject.startswith("_:"):
+            self.inverses.add((subject, obj.value))
 
     def _range(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.NamedNode):

@@ -335,6 +335,7 @@ class AttributeScheme:
     synonyms: Mapping[str, str] = field(default_factory=dict)
     by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
     main: Callable[[str], str] = str  # the main form of the IRI of a property (rule 24)
+    inverses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main form of an IRI -> inverse properties
     spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: ()  # the IRIs that a CURIE stands for
     asked_curies: set[str] = field(default_factory=set)
     """CURIEs in names that were asked for; grows."""
@@ -358,11 +359,15 @@ class AttributeScheme:
         """
         parents: defaultdict[str, set[str]] = defaultdict(set)
         records: defaultdict[str, list[PropertyRecord]] = defaultdict(list)
+        inverses: defaultdict[str, set[str]] = defaultdict(set)
         for each in sorted(properties, key=lambda record: record.iri):
             name = local_name(each.iri)
             if name:
                 records[name].append(each)
                 parents[name].update(filter(None, map(local_name, each.parents)))
+            for other in each.inverses:
+                inverses[main(each.iri)].add(other)
+                inverses[main(other)].add(each.iri)
         found = {name: from_properties(name, each) for name, each in records.items()}
         above = _closures(found, parents)
         own = dict(found)
@@ -393,6 +398,7 @@ class AttributeScheme:
             synonyms=dict(synonyms or {}),
             by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
             main=main,
+            inverses={iri: tuple(sorted(each)) for iri, each in inverses.items()},
             spelt_out=spelt_out,
         )
 
@@ -471,6 +477,8 @@ class AttributeScheme:
         start = segment.index("<")
         mark, iri = segment[:start], segment[start + 1 : -1]
         found: dict[str, None] = {}
+        if mark and (inverses := self.inverses.get(self.main(iri))):  # it is stated of the inverse property
+            return tuple(dict.fromkeys(name for each in inverses for name in self._upwards(f"<{each}>")))
         for each in dict.fromkeys((self.main(iri), iri)):
             local = local_name(each)
             if local and "." not in local:

@@ -42,6 +42,7 @@ def vocabulary_of(world: World) -> Vocabulary:
         )
         for name in lower
     ]
+    properties += [PropertyRecord(iri=one, inverses=(other,)) for one, other in world.inverses]
     ontology = Ontology(
         name="world",
         concepts=tuple(records),

@@ -86,6 +86,13 @@ def names_of(path: tuple[str, ...], world: Any) -> list[tuple[str, str]]:
         if iri.startswith("@"):
             choices.append([(iri, iri)])
             continue
+        main = world.main(iri)
+        inverses = {
+            b for a, b in (*world.inverses, *((y, x) for x, y in world.inverses)) if mark and world.main(a) == main
+        }
+        if inverses:  # what is stated from the other end is stated of the inverse
+            choices.append([pair for each in sorted(inverses) for pair in names_of((each,), world)])
+            continue
         found = {}
         for form in (iri, world.main(iri)):
             local = form.rstrip("/#")

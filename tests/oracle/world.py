@@ -63,6 +63,8 @@ class World:
     code_systems: Mapping[str, Mapping[str, tuple[str, ...] | str]] = field(default_factory=dict)
     aliases: tuple[tuple[str, str, str], ...] = ()
     """(`iri`, `prefix` or `pattern`, a form, the form that it stands for); patterns are Python's."""
+    inverses: Pairs = ()
+    """Pairs of properties, by IRI."""
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The parts of each union of relations that is declared, by name."""
     array: str = ""

@@ -7,6 +7,7 @@ The postings are flat arrays, built when they are first needed: a million labels
 all labels.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -213,20 +214,19 @@ class LabelIndex:
         """The labels that have `text` in them: equal ones, then those that begin with it, then those where a word does,
         then the others, shorter ones first. One scan of all labels."""
         wanted = _bytes(_trimmed(text))
-        found: dict[tuple[int, int], list[int]] = {}
-        starts, blob = self._starts, self._blob
-        at = blob.find(wanted)
-        while at >= 0 and at < len(blob):
-            number = int(np.searchsorted(starts, at, side="right")) - 1
-            begin, end = int(starts[number]), int(starts[number + 1]) - 1
-            if at == begin:
-                rank = 0 if len(wanted) == end - begin else 1
-            else:
-                rank = 2 if blob.find(b" " + wanted, begin, end) >= 0 else 3
-            found.setdefault((rank, end - begin), []).append(number)
-            at = blob.find(wanted, end + 1)
-        for _, numbers in sorted(found.items()):
-            for _, number in sorted((self._text(number), number) for number in numbers):
+        starts = self._starts
+        # No match spans two lines, so the first one of each line is found. An empty text is in every line.
+        at = _places(wanted, self._blob) if wanted else starts[:-1]
+        numbers, first = np.unique(np.searchsorted(starts, at, side="right") - 1, return_index=True)
+        lengths = starts[numbers + 1] - 1 - starts[numbers]
+        words = np.unique(np.searchsorted(starts, _places(b" " + wanted, self._blob), side="right") - 1)
+        ranks = np.where(np.isin(numbers, words), 2, 3)
+        begins = at[first] == starts[numbers]
+        ranks[begins] = np.where(lengths[begins] == len(wanted), 0, 1)
+        order = np.lexsort((lengths, ranks))
+        changes = np.flatnonzero(np.diff(ranks[order]) | np.diff(lengths[order])) + 1
+        for group in np.split(numbers[order], changes):  # sorted by text as far as they are asked for
+            for _, number in sorted((self._text(number), number) for number in group.tolist()):
                 yield self._label(number)
 
     def _likely(self, wanted: str) -> list[int]:
@@ -290,3 +290,9 @@ def _bytes(text: str) -> bytes:
 def _trimmed(text: str) -> str:
     """`text` as it is compared: folded, `_` as a blank, not too long."""
     return folded(text[: 2 * LONGEST].replace("_", " "))[:LONGEST]
+
+
+def _places(wanted: bytes, blob: bytes) -> npt.NDArray[np.int64]:
+    """Where `wanted` begins in `blob`, ascending; none that overlaps the one before."""
+    found = re.finditer(re.escape(wanted), blob)
+    return np.fromiter((each.start() for each in found), dtype=np.int64)

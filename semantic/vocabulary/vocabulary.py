@@ -612,8 +612,11 @@ class Vocabulary:
             tag = found.language
             return not wanted or tag is None or tag in (wanted, base) or tag.startswith(wanted + "-")
 
-        found = [each for each in self._index.containing(q) if fits(each)]
-        return self._listed(found or filter(fits, self._index.nearest(q, 8 * limit)), limit)
+        hits = filter(fits, self._index.containing(q))  # as far as they are asked for: a short text is in most labels
+        first = next(hits, None)
+        if first is None:
+            return self._listed(filter(fits, self._index.nearest(q, 8 * limit)), limit)
+        return self._listed(chain((first,), hits), limit)
 
     def index_labels(self) -> None:
         """Make `suggest` and `search` ready, which the first of them does otherwise: some seconds at a million

@@ -29,6 +29,7 @@ WIDTHS = """
     });
     const covered = [...document.querySelectorAll("main button, main a, header a")].filter((each) => {
         const box = each.getBoundingClientRect();
+        if (each.closest(".stream, .results, .table, [role=tree]")) return false;  // may be scrolled out
         if (!each.checkVisibility() || box.bottom > innerHeight || box.top < 0 || box.width < 2) return false;
         const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return there && !each.contains(there) && !there.contains(each) && !there.closest("#said");

@@ -111,16 +111,17 @@ function picture(around) {
     changed = false;
     for (const [low, high] of around.edges) if (depth.has(low) && !beneath.includes(low) && (depth.get(high) ?? -1) < depth.get(low) + 1 && depth.get(low) < 40) { depth.set(high, depth.get(low) + 1); changed = true; }
   }
+  const most = document.documentElement.clientWidth > 700 ? 5 : 2;  // in a row: the text must be legible
   const rows = [];
   for (const [node, level] of depth) (rows[level] ??= []).push(node);
   const lines = [];
-  const cut = (nodes) => { for (let start = 0; start < nodes.length; start += 5) lines.push(nodes.slice(start, start + 5)); };
+  const cut = (nodes) => { for (let start = 0; start < nodes.length; start += most) lines.push(nodes.slice(start, start + most)); };
   rows.filter(Boolean).reverse().forEach(cut);
   cut(beneath);
-  const width = 900, step = 74, place = new Map();
+  const width = most * 180, step = 74, place = new Map();
   lines.forEach((nodes, row) => nodes.forEach((node, column) => place.set(node, [((column + 0.5) * width) / nodes.length, row * step + 24])));
   const box = Math.min(168, width / Math.max(...lines.map((nodes) => nodes.length)) - 12);
-  const clipped = (text) => { const wide = [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), most = Math.floor(box / 7.4); return wide <= most ? text : [...text].slice(0, Math.max(3, Math.floor((most * text.length) / wide) - 1)).join("") + "…"; };
+  const clipped = (text) => { const wide = [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), room = Math.floor(box / 7.4); return wide <= room ? text : [...text].slice(0, Math.max(3, Math.floor((room * text.length) / wide) - 1)).join("") + "…"; };
   const edges = around.edges.filter(([low, high]) => place.has(low) && place.has(high)).map(([low, high]) => {
     const [x1, y1] = place.get(low), [x2, y2] = place.get(high);
     return s("path", { class: "edge", d: `M${x1} ${y1 - 16}C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2 + 16}` });

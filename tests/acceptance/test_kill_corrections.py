@@ -44,7 +44,7 @@ def test_retractions_reach_exactly_the_recipients_over_kills(tmp_path: Path) -> 
     log = [observation(number, {"bizStep": steps[number]}) for number in range(EVENTS)]
     log += [observation(number, error) for number in sorted(withdrawn)]
     chance.shuffle(log)
-    batches = [log[start : start + 5] for start in range(0, len(log), 5)]
+    batches = [document_of(log[start : start + 5], chance) for start in range(0, len(log), 5)]
     pauses = [chance.uniform(0.05, 0.6) for _ in range(ROUNDS)]
     with running_server(tmp_path / "data", {}, start=False) as server, Client(server.url) as client:
         server.start()
@@ -57,23 +57,37 @@ def test_retractions_reach_exactly_the_recipients_over_kills(tmp_path: Path) -> 
             server.kill()
             sender.join()
             server.start()
-        for batch in batches:
-            client.publish(batch)
+        _send_until_killed(server.url, batches)
         for step, id in ids.items():
             messages = client.pull(id, limit=1_000)["events"]
-            events = Counter(each["event"]["id"] for each in messages if "retracted" not in each)
-            retracted = Counter(each["retracted"]["id"] for each in messages if "retracted" in each)
+            events = Counter(_about(each["event"]["id"]) for each in messages if "retracted" not in each)
+            retracted = Counter(_about(each["retracted"]["id"]) for each in messages if "retracted" in each)
             mine = {number for number in range(EVENTS) if steps[number] == step}
             assert events == Counter(f"urn:uuid:{number}" for number in mine)
             assert retracted == Counter(f"urn:uuid:{number}" for number in mine & withdrawn)
 
 
-def _send_until_killed(url: str, batches: list[list[dict[str, Any]]]) -> None:
+def document_of(events: list[dict[str, Any]], chance: random.Random) -> dict[str, Any] | list[dict[str, Any]]:
+    """The same events as a batch, or within an EPCIS document."""
+    if chance.random() < 0.5:
+        return events
+    shared = {"specversion": "1.0", "source": "urn:warehouse", "type": "ObjectEvent", "id": f"d{chance.random()}"}
+    body = {"type": "EPCISDocument", "epcisBody": {"eventList": [each["data"] for each in events]}}
+    return {**shared, "data": body}
+
+
+def _about(id: str) -> str:
+    """The event that a message is about: events of documents have its id within theirs."""
+    return "urn:uuid:" + id.partition("urn:uuid:")[2].partition("#")[0]
+
+
+def _send_until_killed(url: str, batches: list[Any]) -> None:
     """Each batch; what was answered is taken out."""
-    headers = {"Content-Type": "application/cloudevents-batch+json"}
     with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
         while batches:
             try:
+                mode = "cloudevents-batch" if isinstance(batches[0], list) else "cloudevents"
+                headers = {"Content-Type": f"application/{mode}+json"}
                 http.post("/v1/events", json=batches[0], headers=headers).raise_for_status()
             except httpx.TransportError:
                 return

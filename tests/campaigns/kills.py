@@ -1,6 +1,7 @@
 """Servers killed with SIGKILL, many times, with other choices each time: nothing that was promised is lost.
 
-Each part is `tests/acceptance/test_kill.py` with a seed and so many kills; its history of a failure is kept.
+Each part is `tests/acceptance/test_kill.py`, and `test_kill_corrections.py` for the retractions of withdrawn events,
+with a seed and so many kills each; the history of a failure is kept.
 """
 
 import argparse
@@ -48,6 +49,7 @@ def part(seed: int, kills: int) -> str:
         "KINDCAST_KILL_SEED": str(seed),
         "KINDCAST_KILL_HISTORY": str(STATE),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", "tests/acceptance/test_kill.py"]
+    tests = [f"tests/acceptance/{name}.py" for name in ("test_kill", "test_kill_corrections")]
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=0", *tests]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     return ran.stdout[-SHOWN:] if ran.returncode else ""

@@ -24,9 +24,17 @@ UNDO = {"x-kindcast-subject": "id", "x-kindcast-retracts": ["object", "object.id
 SOURCE = "urn:warehouse"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The setting of a database of our own; skips where no PostgreSQL is installed."""
+    if request.param == "sqlite":
+        return {}
+    return {"database": request.getfixturevalue("postgresql").new_database()}
+
+
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with running_application(tmp_path) as client:
+def client(tmp_path: Path, database: dict[str, Any]) -> Iterator[httpx.Client]:
+    with running_application(tmp_path, **database) as client:
         declare(client)
         yield client
 
@@ -142,6 +150,92 @@ def test_undo_withdraws_the_activity_that_it_names(client: httpx.Client) -> None
     assert got(client, id)[3:] == [("retracted", "1"), ("retracted", "2")]
 
 
+def document(client: httpx.Client, id: str, data: Any, kind: str, media_type: str = "application/json") -> int:
+    """Publishes an envelope; how many of its events are accepted."""
+    whole = {
+        "specversion": "1.0",
+        "id": id,
+        "source": SOURCE,
+        "type": kind,
+        "datacontenttype": media_type,
+        "data": data,
+    }
+    answer = client.post("/v1/events", json=whole, headers={"Content-Type": "application/cloudevents+json"})
+    assert answer.status_code == 202, answer.text
+    return int(answer.json()["accepted"])
+
+
+def named(client: httpx.Client, id: str) -> list[str]:
+    """The events that a subscription got, by what they are about; those that it was told are withdrawn with a minus."""
+    page = client.get(f"/v1/subscriptions/{id}/events", params={"limit": 1_000}).json()["events"]
+    return [
+        f"-{each['retracted']['id'].split('#')[1]}" if "retracted" in each else str(each["event"]["id"].split("#")[1])
+        for each in page
+    ]
+
+
+EPCIS_URL = "https://ref.gs1.org/standards/epcis/epcis-context.jsonld"
+EPCIS_CONTEXT = {"@context": {"@vocab": "https://ref.gs1.org/epcis/", "type": "@type", "eventID": "@id"}}
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["plain", "JSON-LD"])
+def test_error_declarations_in_documents_of_several_events(client: httpx.Client, linked: bool) -> None:
+    """Before and after the event, in the same document and in another; a document of one event withdraws too."""
+    client.put("/v1/contexts", params={"url": EPCIS_URL}, json=EPCIS_CONTEXT).raise_for_status()
+    id = subscribe(client, 'bizStep = "shipping" and errorDeclaration.reason missing')["id"]
+
+    def told(number: int, *, error: bool = False) -> dict[str, Any]:
+        declared = {"declarationTime": "2026-03-01T00:00:00Z", "reason": "incorrect_data"}
+        data = {"type": "ObjectEvent", "eventID": f"urn:e:{number}", "bizStep": "shipping"}
+        return data | ({"errorDeclaration": declared} if error else {})
+
+    def send(name: str, *events: dict[str, Any]) -> int:
+        context = {"@context": EPCIS_URL} if linked else {}
+        body = {**context, "type": "EPCISDocument", "epcisBody": {"eventList": list(events)}}
+        return document(client, name, body, "ObjectEvent", "application/ld+json" if linked else "application/json")
+
+    assert send("d1", told(1), told(2), told(3, error=True)) == 3
+    assert send("d2", told(3), told(1, error=True), told(4), told(4, error=True)) == 4
+    assert send("d2", told(3), told(1, error=True), told(4), told(4, error=True)) == 0
+    assert send("d3", told(2, error=True)) == 1
+    got = named(client, id)
+    assert sorted(got) == sorted(f"{sign}urn:e:{n}" for n in (1, 2, 3, 4) for sign in ("", "-"))
+    assert all(got.index(f"urn:e:{n}") < got.index(f"-urn:e:{n}") for n in (1, 2, 3, 4))
+
+
+def test_undo_and_revoked_in_documents_of_several_events(client: httpx.Client) -> None:
+    activities = subscribe(client, '`@type` = "https://www.w3.org/ns/activitystreams#Create"')["id"]
+    indicators = subscribe(client, "pattern exists")["id"]
+    context = "https://www.w3.org/ns/activitystreams"
+    made = [{"type": "Create", "id": f"urn:a:{n}", "actor": "urn:b"} for n in (1, 2)]
+    undone = [
+        {"type": "Undo", "id": "urn:a:3", "object": "urn:a:1"},
+        {"type": "Undo", "id": "urn:a:4", "object": made[1]},
+    ]
+    page = {"@context": context, "type": "Collection", "items": [undone[1], *made, undone[0]]}
+    assert document(client, "p1", page, "activity", "application/ld+json") == 4
+    assert sorted(named(client, activities)) == ["-urn:a:1", "-urn:a:2", "urn:a:1", "urn:a:2"]
+
+    def indicator(number: int, day: int, **more: Any) -> dict[str, Any]:
+        return {
+            "type": "indicator",
+            "id": f"indicator--{number}",
+            "modified": f"2026-03-0{day}T00:00:00Z",
+            "pattern": "p",
+        } | more
+
+    first = {"type": "bundle", "id": "bundle--1", "objects": [indicator(1, 1), indicator(2, 1), indicator(2, 3)]}
+    second = {
+        "type": "bundle",
+        "id": "bundle--2",
+        "objects": [indicator(1, 2, revoked=True), indicator(2, 2, revoked=True)],
+    }
+    assert document(client, "b1", first, "indicator") == 3
+    assert document(client, "b2", second, "indicator") == 2
+    told = [each for each in named(client, indicators) if each.startswith("-")]
+    assert told == ["-indicator--1", "-indicator--2"]  # the newer revision of the second stands
+
+
 def test_corrections_are_declared_well_or_refused(client: httpx.Client) -> None:
     """Names of attributes; what is declared may be added to a type, and not changed."""
     for wrong in ({"x-kindcast-subject": 5}, {"x-kindcast-revision": ["a", "b"]}, {"x-kindcast-retracts": ["a", ""]}):
@@ -177,7 +271,7 @@ def test_late_match_of_a_withdrawn_event_is_followed_by_its_retraction(tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_retractions_reach_exactly_the_recipients(tmp_path: Path, seed: int) -> None:
+def test_retractions_reach_exactly_the_recipients(tmp_path: Path, database: dict[str, Any], seed: int) -> None:
     """Random events and error declarations, in random batches with repetitions and a restart in between: a subscriber
     gets each event of its kind once, and each that is withdrawn is retracted once, after it."""
     chance = random.Random(seed)
@@ -189,12 +283,12 @@ def test_retractions_reach_exactly_the_recipients(tmp_path: Path, seed: int) -> 
     log += chance.choices(log, k=20)
     chance.shuffle(log)
     ids: dict[str, str] = {}
-    with running_application(tmp_path) as client:
+    with running_application(tmp_path, **database) as client:
         declare(client)
         for step in ("shipping", "receiving"):
             ids[step] = subscribe(client, f'bizStep = "{step}"')["id"]
         _publish_in_batches(client, log[:30], chance)
-    with running_application(tmp_path) as client:
+    with running_application(tmp_path, **database) as client:
         _publish_in_batches(client, log[30:], chance)
         for step, id in ids.items():
             messages = got(client, id)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
+from kindcast.semantic.backtest import Backtest, PastEvent
+from kindcast.semantic.events.documents import digest_of
 from kindcast.semantic.model import Event
 from kindcast.spark_jobs import reading
 from kindcast.spark_jobs.archive import splits_of
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected, event_of, json_of
+from kindcast.spark_jobs.normalise import Normaliser
 from kindcast.spark_jobs.reading import JsonColumns, ReadOptions, lines_of, read_split
 from kindcast.spark_jobs.workers import ShardMatcher
 
@@ -211,3 +215,59 @@ def test_lines_that_are_graphs_are_matched_as_graphs(tmp_path: Path) -> None:
     assert [each[-1] for each in found[:4]] == [["price"], ["price", "same"], ["price", "same"], ["price", "same"]]
     assert "http://nowhere/" in found[4][1]
     assert found[5][-1] == ["price"]
+
+
+def test_documents_of_several_events_are_taken_apart_as_a_server_does(tmp_path: Path) -> None:
+    """As columns, one by one and as rows of a DataFrame: the same ids and matches; each event keeps its line."""
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    for n in range(1, 5):
+        matcher.add(f"n{n}", f"n = {n}")
+    bundle = {"type": "bundle", "id": "bundle--1", "objects": [{"id": "a--1", "modified": "2026", "n": 1}, {"n": 2}]}
+    graph = {"@context": {"@vocab": "http://p/"}, "@graph": [{"n": 3}, {"@id": "http://e/4", "n": 4}]}
+    one = {"type": "bundle", "id": "bundle--2", "objects": [{"n": 3}]}
+    broken = {"type": "bundle", "id": "bundle--3", "objects": [{"n": 3}, {"ce": 1}]}
+    head = {"specversion": "1.0", "source": "s", "type": "t"}
+    plain: list[Any] = [{"n": 1}, bundle, {"n": 2}, one, broken]
+    clouds: list[Any] = [{**head, "id": "7", "data": bundle}, {**head, "id": "8", "data": graph}]
+    digest = digest_of(Event(bundle, {"specversion": "1.0", "type": "kindcast.event"}))
+    expected = [
+        (1, "lines.ndjson:1", ["n1"]),
+        (2, "a--1#2026", ["n1"]),
+        (2, f"{digest}#1", ["n2"]),
+        (3, "lines.ndjson:3", ["n2"]),
+        (4, "lines.ndjson:4", ["n3"]),
+    ]
+    of_clouds = [
+        (1, "7#a--1#2026", ["n1"]),
+        (1, "7#1", ["n2"]),
+        (2, "8#0", ["n3"]),
+        (2, "8#http://e/4", ["n4"]),
+    ]
+    for lines, options, wanted, columns in (
+        (plain, ReadOptions(), expected, True),
+        (plain, ReadOptions(bodies=True), expected, False),
+        (clouds, ReadOptions(bodies=True), of_clouds, False),
+    ):
+        text = b"\n".join(map(msgspec.json.encode, lines))
+        (tmp_path / "lines.ndjson").write_bytes(text)
+        (split,) = splits_of(str(tmp_path / "lines.ndjson"))
+        (batch,) = read_split(split, options)
+        assert isinstance(batch, EventBatch)
+        assert (batch.table is not None) == columns
+        found = ShardMatcher((matcher,), True).match(batch)
+        assert [each.line for each in found.rejected] == ([5] if lines is plain else [])
+        offsets = found.table.offsets.tolist()
+        names = [found.table.subscriptions(found.table.slots[a:b].tolist()) for a, b in pairwise(offsets)]
+        ids = found.batch.keys["id"].to_pylist()
+        assert list(zip(found.batch.lines.tolist(), ids, map(list, names), strict=True)) == wanted
+        if options.bodies:  # what is normalised is an archive again, of the same events
+            table, rejected = Normaliser(matcher.vocabulary).table(batch)
+            assert table["id"].to_pylist() == ids
+            assert len(rejected) == len(found.rejected)
+            rows = table.select(["id", "body"]).to_pylist()
+            again = [event_of(json_of(row["body"].encode()), row["id"]).event for row in rows]
+            assert [[each.subscription for each in matcher.match(event)] for event in again] == [w[2] for w in wanted]
+        test = Backtest(matcher.vocabulary, "n = 2")
+        test.feed([PastEvent("s", "7", "2026-01-01", event) for event in batch.each()])
+        assert (test.counts.events, test.counts.unreadable) == (len(wanted), len(found.rejected))
+        assert test.counts.matched == sum(w[2] == ["n2"] for w in wanted)

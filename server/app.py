@@ -38,18 +38,12 @@ from kindcast.server.api import (
 from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import Gate, describe_security, running_access
-from kindcast.server.api.jobs import Jobs
 from kindcast.server.api.openapi import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HostGuard
-from kindcast.server.backtests import Backtests
-from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.console import pages
-from kindcast.server.delivery import running_delivery
-from kindcast.server.delivery.tail import Tails
-from kindcast.server.history import running_history
-from kindcast.server.pending import running_late_matching
 from kindcast.server.settings import Settings
+from kindcast.server.tenants import running_tenants
 
 __all__ = ["create_app"]
 
@@ -141,27 +135,8 @@ def _routes() -> list[BaseRoute]:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    broker = Broker(settings)
-    jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
-    backtests = Backtests(broker, settings, app.state.event_reader)
-    async with running_access(settings) as app.state.access:
-        await broker.start()
-        try:
-            async with (
-                running_delivery(broker, settings) as delivery,
-                running_late_matching(broker, settings) as late_matching,
-                running_history(broker) as history,
-            ):
-                app.state.broker = broker
-                app.state.jobs = jobs
-                app.state.backtests = backtests
-                app.state.delivery = delivery
-                app.state.late_matching = late_matching
-                app.state.tails = Tails(broker, delivery.wakeups)
-                app.state.history = history
-                yield
-        finally:
-            broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
-            backtests.stop()
-            await jobs.stop()
-            await broker.stop()
+    async with (
+        running_access(settings) as app.state.access,
+        running_tenants(settings, app.state.event_reader, app.state.access.store) as app.state.tenants,
+    ):
+        yield

@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     `connections`, `subscriptions`."""
     tenant_limits: dict[str, float] = {}
     """The same of each tenant."""
+    max_open_tenants: PositiveInt = 256
+    """Tenants with a matcher in memory and a database open at one time; another one makes room."""
+    tenant_idle_seconds: PositiveFloat = 900.0
+    """A tenant that nobody used for so long, and in which nothing is due, is closed until it is used again."""
     audit_retention_seconds: PositiveFloat = 366 * 86_400.0
     """Entries of the audit log older than this are deleted."""
 
@@ -231,6 +235,11 @@ class Settings(BaseSettings):
     def needs_keys(self) -> bool:
         """Whether others than this machine's users reach the server, so that requests need keys in any case."""
         return not is_loopback(self.host)
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether there can be other tenants than `default`: each has a SQLite database of its own."""
+        return make_url(self.database_url).get_backend_name() == "sqlite"
 
     @property
     def database_url(self) -> str:

@@ -12,7 +12,8 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
@@ -25,11 +26,14 @@ from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
-from kindcast.server.security.keys import TENANT
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, Permission, RouteTable, needs_of
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
+
+if TYPE_CHECKING:
+    from kindcast.server.tenants import Tenants, TenantServices
 
 __all__ = [
     "TENANT_HEADER",
@@ -44,8 +48,9 @@ __all__ = [
 
 TENANT_HEADER = "kindcast-tenant"
 CALLER = "kindcast.caller"
+SERVICES = "kindcast.services"
 DETAIL = "kindcast.audit"
-"""Under which the scope of a request holds its caller, and what the audit log says beside method and path."""
+"""Under which the scope of a request holds its caller, the services of its tenant, and what the audit log says beside method and path."""
 
 LOOK_SECONDS = 1.0
 """How often changes of keys by others, such as the command line, are looked for."""
@@ -159,6 +164,12 @@ def caller_of(request: HTTPConnection) -> Caller:
     return caller
 
 
+def services_of(request: HTTPConnection) -> "TenantServices":
+    """The broker and all else of the tenant in which the request acts."""
+    services: TenantServices = request.scope.get(SERVICES) or request.app.state.tenants.default
+    return services
+
+
 def count_events(request: Request, number: int) -> None:
     """A request publishes so many events."""
     caller = caller_of(request)
@@ -245,6 +256,8 @@ class Gate:
         caller = ring.caller(key, tenant)
         if caller is None:
             raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
+        if caller.tenant != DEFAULT_TENANT and caller.tenant not in ring.tenants:
+            raise Problem("unknown-tenant", f"there is no tenant {caller.tenant!r}: its first key makes it")
         return caller
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
@@ -265,6 +278,13 @@ class Gate:
     async def _carry_out(
         self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller, *, audited: bool
     ) -> None:
+        tenants: Tenants = scope["app"].state.tenants
+        try:
+            entered = AsyncExitStack()
+            scope[SERVICES] = await entered.enter_async_context(tenants.enter(caller.tenant))
+        except ServerError as error:
+            await self._refuse(scope, receive, send, problem_of(error), access, caller)
+            return
         access.usage.count(caller, requests=1)
         for meter in caller.meters:
             meter.take("requests", 1)
@@ -292,6 +312,7 @@ class Gate:
         finally:
             for meter in caller.meters:
                 meter.under_way -= 1
+            await entered.aclose()
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
         entry = _entry(scope, caller, status, str(scope.get(DETAIL, "")))

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from kindcast.semantic.ontology import Progress
 from kindcast.semantic.units import parse_instant
+from kindcast.server.api.access import services_of
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs
 from kindcast.server.api.requests import AppSettings, Language, answer, body_schema, json_object
@@ -35,7 +36,7 @@ BACKTEST = {
 
 
 async def _backtests(request: Request) -> Backtests:
-    backtests: Backtests = request.app.state.backtests
+    backtests: Backtests = services_of(request).backtests
     return backtests
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
 
-from kindcast.server.api.access import caller_of
+from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
 from kindcast.server.api.requests import AppBroker, Ticket, answer, moment
 from kindcast.server.delivery.message import encode, subscriber_of
@@ -144,7 +144,7 @@ async def exchange_messages(
 
 
 def _delivery(request: HTTPConnection) -> DeliveryService:
-    service: DeliveryService = request.app.state.delivery
+    service: DeliveryService = services_of(request).delivery
     return service
 
 

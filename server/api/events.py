@@ -13,7 +13,7 @@ from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
-from kindcast.server.api.access import count_events
+from kindcast.server.api.access import count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppCaller, AppEventReader, answer, moment, without_payload
@@ -153,7 +153,7 @@ class PublishRoute:
     async def _publish(self, request: Request, verbose: bool, send: Send) -> None:
         state = request.app.state
         try:
-            response = await publish(request, state.broker, state.event_reader, verbose)
+            response = await publish(request, services_of(request).broker, state.event_reader, verbose)
         except ClientDisconnect:
             return
         except Exception as error:

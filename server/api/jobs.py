@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request, Response
 
 from kindcast.semantic.ontology import Progress
+from kindcast.server.api.access import services_of
 from kindcast.server.api.error_responses import as_document, problem_of
 from kindcast.server.api.requests import answer
 from kindcast.server.errors import UnknownJob
@@ -66,6 +67,11 @@ class Jobs:
         self._seconds = seconds
         self._jobs: dict[str, Job] = {}  # in the order in which they began
 
+    @property
+    def running(self) -> bool:
+        """Whether there is work that has not ended."""
+        return any(each.status == "running" for each in self._jobs.values())
+
     def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
         """Begin `work`, which is told whom to report its progress to and returns the result.
 
@@ -119,7 +125,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 async def _jobs(request: Request) -> Jobs:
-    jobs: Jobs = request.app.state.jobs
+    jobs: Jobs = services_of(request).jobs
     return jobs
 
 

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
 from kindcast.server.api.subscriptions import read_body
 from kindcast.server.errors import LastKey, UnknownKey
 from kindcast.server.security.callers import Caller
@@ -81,6 +81,8 @@ async def create(request: Request, access: AppAccess, settings: AppSettings, cal
     first is that of an administrator of all tenants."""
     asked = read_body(KeyBody, await json_object(request, settings))
     _check(asked, caller)
+    if asked.tenant not in (None, DEFAULT_TENANT) and not settings.has_tenants:
+        raise not_yet("tenants on PostgreSQL", "/tenant")
     if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
         raise _invalid("/role", "the first key must be that of an administrator of all tenants: role admin, no tenant")
     if asked.role == "admin" and caller.of_all:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators import NAME
 from kindcast.semantic.planner import Record
+from kindcast.server.api.access import services_of
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import register, unregister
@@ -49,7 +50,7 @@ Name = Annotated[str, Path(max_length=100, pattern=f"^{NAME}$", description="The
 
 
 async def _late_matching(request: Request) -> LateMatchingService:
-    service: LateMatchingService = request.app.state.late_matching
+    service: LateMatchingService = services_of(request).late_matching
     return service
 
 

@@ -84,6 +84,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "key-wrong": ProblemType(401, "The key is not known, was revoked, or its time is over."),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
     "other-tenant": ProblemType(403, "The key belongs to another tenant."),
+    "unknown-tenant": ProblemType(404, "There is no such tenant. The first key of a tenant makes it."),
     "unknown-key": ProblemType(404, "There is no such key."),
     "last-key": ProblemType(409, "Without this key nobody could administer the server."),
     "limit-reached": ProblemType(429, "The key or its tenant has reached a limit. Wait for `Retry-After` seconds."),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 
-from kindcast.server.api.access import caller_of
+from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
@@ -39,7 +39,7 @@ JSON = "application/json"
 
 
 async def _broker(request: Request) -> Broker:
-    broker: Broker = request.app.state.broker
+    broker: Broker = services_of(request).broker
     return broker
 
 

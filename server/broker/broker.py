@@ -64,7 +64,8 @@ class Broker:
     Every change raises `StoreUnavailable` when it could not be committed: then nothing has happened.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics | None = None, *, is_first: bool = True) -> None:
+        """`is_first`: it is the only one of its process, or the one that all others are beside."""
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.listeners: list[Callable[[Collection[int]], None]] = []
@@ -72,7 +73,8 @@ class Broker:
         were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
         self.pending_listeners: list[Callable[[], None]] = []
         """Called in the broker's thread after each commit that parked candidates, or wants some tried again."""
-        self._database = Database(settings)
+        self._is_first = is_first
+        self._database = Database(settings, sets_clock=is_first)
         self._sweeper = Sweeper(settings)
         self._snapshots = Snapshots(settings)
         self._thread: BrokerThread | None = None
@@ -101,7 +103,8 @@ class Broker:
             self._database.close()
             raise
         self._state = state
-        garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.live_subscriptions))
+        if self._is_first:
+            garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.live_subscriptions))
         self._thread = BrokerThread(
             self._database,
             connection,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from threading import Thread
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, Row
 
@@ -110,6 +111,10 @@ def _is_older(connection: Connection) -> bool:
     return ledger.position(connection)[0] > 0
 
 
+_VOCABULARIES: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
+"""Those in use, by version: tenants with equal ontologies and declarations share one object."""
+
+
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -123,7 +128,8 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     ledger.open_ledger(connection)
     keep_reading(connection, settings)
     declared = active_declarations(connection)
-    vocabulary = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
+    built = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
+    vocabulary = _VOCABULARIES.setdefault(built.version, built)
     new_matcher = partial(
         Matcher,
         engine=settings.engine,

@@ -181,6 +181,8 @@ def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | N
         raise typer.BadParameter(f"there is no role {role!r}: {', '.join(get_args(Role))}", param_hint="--role")
     if tenant is not None and not TENANT.fullmatch(tenant):
         raise typer.BadParameter("a tenant is named by up to 40 of a-z, 0-9 and -", param_hint="--of")
+    if tenant not in (None, DEFAULT_TENANT) and not store.path:
+        raise CommandFailed("tenants on PostgreSQL are not in this version", "Leave out --of.")
     if role != "admin":
         tenant = tenant or DEFAULT_TENANT
         if not any(each.role == "admin" for each in store.load()[1]):

@@ -30,7 +30,9 @@ class DeliveryService:
 
 
 @asynccontextmanager
-async def running_delivery(broker: Broker, settings: Settings) -> AsyncIterator[DeliveryService]:
+async def running_delivery(
+    broker: Broker, settings: Settings, *, hears_signals: bool = True
+) -> AsyncIterator[DeliveryService]:
     """Delivers for as long as the block runs. At its end, streams and long polls end, attempts under way get a moment,
     and what came of them is written; so the broker must still run."""
     wakeups = Wakeups()
@@ -39,7 +41,7 @@ async def running_delivery(broker: Broker, settings: Settings) -> AsyncIterator[
     broker.listeners.append(wakeups.announce)
     delivering = asyncio.create_task(outbox.run(), name="outbox")
     try:
-        with _closing_on_signal(wakeups):
+        with _closing_on_signal(wakeups) if hears_signals else contextlib.nullcontext():
             yield DeliveryService(broker, wakeups, settings)
     finally:
         wakeups.close()

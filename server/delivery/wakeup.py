@@ -35,6 +35,7 @@ class Wakeups:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._followers: list[Callable[[Collection[int]], None]] = []
+        self._closers: list[Callable[[], None]] = []
 
     def announce(self, numbers: Collection[int]) -> None:
         """Something about these subscriptions was committed: matches, a status, a deletion. Any thread."""
@@ -44,6 +45,10 @@ class Wakeups:
     def follow(self, follower: Callable[[Collection[int]], None]) -> None:
         """Calls the follower, on the loop, with every announcement."""
         self._followers.append(follower)
+
+    def also_closes(self, closer: Callable[[], None]) -> None:
+        """Calls the closer, on the loop, when this is closed."""
+        self._closers.append(closer)
 
     @contextmanager
     def watch(self, number: int) -> Iterator[asyncio.Event]:
@@ -65,6 +70,8 @@ class Wakeups:
         for waiting in self._waiting.values():
             for woken in waiting:
                 woken.set()
+        for closer in self._closers:
+            closer()
 
     def _wake(self, numbers: Collection[int]) -> None:
         for number in self._waiting.keys() & numbers:

@@ -38,10 +38,13 @@ WRITER_CACHE_KIB = 65_536  # pages of the indexes that every event touches
 class Database:
     """The engines over one database. `read` may run in any number of threads; the writing connection has one owner."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Opens nothing yet. Raises `StoreUnreadable` for a database that cannot serve."""
+    def __init__(self, settings: Settings, *, sets_clock: bool = True) -> None:
+        """Opens nothing yet. `sets_clock`: its witness tells whether the clock jumped while no server ran.
+
+        Raises `StoreUnreadable` for a database that cannot serve."""
         self._url = normalised(settings.database_url)
         self._data = settings.data
+        self._sets_clock = sets_clock
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
@@ -82,7 +85,8 @@ class Database:
     def _compare(self, connection: Connection, witness: Witness) -> None:
         """Refuse a database that lost what it had."""
         seen = witness.read()
-        follow_clock(seen)
+        if self._sets_clock:
+            follow_clock(seen)
         there = inspect(connection).has_table(ledger.name)
         commits = connection.execute(select(ledger.c.commits)).scalar_one_or_none() if there else None
         if seen is not None and (commits or 0) < seen.commits:

@@ -231,6 +231,11 @@ class SystemStore:
 
         return self.run(write)
 
+    def set_awake(self, name: str, awake: bool) -> None:
+        """Note whether the next start is to open a tenant."""
+        chosen = update(tenants).where(tenants.c.name == name).values(awake=int(awake))
+        self.run(lambda connection: connection.execute(chosen))
+
     # ── the audit log ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def record(self, entries: Sequence[AuditEntry]) -> None:

@@ -1,0 +1,217 @@
+"""Tenants: each is a broker of its own on a database of its own, so that nothing of one can reach another.
+
+    request ──Caller.tenant──▶ Tenants.enter ──▶ TenantServices: broker, delivery, late matching, jobs, backtests
+                                   │
+                                   └── opened on first use; closed when long idle and nothing is due
+
+The tenant `default` is the database of the server, always open. The others are in `tenants/NAME/` of the data folder.
+One in which something is due though nobody asks (webhooks, candidates of operators) stays open, and is opened again by
+the next start.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+from sqlalchemy import Connection
+
+from kindcast.server.api.jobs import Jobs
+from kindcast.server.backtests import Backtests
+from kindcast.server.broker import Broker
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.delivery import DeliveryService, running_delivery
+from kindcast.server.delivery.tail import Tails
+from kindcast.server.errors import BrokerBusy, ServerError
+from kindcast.server.history import History, running_history
+from kindcast.server.pending import LateMatchingService, running_late_matching
+from kindcast.server.security.keys import DEFAULT_TENANT
+from kindcast.server.settings import Settings
+from kindcast.server.store import pending
+from kindcast.server.store.deliveries import awaiting_webhooks
+from kindcast.server.store.system import SystemStore
+
+__all__ = ["TenantServices", "Tenants", "running_services", "running_tenants"]
+
+LOOK_SECONDS = 5.0
+"""How often tenants that nobody uses are looked for."""
+
+_log = logging.getLogger("kindcast.tenants")
+
+
+@dataclass(slots=True)
+class TenantServices:
+    """What the routes need of one tenant."""
+
+    broker: Broker
+    jobs: Jobs
+    backtests: Backtests
+    delivery: DeliveryService
+    late_matching: LateMatchingService
+    tails: Tails
+    history: History
+    under_way: int = 0
+    """Requests that use it."""
+    used_at: float = field(default_factory=time.monotonic)
+
+
+@asynccontextmanager
+async def running_services(settings: Settings, reader: EventReader, *, is_first: bool) -> AsyncIterator[TenantServices]:
+    """Runs everything over one database. Raises what `Broker.start` does."""
+    broker = Broker(settings, is_first=is_first)
+    jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
+    backtests = Backtests(broker, settings, reader)
+    await broker.start()
+    try:
+        async with (
+            running_delivery(broker, settings, hears_signals=is_first) as delivery,
+            running_late_matching(broker, settings) as late_matching,
+            running_history(broker) as history,
+        ):
+            tails = Tails(broker, delivery.wakeups)
+            yield TenantServices(broker, jobs, backtests, delivery, late_matching, tails, history)
+    finally:
+        broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
+        backtests.stop()
+        await jobs.stop()
+        await broker.stop()
+
+
+class Tenants:
+    """The open tenants of one server. On one event loop."""
+
+    def __init__(self, settings: Settings, reader: EventReader, store: SystemStore, default: TenantServices) -> None:
+        self.default = default
+        self._settings = settings
+        self._reader = reader
+        self._store = store
+        self._open: dict[str, tuple[TenantServices, AsyncExitStack]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        default.delivery.wakeups.also_closes(self._close_streams)
+
+    def __len__(self) -> int:
+        return 1 + len(self._open)
+
+    @asynccontextmanager
+    async def enter(self, name: str) -> AsyncIterator[TenantServices]:
+        """The services of a tenant, which stays open for as long as the block runs. Raises `BrokerBusy` when too many
+        are open, and what `Broker.start` does."""
+        services = await self._find(name)
+        services.under_way += 1
+        try:
+            yield services
+        finally:
+            services.under_way -= 1
+            services.used_at = time.monotonic()
+
+    async def _find(self, name: str) -> TenantServices:
+        if name == DEFAULT_TENANT:
+            return self.default
+        if name in self._open:
+            return self._open[name][0]
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            if name not in self._open:
+                await self._make_room()
+                self._open[name] = await asyncio.shield(asyncio.ensure_future(self._begin(name)))
+        return self._open[name][0]
+
+    async def _begin(self, name: str) -> tuple[TenantServices, AsyncExitStack]:
+        await anyio.to_thread.run_sync(self._store.set_awake, name, True)
+        settings = self._settings.model_copy(
+            update={
+                "data": self._settings.data / "tenants" / name,
+                "database": None,
+                "snapshot": None,
+            }
+        )
+        stack = AsyncExitStack()
+        services = await stack.enter_async_context(running_services(settings, self._reader, is_first=False))
+        _log.info("opened tenant %s; %d are open", name, len(self) + 1)
+        return services, stack
+
+    async def _make_room(self) -> None:
+        """Close the one that was not used for longest, when there are too many."""
+        if len(self) < self._settings.max_open_tenants:
+            return
+        for name, (services, _) in sorted(self._open.items(), key=lambda each: each[1][0].used_at):
+            if await self._close_if_quiet(name, services):
+                return
+        raise BrokerBusy("too many tenants are in use at one time: try again in a moment")
+
+    async def look(self) -> None:
+        """Close those that nobody uses and in which nothing is due."""
+        before = time.monotonic() - self._settings.tenant_idle_seconds
+        for name, (services, _) in list(self._open.items()):
+            if services.used_at < before:
+                await self._close_if_quiet(name, services)
+
+    async def _close_if_quiet(self, name: str, services: TenantServices) -> bool:
+        if services.under_way or services.broker.waiting or services.jobs.running:
+            return False
+        async with self._locks[name]:
+            if name not in self._open or await services.broker.read(_is_due) or services.under_way:
+                return False
+            _, stack = self._open.pop(name)
+            await stack.aclose()
+            await anyio.to_thread.run_sync(self._store.set_awake, name, False)
+            return True
+
+    async def wake(self) -> None:
+        """Open those in which something was due when the last server ended."""
+        for each in (await anyio.to_thread.run_sync(self._store.load))[2]:
+            if each.awake:
+                try:
+                    await self._find(each.name)
+                except (ServerError, OSError) as error:
+                    _log.error("tenant %s cannot be opened: %s", each.name, error)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await self.wake()
+        while True:
+            await asyncio.sleep(min(LOOK_SECONDS, self._settings.tenant_idle_seconds))
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("idle tenants could not be closed")
+
+    async def stop(self) -> None:
+        """Close all."""
+        while self._open:
+            name, (services, stack) = self._open.popitem()
+            due = True
+            with contextlib.suppress(ServerError):
+                due = await services.broker.read(_is_due)
+            await stack.aclose()
+            with contextlib.suppress(ServerError):
+                await anyio.to_thread.run_sync(self._store.set_awake, name, due)
+
+    def _close_streams(self) -> None:
+        """The process was told to stop."""
+        for services, _ in list(self._open.values()):
+            services.delivery.wakeups.close()
+
+
+def _is_due(connection: Connection) -> bool:
+    """Whether a webhook has something to deliver, or an operator to decide."""
+    return bool(awaiting_webhooks(connection)) or pending.next_due(connection, after=0.0) is not None
+
+
+@asynccontextmanager
+async def running_tenants(settings: Settings, reader: EventReader, store: SystemStore) -> AsyncIterator[Tenants]:
+    """The tenant `default`, and the others as they are used."""
+    async with running_services(settings, reader, is_first=True) as default:
+        tenants = Tenants(settings, reader, store, default)
+        running = asyncio.create_task(tenants.run(), name="tenants")
+        try:
+            yield tenants
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            await tenants.stop()

@@ -79,7 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
     error_responses.install(app)
     described = app.openapi
-    app.openapi = lambda: describe_security(described())  # type: ignore[method-assign]
+    app.openapi = lambda: describe_security(described(), app.state.access)  # type: ignore[method-assign]
     # The last one added is the first one met.
     app.add_middleware(events.PublishRoute)
     app.add_middleware(Gate)

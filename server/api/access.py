@@ -180,8 +180,9 @@ def count_events(request: Request, number: int) -> None:
             meter.take("events", number)
 
 
-def describe_security(document: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI document, which then says what each route needs."""
+def describe_security(document: dict[str, Any], access: AccessControl | None) -> dict[str, Any]:
+    """The OpenAPI document, which then says what each route needs: a key, if there are any."""
+    required = access is not None and access.ring.required
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["key"] = {
         "type": "http",
@@ -192,7 +193,7 @@ def describe_security(document: dict[str, Any]) -> dict[str, Any]:
         for method, operation in operations.items():
             needs = needs_of(method.upper(), path)
             if needs is not None and Permission.PUBLIC not in needs:
-                operation["security"] = [{"key": []}]
+                operation["security"] = [{"key": []}] if required else [{"key": []}, {}]
                 operation["x-permissions"] = sorted(needs)
     return document
 

@@ -50,7 +50,8 @@ TENANT_HEADER = "kindcast-tenant"
 CALLER = "kindcast.caller"
 SERVICES = "kindcast.services"
 DETAIL = "kindcast.audit"
-"""Under which the scope of a request holds its caller, the services of its tenant, and what the audit log says beside method and path."""
+"""Under which the scope of a request holds its caller, the services of its tenant, and what the audit log says beside
+method and path."""
 
 LOOK_SECONDS = 1.0
 """How often changes of keys by others, such as the command line, are looked for."""

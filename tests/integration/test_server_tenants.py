@@ -1,13 +1,12 @@
 """Tenants share a server and nothing else: what one has, the other cannot see, change, receive or guess."""
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.campaigns.tenants import mixed_requests
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
 from tests.integration.test_server_keys import SAMPLES, Keyed, operations
@@ -112,54 +111,6 @@ def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path) -> None:
 
 def test_generated_requests_of_two_tenants(keyed: Keyed) -> None:
     """A sample of the campaign: each word belongs to one tenant, and no answer to the other has it."""
-    check_mixed_requests(
+    mixed_requests(
         keyed.client, {name: keyed.key("admin", tenant=name) for name in ("left", "right")}, REQUESTS, seed=7
     )
-
-
-def check_mixed_requests(client: httpx.Client, keys: dict[str, dict[str, str]], count: int, seed: int) -> None:
-    """So many requests of tenants in turn, over subscriptions, events, traces, declarations and keys. Every name, value
-    and id that a request of one makes has the tenant's name in it, or is a random id that is remembered."""
-    chance = random.Random(seed)
-    known: dict[str, list[str]] = {name: [] for name in keys}
-    asked: dict[str, set[str]] = {name: set() for name in keys}
-    for number in range(count):
-        name = chance.choice(list(keys))
-        other = next(each for each in keys if each != name)
-        word = f"{name}word{number}"
-        foreign = chance.choice(known[other]) if known[other] else "sub_0"
-        own = chance.choice(known[name]) if known[name] else "sub_0"
-        method, path, body = chance.choice(
-            [
-                ("POST", "/v1/subscriptions", {"expression": f"{word} exists or a = 1", "metadata": {"for": word}}),
-                ("POST", "/v1/events", {"a": 1, "b": word}),
-                ("GET", f"/v1/subscriptions/{foreign}", None),
-                ("GET", f"/v1/subscriptions/{own}/events", None),
-                ("GET", f"/v1/subscriptions/{foreign}/events", None),
-                ("DELETE", f"/v1/subscriptions/{foreign}", None),
-                ("POST", f"/v1/subscriptions/{foreign}/pause", None),
-                ("POST", "/v1/explain", {"event": {"a": 1}, "subscription": foreign}),
-                ("POST", "/v1/match", {"event": {"a": 1}}),
-                ("GET", "/v1/events?limit=1000", None),
-                ("GET", f"/v1/events/{chance.randint(1, number + 1)}/trace?subscription={foreign}", None),
-                ("GET", "/v1/subscriptions?limit=1000", None),
-                ("GET", "/v1/subscriptions/export", None),
-                ("PUT", f"/v1/synonyms/{word}", {word: ["x"]}),
-                ("GET", "/v1/synonyms", None),
-                ("GET", "/v1/audit?limit=1000", None),
-                ("GET", "/v1/keys", None),
-                ("GET", "/v1/usage", None),
-            ]
-        )
-        answer = client.request(method, path, json=body, headers=keys[name])
-        assert answer.status_code < 500, (method, path, answer.text)
-        told = answer.text.replace(foreign, "")
-        assert f"{other}word" not in told, (method, path)
-        assert f'"tenant":"{other}"' not in told, (method, path)
-        asked[name].add(foreign)  # its own audit log says what it asked for
-        assert not [each for each in known[other] if each in told and each not in asked[name]], (method, path)
-        if foreign != "sub_0" and foreign in path:
-            assert answer.status_code == 404, (method, path, answer.text)
-        if path == "/v1/subscriptions" and answer.status_code == 201:
-            known[name].append(answer.json()["id"])
-    assert all(known.values())

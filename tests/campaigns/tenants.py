@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, told: Told) -> Outcome:
 
 
 def mixed_requests(
-    client: httpx.Client, keys: Mapping[str, dict[str, str]], count: int, seed: int, told: Told = lambda *_: None
+    client: httpx.Client, keys: Mapping[str, dict[str, str]], count: int, seed: int, progress: Told = lambda *_: None
 ) -> None:
     """So many requests of tenants in turn, over subscriptions, events, traces, declarations and keys. Every name, value
     and id that a request of one makes has the tenant's name in it, or is a random id that is remembered."""
@@ -47,7 +47,7 @@ def mixed_requests(
     known: dict[str, list[str]] = {name: [] for name in keys}
     asked: dict[str, set[str]] = {name: set() for name in keys}
     for number in range(count):
-        told(number, count, "requests")
+        progress(number, count, "requests")
         name = chance.choice(list(keys))
         other = next(each for each in keys if each != name)
         word = f"{name}word{number}"

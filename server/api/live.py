@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse
 
+from kindcast.server.api.access import services_of
 from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer
 from kindcast.server.delivery.tail import Filter, Tails, newest
 from kindcast.server.history import History
@@ -15,12 +16,12 @@ router = APIRouter(prefix="/v1", tags=["events"])
 
 
 async def _tails(request: Request) -> Tails:
-    tails: Tails = request.app.state.tails
+    tails: Tails = services_of(request).tails
     return tails
 
 
 async def _history(request: Request) -> History:
-    history: History = request.app.state.history
+    history: History = services_of(request).history
     return history
 
 

@@ -194,9 +194,9 @@ def test_series_measures_rates_between_two_samples(tmp_path: Path) -> None:
         ):
             await client.post("/v1/subscriptions", json={"expression": "price <= 400"})
             for price in (5, 500):
-                await app.state.history.sample()
+                await app.state.tenants.default.history.sample()
                 await client.post("/v1/events", json={"price": price})
-            await app.state.history.sample()
+            await app.state.tenants.default.history.sample()
             return (await client.get("/v1/series")).json(), (await client.get("/v1/series?points=2")).json()
 
     told, few = asyncio.run(scenario())

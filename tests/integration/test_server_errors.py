@@ -17,6 +17,9 @@ SAMPLES = {"name": "none", "id": "sub_none", "sequence": "7", "type": "none"}
 
 FREE_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
+ENDLESS = frozenset({"/v1/events/stream"})
+"""Answers that end only when the client leaves."""
+
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
@@ -36,7 +39,7 @@ def test_every_route_answers_errors_as_problems(client: httpx.Client) -> None:
     walked = 0
     for path, operations in routes(client).items():
         url = re.sub(r"\{(\w+)\}", lambda match: SAMPLES[match[1]], path)
-        for method in operations:
+        for method in operations if path not in ENDLESS else ():
             for content, headers in (
                 (None, {}),
                 (b"{nonsense", {"Content-Type": "application/json"}),

@@ -69,7 +69,8 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.at}: {self.detail}" if self.at else self.detail
-        names = ", ".join(str(each.get("curie") or each.get("label") or each.get("iri")) for each in self.suggestions)
+        near = (each.get("curie") or each.get("label") or each.get("iri") for each in self.suggestions)
+        names = ", ".join(str(each) for each in near if each)
         return f"{text} (near: {names})" if names else text
 
 

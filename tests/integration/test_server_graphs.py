@@ -84,6 +84,7 @@ def test_unknown_contexts_are_refused_with_all_urls_where_the_type_says_json_ld(
     refused = publish(client, document, JSON_LD)
     assert (refused.status_code, problem_code(refused)) == (422, "unknown-context")
     assert refused.json()["contexts"] == ["http://a.example/x", "http://b.example/y"]
+    assert "near" not in refused.json()["detail"]
     subscribe(client, "weight > 12")
     taken = publish(client, document, JSON).json()
     assert taken["matched"] == 1

@@ -173,7 +173,7 @@ def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:
     """What to tell of contexts that are named by URL and not known."""
     named = ", ".join(urls)
     detail = f"contexts are never fetched, and these are not known: {named}. Upload each with PUT /v1/contexts?url=…"
-    return Problem("unknown-context", detail, suggestions=tuple({"label": url, "url": url} for url in urls))
+    return Problem("unknown-context", detail, suggestions=tuple({"url": url} for url in urls))
 
 
 def _told(error: Any) -> str:

@@ -215,8 +215,8 @@ def by_http(drawing: Drawing) -> Answers:
         declared = declared_in(drawing.world)
         calls = [(f"attributes/{name}", body) for name, body in declared["attributes"].items()]
         calls += [("synonyms/world", declared["synonyms"])] if declared["synonyms"] else []
-        for kind in ("code_systems", "aliases"):
-            calls += [(f"{kind.replace('_', '-')}/{name}", body) for name, body in declared.get(kind, {}).items()]
+        for kind, route in (("code_systems", "code-systems"), ("aliases", "aliases"), ("unions", "relations")):
+            calls += [(f"{route}/{name}", body) for name, body in declared.get(kind, {}).items()]
         for path, body in calls:
             answer = client.put(f"/v1/{path}", json=body)
             assert answer.status_code == 201, answer.text

@@ -52,11 +52,11 @@ def test_serve_on_a_port_in_use_says_so(kindcast: Kindcast, shop_server: str, tm
     assert f"port {port}" in ran.err
 
 
-def test_serve_beyond_loopback_is_wrong_use(kindcast: Kindcast, tmp_path: Path) -> None:
-    """There are no keys yet, so nobody but this machine may come."""
+def test_serve_beyond_loopback_needs_a_key_first(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Without keys nobody but this machine may come; the message names the command that makes the first one."""
     ran = kindcast("serve", "--host", "0.0.0.0", "--data", str(tmp_path / "data"))
-    assert ran.status == 2
-    assert "loopback" in ran.err
+    assert ran.status == 1
+    assert "kindcast key create --role admin" in ran.err
 
 
 def test_ontology_load_twice_keeps_the_version(kindcast: Kindcast, shop_server: str) -> None:

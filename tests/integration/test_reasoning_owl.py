@@ -314,7 +314,7 @@ def test_inconsistent_ontology_is_refused() -> None:
 
 def test_ontology_beyond_owl_dl_is_refused_with_its_own_names() -> None:
     """OWL 2 DL counts no transitive properties; the error says which property, by its name in the document."""
-    with pytest.raises(OntologyError, match=r"HermiT says .*http://e/near"):
+    with pytest.raises(OntologyError, match=r"HermiT reports .*http://e/near"):
         reasoned(
             """:near a owl:ObjectProperty , owl:TransitiveProperty . :A a owl:Class ; rdfs:subClassOf
             [ a owl:Restriction ; owl:onProperty :near ; owl:maxCardinality "1"^^xsd:nonNegativeInteger ] ."""

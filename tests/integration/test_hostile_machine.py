@@ -95,4 +95,6 @@ def test_witness_that_was_cut_off_does_not_keep_a_whole_database_from_starting(t
     with running_application(tmp_path) as client:
         publish(client, price=2)
     after = Witness(witness).read()
-    assert before is not None and after is not None and after.commits > before.commits
+    assert before is not None
+    assert after is not None
+    assert after.commits > before.commits

@@ -84,7 +84,7 @@ def test_stop_is_orderly_and_the_next_start_has_everything(server: ServerProcess
 @pytest.mark.parametrize(
     ("arguments", "environment", "word"),
     [
-        (["--host", "0.0.0.0"], {}, "loopback"),
+        (["--host", "0.0.0.0"], {}, "key create"),
         ([], {"KINDCAST_ENGINE": "fastest"}, "fastest"),
         (["--database", "sqlite://"], {}, "memory"),
         ([], {"KINDCAST_RETENTION_SECONDS": "-1"}, "retention_seconds"),

@@ -98,11 +98,11 @@ class DocumentReader:
         envelope = str(event.context["id"]) if "id" in event.context else None
         if envelope is None and digest is None:
             digest = digest_of(event)
-        seen: set[str] = set()
+        seen: dict[str, tuple[str | None, str | None]] = {}
         events = []
         for position, part in enumerate(parts):
             id = _id_of(part, position, envelope, digest or "", seen)
-            seen.add(id)
+            seen[id] = part.name, part.revision
             events.append(Event(part.event.data, {**part.event.context, "id": id}))
         return events
 
@@ -194,18 +194,28 @@ class DocumentReader:
             yield self._named(part, None if root.startswith("_:") else root, None)
 
 
-def _id_of(part: _Part, position: int, envelope: str | None, digest: str, seen: set[str]) -> str:
+def _id_of(
+    part: _Part, position: int, envelope: str | None, digest: str, seen: Mapping[str, tuple[str | None, str | None]]
+) -> str:
+    """Two parts have one id only where name and revision are equal, and there is a revision: that is a repetition."""
+    id = _own_id(part, position, envelope, digest)
+    if id in seen and (part.revision is None or seen[id] != (part.name, part.revision)):
+        id = f"{id}#{position}"
+        while id in seen:
+            id += "'"
+    return id
+
+
+def _own_id(part: _Part, position: int, envelope: str | None, digest: str) -> str:
     own = None
     if part.name is not None and (part.revision is not None or envelope is not None):
-        own = part.name if part.revision is None else f"{part.name}#{part.revision}"
+        own = part.name if part.revision is None else f"{part.name}#{part.revision.replace('#', '%23')}"
         own = own if len(own) <= LONGEST_ID // 2 and not _CONTROL.search(own) else None
     if envelope is None:
         return own if own is not None else f"{digest}#{position}"
     if len(envelope) > LONGEST_ID // 2:
         envelope = hashlib.blake2b(envelope.encode(), digest_size=16).hexdigest()
-    id = f"{envelope}#{position if own is None else own}"
-    # The same `@id` twice without a revision: perhaps an update, which is no duplicate.
-    return f"{id}#{position}" if id in seen and part.revision is None else id
+    return f"{envelope}#{position if own is None else own}"
 
 
 def digest_of(event: Event) -> str:

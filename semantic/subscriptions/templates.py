@@ -345,9 +345,8 @@ class OperandReader:
         if reading == "ip":
             return nothing  # a key that is no number, in a column that is not that of texts
         match test:
-            case KeyTest(keys):
-                (key,) = keys
-                return (reading, "key"), key, text
+            case KeyTest(keys):  # several where aliases give the constant several forms
+                return ((reading, "key"), next(iter(keys)), text) if len(keys) == 1 else nothing
             case IntervalTest(_, high):
                 return (reading, "key"), high, text
             case ConceptTest(within, _, exactly):

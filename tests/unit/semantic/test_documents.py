@@ -338,3 +338,25 @@ def test_declarations_are_kept_and_count_in_the_version() -> None:
         assert split_of(name, split.declaration) == split
     assert Splits(shipped=False).all == ()
     assert Vocabulary(reading={"linked_data": "plain"}).splits.all == ()
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [{"id": "http://e/s#2"}, {"id": "http://e/s"}, {"id": "http://e/s"}],
+        [{"id": "x"}, {"id": "x"}, {"id": "x", "modified": "1"}],
+        [{"id": "x#1", "modified": "2"}, {"id": "x", "modified": "1#2"}],
+    ],
+)
+def test_different_events_of_a_document_never_share_an_id(objects: list[dict[str, Any]]) -> None:
+    """One of them would be taken for a repetition of the other, and be lost."""
+    numbered = [each | {"n": number} for number, each in enumerate(objects)]
+    found = events({"type": "bundle", "id": "bundle--1", "objects": numbered})
+    assert len({each.context["id"] for each in found}) == len(objects)
+
+
+def test_the_same_revision_twice_in_a_document_is_a_repetition() -> None:
+    """It has one id, and is accepted once."""
+    twice = [{"id": "x", "modified": "1"}, {"id": "x", "modified": "1"}]
+    found = events({"type": "bundle", "id": "bundle--1", "objects": twice})
+    assert len({each.context["id"] for each in found}) == 1

@@ -296,7 +296,8 @@ class OperandReader:
             numbers = np.array([each if ok else 0 for each, ok in zip(constants, good, strict=True)], dtype=np.float64)
             stored = number_column([each if ok else 0 for each, ok in zip(constants, good, strict=True)], numbers)
         if sort[1] == "key" and sort[0] not in ("text", "boolean"):
-            numbers = np.array([each if type(each) is float else 0.0 for each in self._keys], dtype=np.float64)[places]
+            values = [each if isinstance(each, int | float) else 0.0 for each in self._keys]
+            numbers = np.array(values, dtype=np.float64)[places]
         else:
             numbers = np.zeros(0)
         return Operands(good, stored, numbers, self._keys, places)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast import InvalidSubscription, Matcher
+from kindcast import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import DuplicateSubscription
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Note
@@ -233,4 +233,22 @@ def test_restore_many_of_trees_alike_is_restoring_each(
     assert isinstance(restored, Restored)
     assert restored.notes == notes
     assert {name: told(error) for name, error in restored.refused.items()} == refused
+    assert_same(many, single, published)
+
+
+@pytest.mark.parametrize("order", ["<", "<=", ">", ">="])
+def test_add_many_of_dates_compares_with_the_dates(order: str) -> None:
+    """The constants of a column are instants, not numbers of the event."""
+    tree = {order: ["at", {"instant": "2026-01-02T06:00:00Z"}]}
+    named = [(f"s{number}", tree) for number in range(5)]
+    many, single = Matcher(Vocabulary()), Matcher(Vocabulary())
+    before = bulk_module.CHUNK, bulk_module.LEAST
+    bulk_module.CHUNK, bulk_module.LEAST = 5, 2
+    try:
+        many.add_many(named)
+    finally:
+        bulk_module.CHUNK, bulk_module.LEAST = before
+    assert compiled_one_by_one(single, named) is None
+    published = [Event({"at": f"2026-01-0{day}T06:00:00Z"}, {}) for day in (1, 2, 3)]
+    assert any(single.match(event) for event in published)
     assert_same(many, single, published)

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import anyio.to_thread
 import msgspec
@@ -62,6 +63,9 @@ MAX_REFUSALS = 100.0
 """Refused requests that the audit log takes at one time; the others are counted in the next entry. So nobody can fill
 the disk with wrong keys."""
 MAX_DETAIL = 2_000
+MAX_ACTION = 200
+PATH_CHARACTERS = "/:@,;=+~-._"
+"""Characters of a path that the audit log has as they are. Control characters never are: a terminal may show it."""
 FIELDS = ("RateLimit-Policy", "RateLimit")
 
 _log = logging.getLogger("kindcast.access")
@@ -348,7 +352,7 @@ def _entry(scope: Scope, caller: Caller | None, status: int, detail: str) -> Aud
         tenant="" if caller is None else caller.tenant,
         who="nobody known" if caller is None else caller.who,
         address=client[0] if client else "",
-        action=f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"[:MAX_DETAIL],
+        action=f"{scope.get('method', 'WEBSOCKET')} {quote(scope['path'], safe=PATH_CHARACTERS)}"[:MAX_ACTION],
         outcome=status,
         detail=detail[:MAX_DETAIL],
     )

@@ -115,14 +115,15 @@ async def create(request: Request, access: AppAccess, settings: AppSettings, cal
     openapi_extra=body_schema(RotationBody.model_json_schema(), required=False),
 )
 async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
-    """Makes another key with the same role, tenant, name and limits, which also owns what the old one made. The old one
-    goes on working for `overlap_seconds`."""
+    """Makes another key with the same role, tenant, name, limits and length of life, which also owns what the old one
+    made. The old one goes on working for `overlap_seconds`."""
     asked = read_body(RotationBody, await json_object(request, settings, optional=True))
     before = _found(access, caller, id)
     now = time.time()
     new_id, key = new_key()
+    ends_at = None if before.expires_at is None else now + before.expires_at - before.created_at
     made = msgspec.structs.replace(
-        before, id=new_id, hash=hash_of(key), created_at=now, expires_at=None, created_by=caller.who
+        before, id=new_id, hash=hash_of(key), created_at=now, expires_at=ends_at, created_by=caller.who
     )
     until = now + asked.overlap_seconds
 
@@ -133,7 +134,9 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
     await access.refresh()
     audit_detail(request, f"made key {new_id} in place of {id}")
     ends = until if before.expires_at is None else min(until, before.expires_at)
-    return answer({**_shown(made), "key": key, "replaces": id, "replaced_until": moment(ends)}, 201)
+    return answer(
+        {**_shown(made), "key": key, "replaces": id, "replaced_until": moment(ends)}, 201, {"Cache-Control": "no-store"}
+    )
 
 
 @router.delete("/keys/{id}", summary="Revoke a key")

@@ -17,6 +17,7 @@ from kindcast.server.broker.state import Live, LiveSubscriptions
 from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, leftovers, subscriptions
+from kindcast.server.store.matches import cache_of
 
 __all__ = ["Sweeper"]
 
@@ -122,6 +123,7 @@ class Sweeper:
         left = leftovers.erase_some(connection, at_most=ATTEMPTS_PER_SWEEP)
         before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
         if before is not None:
+            group.on_undo(cache_of(connection).forget)
             group.totals.update(events.discard_before(connection, before))
         return left or before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP
 

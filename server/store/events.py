@@ -86,9 +86,10 @@ def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[
 
 
 def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int | None:
-    """The number before which all sequences and positions were given before `since`, at most so many of each; None if
-    there is nothing to delete. Both times never fall along their numbers, so this looks at those few rows only. An
-    event that a late match still needs is passed over: it goes with that match."""
+    """The number before which all sequences and positions were given before `since`, at most so many of each, and
+    without very many matches; None if there is nothing to delete, or what there is still has to be moved from an older
+    layout. Both times never fall along their numbers, so this looks at those few rows only. An event that a late match
+    still needs is passed over: it goes with that match."""
     has_late = exists().where(late.c.event == events.c.sequence)
     accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
     decided = select(late.c.position, late.c.decided_at).order_by(late.c.position)
@@ -97,14 +98,14 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int 
         old = [number for number, at in connection.execute(query.limit(at_most)) if at < since]
         ends += old[-1:]
         cut += old[-1:] if len(old) == at_most else []  # there may be more of these, and all before them may go
-    return (min(cut) if cut else max(ends)) + 1 if ends else None
+    if not ends:
+        return None
+    return end_of_discard(connection, (min(cut) if cut else max(ends)) + 1, at_most=MATCHES_AT_ONCE)
 
 
 def discard_before(connection: Connection, number: int) -> Counter[str]:
-    """Delete the matches whose positions are below `number`, and the events below it that have none left, with their
-    attempts and what is parked with them; returns what the ledger must count. Where that are very many matches, this
-    deletes a part of it all."""
-    number = end_of_discard(connection, number, at_most=MATCHES_AT_ONCE)
+    """Delete the matches whose positions are below `number`, which `first_to_keep` gave, and the events below it that
+    have none left, with their attempts and what is parked with them; returns what the ledger must count."""
     gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
     discard_corrections_before(connection, number)

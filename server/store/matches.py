@@ -41,6 +41,7 @@ __all__ = [
     "MatchCache",
     "MatchList",
     "binding_of",
+    "cache_of",
     "count_matches",
     "count_waiting",
     "discard_before",
@@ -203,7 +204,7 @@ class MatchCache:
             return list(self._runs)
 
     def directory(self, connection: Connection, reach: _Reach) -> _Directory:
-        """Where pages are. Read again after each fold."""
+        """Where pages are. Read again after each change of blocks."""
         with self._door:
             if self._directory is not None and self._directory[0] == reach.folds:
                 return self._directory[1]
@@ -425,11 +426,14 @@ def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
 # ── retention ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int:
+def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int | None:
     """The position before which matches may be discarded in one step, up to `number`: with so many matches at most,
-    unless one position has more. Those of an older layout are moved first."""
-    if (older := _reach(connection).older) is not None:
-        number = min(number, older[0])
+    unless one position has more. Those of an older layout are moved first. None where all before it are gone."""
+    reach = _reach(connection)
+    if reach.older is not None:
+        number = min(number, reach.older[0])
+    if number <= max(reach.kept_from, 1):
+        return None
     room = at_most
     sizes = select(match_lists.c.position, match_lists.c.size).where(match_lists.c.position < number)
     for count, (position, size) in enumerate(connection.execute(sizes.order_by(match_lists.c.position))):
@@ -441,7 +445,8 @@ def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int:
 
 def discard_before(connection: Connection, number: int) -> tuple[dict[int, int], int]:
     """Delete the matches at positions below `number`. Returns the last position that each subscription lost, and how
-    many of the matches were pending. Costs some ns a match, and a look at the subscriptions."""
+    many of the matches were pending. Costs some ns a match, and a look at the subscriptions. It is a change of blocks:
+    whoever takes it back calls `MatchCache.forget`."""
     parts = _runs(connection, 0, number - 1)
     lost: dict[int, int] = {}
     pending = 0
@@ -452,7 +457,9 @@ def discard_before(connection: Connection, number: int) -> tuple[dict[int, int],
         pending = int(parts[0].count_after(numbers, acked).sum())
     connection.execute(delete(match_lists).where(match_lists.c.position < number))
     connection.execute(delete(posting_pages).where(posting_pages.c.last < number))
-    connection.execute(update(ledger).where(ledger.c.kept_from < number).values(kept_from=number))
+    connection.execute(
+        update(ledger).where(ledger.c.kept_from < number).values(kept_from=number, folds=ledger.c.folds + 1)
+    )
     return lost, pending
 
 

@@ -93,6 +93,10 @@ class Store:
     def grow_old(self, connection: Connection, model: Model) -> None:
         before = self.chosen.randint(0, max(0, model.sequence - 2))
         number = matches.end_of_discard(connection, before, at_most=self.chosen.choice((1, 5, 100)))
+        if number is None:  # all of them are gone, or the first ones are still to be moved
+            waits_from = connection.execute(select(ledger_table.c.older_from)).scalar_one() or before
+            assert not any(at < min(before, waits_from) for at in model.got)
+            return
         gone = {at: to for at, (_, to) in model.got.items() if at < number}
         pending = sum(at > model.acked[one] for at, to in gone.items() for one in to if one in model.acked)
         assert deliveries.discard_matches(connection, number) == pending
@@ -266,3 +270,30 @@ def test_stored_matches_agree_with_the_model(seed: int, older: bool) -> None:
             store.database.read(lambda connection: agree(connection, store.model))
             assert not inspect(store.writer).has_table("matches")
             store.writer.rollback()
+
+
+def test_reader_of_a_snapshot_from_before_a_discard_sees_all_that_was_there(tmp_path: Path) -> None:
+    """Where pages are was read by somebody else, after the discard."""
+    with pytest.MonkeyPatch.context() as small, opened(tmp_path, random.Random(1), older=False) as store:
+        small.setattr(matches, "FOLD_POSITIONS", 2)
+        small.setattr(matches, "BLOCK_POSITIONS", 2)
+        with store.writer.begin():
+            insert_events(store.writer, [event_row(number) for number in range(1, 5)])
+            matches.insert_matches(store.writer, [matches.packed(number, None, {1: None}) for number in range(1, 5)])
+            store.writer.execute(update(ledger_table).values(sequence=4))
+        while (block := store.database.read(matches.find_fold)) is not None:
+            with store.writer.begin():
+                assert matches.store_fold(store.writer, block)
+
+        def positions(connection: Connection) -> list[int]:
+            return matches.find_positions(connection, 1, after=0, limit=10)
+
+        def before_and_after(connection: Connection) -> tuple[list[int], list[int], list[int]]:
+            first = positions(connection)
+            store.database.matches.forget()
+            with store.writer.begin():
+                assert matches.end_of_discard(store.writer, 3, at_most=100) == 3
+                deliveries.discard_matches(store.writer, 3)
+            return first, store.database.read(positions), positions(connection)
+
+        assert store.database.read(before_and_after) == ([1, 2, 3, 4], [3, 4], [1, 2, 3, 4])

@@ -76,19 +76,27 @@ class Compaction:
 
     async def step(self) -> bool:
         """Does what is due. Returns whether there may be more."""
+        folded = await self._fold()
         for move in await self._read(matches.find_moves):
             if self._stopping.is_set() or not await self._store(partial(matches.store_move, move=move)):
                 return True
+            await self._fold()  # a pass of moves takes long, and events come meanwhile
         if await self._read(matches.has_older):
             await self._store(matches.erase_moved)
             return True
-        if (block := await self._read(matches.find_fold)) is not None:
-            await self._store(partial(matches.store_fold, block=block))
+        if folded:
             return True
         if (block := await self._read(matches.find_merge)) is not None:
             await self._store(partial(matches.store_merge, block=block))
             return True
         return False
+
+    async def _fold(self) -> bool:
+        """Folds one block, if the tail is long enough. The tail is in memory, so nothing else comes before it."""
+        if (block := await self._read(matches.find_fold)) is None:
+            return False
+        await self._store(partial(matches.store_fold, block=block))
+        return True
 
     async def _store(self, change: Callable[[Connection], bool]) -> bool:
         def work(group: Group) -> bool:

@@ -1,7 +1,9 @@
 """A database of an older layout is brought to the present one at the start, with all that is in it."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -10,10 +12,12 @@ from sqlalchemy import Connection, Engine, create_engine, delete, inspect, selec
 
 from kindcast.semantic.ontology.encoding import is_readable
 from kindcast.semantic.vocabulary.vocabulary import MEANING
+from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.store import matches
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.tables import ledger, meanings, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
+from tests.harness.broker import run, running, stored
 from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2, make_layout_3
 
 FIRST = """
@@ -200,6 +204,52 @@ def test_move_of_older_matches_that_is_interrupted_goes_on_at_the_next_start(
         until(lambda: not inspect(engine).has_table("matches"))
         check_waiting(client, range(8, 51))
         assert older_from() == 0
+
+
+def test_new_matches_are_folded_before_all_older_ones_have_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moving many of them takes hours, and what is not folded is in memory."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")
+    make_layout_2(engine, 5, acked=2)
+    monkeypatch.setattr(matches, "FOLD_POSITIONS", 4)
+    monkeypatch.setattr(matches, "store_move", lambda *_, **__: False)  # there is always more to move
+
+    def folded_through() -> int:
+        with engine.connect() as connection:
+            return connection.execute(select(ledger.c.folded_through)).scalar_one()
+
+    with running_application(tmp_path) as client:
+        for number in range(6, 14):
+            publish(client, n=number)
+        until(lambda: folded_through() >= 9)
+        page = client.get("/v1/subscriptions/s/events").json()["events"]
+        assert [each["event"]["data"]["n"] for each in page] == list(range(3, 14))
+    assert inspect(engine).has_table("matches")
+
+
+def test_retention_that_waits_for_the_move_of_older_matches_says_that_nothing_is_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep would begin again at once, each time with a commit; what has moved is deleted."""
+    make_layout_2(create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}"), 5, acked=2)
+    find_moves = matches.find_moves
+    monkeypatch.setattr(matches, "find_moves", lambda _: [])
+    monkeypatch.setattr(matches, "has_older", lambda _: False)
+
+    async def body() -> None:
+        async with running(tmp_path, retention_seconds=0.001, sweep_seconds=3600.0) as broker:
+            sweeper = Sweeper(broker.settings)
+            await asyncio.sleep(0.01)
+            assert await broker.submit(sweeper._clean) is False
+            assert await stored(broker) == [1, 2, 3, 4, 5]
+            for move in await broker.read(find_moves):
+                assert await broker.execute(partial(matches.store_move, move=move))
+            assert await broker.submit(sweeper._clean) is True
+            assert await broker.submit(sweeper._clean) is False
+            assert await stored(broker) == []
+
+    run(body)
 
 
 def check_waiting(client: httpx.Client, numbers: range) -> None:

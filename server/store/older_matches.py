@@ -39,6 +39,8 @@ MATCHES_A_PASS = 1_000_000
 """Rows in memory at a time. Each pass walks over the table once."""
 ROWS_AT_ONCE = 10_000
 """Rows that the database's driver holds at a time."""
+STREAMED = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
+"""For the driver of PostgreSQL, which otherwise fetches a whole result at once."""
 ERASED_AT_ONCE = 20_000
 """Rows."""
 
@@ -129,6 +131,7 @@ def next_rows(connection: Connection, first: int, last: int) -> tuple[OlderMatch
         f"SELECT subscription, position, bindings, event FROM {matches.name} "
         f"WHERE position >= {mark} AND position <= {mark} ORDER BY subscription, position",
         (first, through),
+        execution_options=STREAMED,
     )
     pairs: list[npt.NDArray[np.int64]] = [np.zeros((0, 2), dtype=np.int64)]
     bindings: dict[tuple[int, int], str] = {}
@@ -145,7 +148,7 @@ def _through(connection: Connection, first: int, last: int) -> int:
     """Up to where there are not too many, as the numbers of matches of the events tell."""
     room = MATCHES_A_PASS
     query = select(events.c.sequence, events.c.matched).where(events.c.sequence.between(first, last))
-    with connection.execute(query.order_by(events.c.sequence)) as rows:
+    with connection.execute(query.order_by(events.c.sequence), execution_options=STREAMED) as rows:
         for sequence, matched in rows:
             room -= matched
             if room < 0:

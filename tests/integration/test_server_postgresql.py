@@ -8,11 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse, StoreUnavailable
 from kindcast.server.settings import Settings
+from kindcast.server.store import older_matches
 from tests.harness.application import running_application
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
@@ -141,6 +142,23 @@ def test_postgresql_layout_2_keeps_cursors_and_takes_what_waits_for_operators(
             assert (told["undecided"], told["waiting_for_operators"]) == (tries, 0)
             assert client.post("/v1/operators/retry").json() == {"again": 1}
             until_given_up(client, 6)
+
+
+def test_postgresql_older_matches_are_not_all_fetched_at_once(postgresql: PostgreSQL) -> None:
+    """A pass of the move, and how far it goes, are read through cursors of the server."""
+    older = postgresql.new_database()
+    engine = create_engine(driver_url(older))
+    make_layout_2(engine, 5, acked=2)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE matches RENAME COLUMN sequence TO position"))
+        connection.execute(text("ALTER TABLE matches ADD COLUMN event BIGINT"))
+    cursors: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda _, cursor, *__: cursors.append(type(cursor).__name__))
+    with engine.connect() as connection:
+        rows, through = older_matches.next_rows(connection, 1, 5)
+    assert (rows.positions.tolist(), through) == ([1, 2, 3, 4, 5], 5)
+    assert cursors == ["ServerCursor", "ServerCursor"]
+    engine.dispose()
 
 
 def until_given_up(client: httpx.Client, sequence: int) -> None:

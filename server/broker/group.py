@@ -45,6 +45,9 @@ _log = logging.getLogger("kindcast.broker")
 MANY_MATCHES = 10_000
 """From which duplicates among them are dropped before Python sees them."""
 
+MATCHES_KEPT = 4_000_000
+"""Of one command, from which they are replaced by their subscriptions: a document may have a thousand times as many."""
+
 
 class GroupBroken(Exception):
     """The transaction is lost, with everything in it."""
@@ -62,6 +65,8 @@ class Group:
         self.touched: set[int] = set()
         """Numbers of the subscriptions that got a match or were changed, but for those of `touch`."""
         self._matched: list[Numbers] = []
+        self._joined_from = 0
+        """Where the present command's part of these begins."""
         self.parked = False
         """Whether a candidate was parked or is due at once."""
         self.totals: Counter[str] = Counter()
@@ -88,6 +93,9 @@ class Group:
     def touch(self, numbers: Numbers) -> None:
         """Note that these subscriptions got a match."""
         self._matched.append(numbers)
+        mine = self._matched[self._joined_from :]
+        if len(mine) > 1 and sum(each.size for each in mine[1:]) > MATCHES_KEPT:  # the first one may be joined already
+            self._matched[self._joined_from :] = [_distinct(np.concatenate(mine))]
 
     def all_touched(self) -> set[int]:
         """Numbers of the subscriptions that got a match or were changed. Costs some ns a match."""
@@ -96,9 +104,7 @@ class Group:
         whole = np.concatenate(self._matched) if len(self._matched) > 1 else self._matched[0]
         if whole.size < MANY_MATCHES:
             return self.touched.union(whole.tolist())
-        among = np.zeros(int(whole.max()) + 1, dtype=np.bool_)
-        among[whole] = True
-        return self.touched.union(np.flatnonzero(among).tolist())
+        return self.touched.union(_distinct(whole).tolist())
 
     def note(self, live: Live, *, told: bool = True) -> None:
         """Note that a subscription was added, removed or changed; `told`: the delivery is to be notified."""
@@ -114,6 +120,7 @@ class Group:
         """
         undone, noted = len(self._undo), len(self._noted)
         touched, matched, totals = self.touched.copy(), len(self._matched), self.totals.copy()
+        self._joined_from = matched
         savepoint = self.connection.begin_nested()
         try:
             result = work(self)
@@ -153,6 +160,12 @@ class Group:
     def _take_back(self, down_to: int) -> None:
         while len(self._undo) > down_to:
             self._undo.pop()()
+
+
+def _distinct(numbers: Numbers) -> Numbers:
+    among = np.zeros(int(numbers.max(initial=0)) + 1, dtype=np.bool_)
+    among[numbers] = True
+    return np.flatnonzero(among)
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -126,7 +126,8 @@ def publish(
     row.
 
     Where they match very many subscriptions, only the first ones are accepted, at least one, until there are `at_most`
-    matches or some more: there are fewer results then, and the others are to be published in a later command.
+    matches or some more: there are fewer results then, and the others are to be published in a later command. With None
+    all are accepted, some of them at a time too, since what a call finds is in memory.
     """
     events = [event for each in publications for event in each.events]
     asked = [each for each in publications for _ in each.events]
@@ -135,7 +136,7 @@ def publish(
     before, results = group.totals["matches"], Results()
     while len(results) < len(events):
         start, matches = len(results), group.totals["matches"]
-        some = slice(start, start + size) if at_most is not None else slice(None)
+        some = slice(start, start + size)
         results += _published(group, events[some], asked[some], observe)
         if at_most is not None and group.totals["matches"] - before >= at_most:
             break

@@ -11,7 +11,10 @@ import pytest
 from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import OperationalError
 
+from kindcast import Matcher
 from kindcast.semantic import Event, InvalidEvent
+from kindcast.semantic.events import ReadEvent
+from kindcast.semantic.matching import MatchTable
 from kindcast.server.broker import Broker, publishing
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
@@ -395,5 +398,42 @@ def test_events_that_match_very_many_are_published_in_several_commands(
             assert (totals.accepted, totals.matches, totals.pending, totals.duplicates) == (11, 30, 30, 1)
             together = await broker.publish_together([event(n=number) for number in range(20, 25)])
             assert len(together) == 5
+
+    run(body)
+
+
+def test_events_of_one_document_that_match_very_many_are_matched_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one command: nobody sees a part of them, and where one cannot be read none is accepted."""
+    monkeypatch.setattr(publishing, "MATCHES_TRIED", 6)
+    monkeypatch.setattr("kindcast.server.broker.group.MATCHES_KEPT", 4)
+    match_read, sizes = Matcher.match_read, list[int]()
+
+    def seen(matcher: Matcher, read: Sequence[ReadEvent]) -> MatchTable:
+        sizes.append(len(read))
+        return match_read(matcher, read)
+
+    monkeypatch.setattr(Matcher, "match_read", seen)
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            for number in range(3):
+                await broker.create_subscription(new(f"s{number}", "n >= 0"))
+            told: list[set[int]] = []
+            broker.listeners.append(lambda numbers: told.append(set(numbers)))
+            before = broker.state.commits
+            events = [event(n=number) for number in range(7)]
+            outcomes = await broker.publish_together([*events, events[0]])
+            assert [(each.sequence, each.matched) for each in outcomes] == [(n, 3) for n in (*range(1, 8), 1)]
+            assert [each.duplicate for each in outcomes] == [False] * 7 + [True]
+            assert max(sizes) == 2
+            assert broker.state.commits - before == 1
+            assert told == [{1, 2, 3}]
+            with pytest.raises(InvalidEvent, match="event 5"):
+                await broker.publish_together([*(event(n=number) for number in range(10, 15)), event(ce=1)])
+            assert await stored(broker) == list(range(1, 8))
+            totals = await broker.read(read_totals)
+            assert (totals.accepted, totals.matches, totals.pending) == (7, 21, 21)
 
     run(body)

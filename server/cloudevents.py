@@ -11,6 +11,7 @@ What is filled in: an `id` of ours, a `source` and a `type` (`DEFAULTS`). A requ
 be a CloudEvent, and must have them all.
 """
 
+import asyncio
 import hashlib
 import itertools
 import re
@@ -20,6 +21,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,6 +32,7 @@ from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, MOST_TOGETHER, RDF_TY
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.strict_json import MalformedJson, decode
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = [
     "DEFAULTS",
@@ -224,6 +227,7 @@ class EventReader:
         # A prefix of this process and a counter: unique, and neighbours in the index as they are in time.
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
+        self._turn = asyncio.Lock()
         self._lock = threading.Lock()
         self._canonicaliser: tuple[Vocabulary, Canonicaliser] | None = None
 
@@ -278,6 +282,12 @@ class EventReader:
                 detail = f"the {len(parts):,} events of the document have more than {MOST_TOGETHER:,} bytes: split it"
                 raise InvalidEvent([Problem("too-many-values", detail)])
         return found
+
+    async def take_apart(self, document: DecodedEvent, vocabulary: Vocabulary) -> list[DecodedEvent]:
+        """`parts_of` in a worker thread: one document at a time, so that many of them leave threads for others. One
+        event loop."""
+        async with self._turn:
+            return await run_to_the_end(partial(self.parts_of, document, vocabulary))
 
     # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from typing import Any
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.documents import DocumentReader, without_keywords
-from kindcast.semantic.events.linked_data.reader import GraphReader, may_be_graph
+from kindcast.semantic.events.linked_data.reader import GraphReader, is_graph, may_be_graph
 from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
 from kindcast.semantic.flatten import (
     Comparator,
@@ -147,6 +147,20 @@ class Canonicaliser:
     def may_be_document(self, event: object) -> bool:
         """Whether `graph_event` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
         return may_be_graph(event) or self._documents.may_split(event.data if type(event) is Event else event)
+
+    def may_hold_graph(self, event: Event) -> bool:
+        """Whether `holds_graph` has to be asked. One look; any thread."""
+        return is_graph(event) or self._documents.may_split(event.data)
+
+    def holds_graph(self, event: Event) -> bool:
+        """Whether the data of `event` is read as a graph (rule 20), or that of the one event in its envelope is. Linear
+        for an envelope; any thread."""
+        if is_graph(event):
+            return True
+        try:
+            return is_graph(self._documents.single(event))
+        except InvalidEvent:
+            return False  # reading it tells
 
     def graph_event(self, event: Event, *, quickly: bool = False) -> tuple[Event, tuple[Note, ...]]:
         """`event` out of its envelope, if it has one (rule 21), with the tree of its graph as data, where its data is

@@ -102,7 +102,7 @@ async def publish(
         result = each if isinstance(each, InvalidEvent) else next(results)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
             try:
-                parts = await asyncio.to_thread(reader.parts_of, each, broker.vocabulary)
+                parts = await reader.take_apart(each, broker.vocabulary)
                 told.extend(await broker.publish_together(parts, verbose=verbose))
                 continue
             except (InvalidEvent, TooManyMatches) as error:

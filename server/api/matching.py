@@ -133,7 +133,7 @@ async def explain_verdict(
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
-    parts = await asyncio.to_thread(reader.parts_of, document, vocabulary)
+    parts = await reader.take_apart(document, vocabulary)
     now = time.time()
     published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
@@ -202,7 +202,7 @@ async def _of_document(
     """The result of an event; where it is a document of several, that of each of them, and all matches together."""
     if not says_several(found.problem):
         return await _with_operators(found, broker, late_matching)
-    parts = await asyncio.to_thread(reader.parts_of, document, broker.vocabulary)
+    parts = await reader.take_apart(document, broker.vocabulary)
     of_parts = await broker.match([each.event for each in parts])
     told = [
         {"id": each.id} | await _with_operators(result, broker, late_matching)

@@ -4,21 +4,21 @@
                    └──slow lane: one document at a time──▶ PyLD, large RDF ────▶ queue
 
 Each lane reads for one request at a time, in a worker thread, and requests take turns. So whoever sends large or odd
-documents waits for others of the kind, and everybody else goes on.
+documents waits for others of the kind, and everybody else goes on. A graph may stand in an envelope of plain JSON.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import anyio.to_thread
-
 from kindcast.semantic import Event, InvalidEvent, Problem, Vocabulary
-from kindcast.semantic.events import Canonicaliser, TakesLong, is_graph
+from kindcast.semantic.events import Canonicaliser, TakesLong
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph
 from kindcast.server.settings import Settings
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = ["GraphReading"]
 
@@ -39,7 +39,7 @@ class _Lane:
         self._vocabulary: Vocabulary | None = None
 
     def reader(self, vocabulary: Vocabulary) -> Canonicaliser:
-        """For the holder of the lock."""
+        """For the holder of the lock; others only ask it what may hold a graph."""
         if self._canonicaliser is None or self._vocabulary is not vocabulary:
             self._canonicaliser, self._vocabulary = Canonicaliser(vocabulary), vocabulary
         return self._canonicaliser
@@ -55,28 +55,33 @@ class GraphReading:
 
     async def read(self, events: Sequence[DecodedEvent], vocabulary: Vocabulary) -> Sequence[DecodedEvent]:
         """`events`, those that are graphs with what they were read as under `vocabulary`."""
-        graphs = [number for number, each in enumerate(events) if is_graph(each.event)]
+        reader = self._quick.reader(vocabulary)
+        graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each.event)]
         if not graphs:
             return events
         first = events[graphs[0]]
-        if len(events) == 1 and len(first.body) <= SMALL and not self._quick.lock.locked():
-            read = _quickly(self._quick.reader(vocabulary), first.event, vocabulary)
-            if read is not None:
-                return [replace(first, graph=read)]
+        if len(events) == 1 and len(first.body) <= SMALL:
+            if not reader.holds_graph(first.event):
+                return events
+            if not self._quick.lock.locked():
+                read = _quickly(reader, first.event, vocabulary)
+                if read is not None:
+                    return [replace(first, graph=read)]
         found = await self._read([events[number].event for number in graphs], vocabulary)
         known = dict(zip(graphs, found, strict=True))
         return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
 
     async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
         """What those of `events` that are graphs were read as under `vocabulary`."""
-        graphs = [number for number, each in enumerate(events) if is_graph(each)]
+        reader = self._quick.reader(vocabulary)
+        graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each)]
         found = await self._read([events[number] for number in graphs], vocabulary) if graphs else []
         known = dict(zip(graphs, found, strict=True))
         return [known.get(number) for number in range(len(events))]
 
-    async def _read(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph]:
-        """What the documents of one request were read as, in order."""
-        found: dict[int, ReadGraph] = {}
+    async def _read(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
+        """What the documents of one request were read as, in order; None for those that hold no graph."""
+        found: dict[int, ReadGraph | None] = {}
         handed_over: list[int] = []
         most = self._settings.max_graph_values_per_request
         start, left = 0, most
@@ -86,6 +91,10 @@ class GraphReading:
             until = time.perf_counter() + SLICE_SECONDS
             while start < len(events) and time.perf_counter() < until:
                 event = events[start]
+                if not reader.holds_graph(event):
+                    found[start] = None
+                    start += 1
+                    continue
                 left -= values_of(event.data, left)
                 if left < 0:
                     detail = f"the documents of the request hold more than {most:,} values: send fewer at once"
@@ -98,7 +107,7 @@ class GraphReading:
 
         while start < len(events):
             async with self._quick.lock:
-                await anyio.to_thread.run_sync(some, self._quick.reader(vocabulary))
+                await run_to_the_end(partial(some, self._quick.reader(vocabulary)))
         budget = self._settings.max_graph_seconds_per_request
 
         def one(reader: Canonicaliser, event: Event) -> tuple[ReadGraph, float]:
@@ -117,7 +126,7 @@ class GraphReading:
                 continue
             async with self._slow.lock:
                 reader = self._slow.reader(vocabulary)
-                found[number], seconds = await anyio.to_thread.run_sync(one, reader, events[number])
+                found[number], seconds = await run_to_the_end(partial(one, reader, events[number]))
             budget -= seconds
         return [found[number] for number in range(len(events))]
 

@@ -1,12 +1,14 @@
 """Requests in every mode become events."""
 
+import asyncio
 import base64
 import json
+import threading
 from typing import Any
 
 import pytest
 
-from kindcast import InvalidEvent
+from kindcast import InvalidEvent, Vocabulary
 from kindcast.server.cloudevents import (
     DEFAULTS,
     BadRequestMode,
@@ -268,3 +270,32 @@ def test_fhir_keeps_its_content_type() -> None:
         (found,) = reader.read(content_type, (), b'{"resourceType": "Observation"}').events
         assert isinstance(found, DecodedEvent)
         assert found.event.context.get("datacontenttype") == (content_type if kept else None)
+
+
+def test_documents_are_taken_apart_one_at_a_time_and_leave_threads_for_others() -> None:
+    """However many wait, and whether their clients are still there."""
+    reader = EventReader(max_events=10)
+    begun, may_end, calls = threading.Event(), threading.Event(), list[str]()
+
+    def waits(document: DecodedEvent, _: Vocabulary) -> list[DecodedEvent]:
+        calls.append(document.id)
+        begun.set()
+        assert may_end.wait(60)
+        return [document]
+
+    async def body() -> None:
+        document = reader.from_object({"n": 1})
+        waiting = [asyncio.create_task(reader.take_apart(document, Vocabulary())) for _ in range(50)]
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            waiting[0].cancel()
+            assert await asyncio.to_thread(len, calls) == 1
+        finally:
+            may_end.set()
+        taken = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(taken[0], asyncio.CancelledError)
+        assert taken[1:] == [[document]] * 49
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reader, "parts_of", waits)
+        asyncio.run(body())

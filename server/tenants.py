@@ -161,24 +161,29 @@ class Tenants:
             await anyio.to_thread.run_sync(self._store.set_awake, name, False)
             return True
 
-    async def wake(self) -> None:
-        """Open those in which something was due when the last server ended."""
+    async def wake(self) -> bool:
+        """Open those in which something was due when the last server ended. Returns False where some have to wait,
+        because as many as may be are open."""
         for each in (await anyio.to_thread.run_sync(self._store.load))[2]:
             if each.awake:
                 try:
                     await self._find(each.name)
+                except BrokerBusy:
+                    return False
                 except (ServerError, OSError) as error:
                     _log.error("tenant %s cannot be opened: %s", each.name, error)
+        return True
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        await self.wake()
+        are_awake = await self.wake()
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._settings.tenant_idle_seconds))
             try:
                 await self.look()
+                are_awake = are_awake or await self.wake()
             except Exception:
-                _log.exception("idle tenants could not be closed")
+                _log.exception("idle tenants could not be closed, or waiting ones opened")
 
     async def stop(self) -> None:
         """Close all."""

@@ -62,6 +62,7 @@ REFUSALS_PER_SECOND = 10.0
 MAX_REFUSALS = 100.0
 """Refused requests that the audit log takes at one time; the others are counted in the next entry. So nobody can fill
 the disk with wrong keys."""
+MAX_WAITING_ENTRIES = 1_000
 MAX_DETAIL = 2_000
 MAX_ACTION = 200
 PATH_CHARACTERS = "/:@,;=+~-._"
@@ -94,19 +95,20 @@ class AccessControl:
         """Write to the audit log; on disk when it returns."""
         await self._entries.add(entry)
 
-    async def record_refusal(self, entry: AuditEntry) -> None:
-        """The same, up to so many a second."""
+    def record_refusal(self, entry: AuditEntry) -> None:
+        """The same, up to so many a second, and without waiting: a client without a key must not occupy connections
+        while the log cannot be written."""
         now = time.monotonic()
         self._refusals = min(MAX_REFUSALS, self._refusals + (now - self._refused_at) * REFUSALS_PER_SECOND)
         self._refused_at = now
-        if self._refusals < 1.0:
+        if self._refusals < 1.0 or self._entries.waiting >= MAX_WAITING_ENTRIES:
             self._unwritten += 1
             return
         self._refusals -= 1.0
         if self._unwritten:
             more, self._unwritten = self._unwritten, 0
             entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more were refused before")
-        await self.record(entry)
+        self._entries.add(entry)
 
     async def flush(self) -> None:
         """Write what was used."""
@@ -133,6 +135,8 @@ class AccessControl:
                 await work()
             except ServerError as error:
                 _log.error("%s", error)
+            except Exception:  # the others of the group, such as the writer of the audit log, must go on
+                _log.exception("what the access control does every %g s failed", seconds)
 
     async def _write(self, entries: list[AuditEntry]) -> None:
         await anyio.to_thread.run_sync(self.store.record, entries)
@@ -296,9 +300,12 @@ class Gate:
             meter.take("requests", 1)
             meter.under_way += 1
 
+        ending = _EndsWithKey(scope, receive, send, access.ring, caller) if _is_stream(scope) else None
+        receive, send = (receive, send) if ending is None else (ending.receive, ending.send)
+
         async def received() -> Message:
             message = await receive()
-            if size := len(message.get("body", b"")):
+            if size := len(message.get("body") or message.get("bytes") or message.get("text") or b""):
                 access.usage.count(caller, bytes=size)
                 for meter in caller.meters:
                     meter.take("content-bytes", size)
@@ -316,13 +323,18 @@ class Gate:
         try:
             await self._app(scope, received, sent)
         finally:
+            if ending is not None:
+                ending.close()
             for meter in caller.meters:
                 meter.under_way -= 1
             await entered.aclose()
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
         entry = _entry(scope, caller, status, str(scope.get(DETAIL, "")))
-        await (access.record_refusal(entry) if status == 403 else access.record(entry))
+        if status == 403:
+            access.record_refusal(entry)
+        else:
+            await access.record(entry)
 
     async def _refuse(
         self,
@@ -336,13 +348,59 @@ class Gate:
         if caller is not None:
             access.usage.count(caller, refused=1)
         if problem.status_code in (401, 403):
-            await access.record_refusal(_entry(scope, caller, problem.status_code, problem.code))
+            access.record_refusal(_entry(scope, caller, problem.status_code, problem.code))
         if scope["type"] == "websocket":
             websocket = WebSocket(scope, receive, send)
             await websocket.send_denial_response(await respond(websocket, problem))
             return
         response = await respond(Request(scope), problem)
         await response(scope, receive, send)
+
+
+class _EndsWithKey:
+    """The connection of a stream. When the key is revoked or expires, the client's side is closed, and the application
+    sees what it sees when a client leaves. Checked every `LOOK_SECONDS`."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, ring: KeyRing, caller: Caller) -> None:
+        self._receive, self._send = receive, send
+        self._ring, self._key = ring, caller.key
+        self._is_websocket = scope["type"] == "websocket"
+        self._pending: asyncio.Future[Message] | None = None
+        self._started = self._ended = False
+
+    async def receive(self) -> Message:
+        while not self._ended:
+            if self._pending is None:
+                self._pending = asyncio.ensure_future(self._receive())
+            if (await asyncio.wait({self._pending}, timeout=LOOK_SECONDS))[0]:
+                message, self._pending = self._pending.result(), None
+                return message
+            if self._key is not None and not self._ring.is_valid(self._key):
+                await self._end()
+        return {"type": "websocket.disconnect", "code": 1008} if self._is_websocket else {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self._started = True
+        if not self._ended:
+            await self._send(message)
+
+    async def _end(self) -> None:
+        self._ended = True
+        if self._is_websocket:
+            await self._send({"type": "websocket.close", "code": 1008, "reason": "the key is not valid any more"})
+        elif self._started:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def close(self) -> None:
+        """The request is over."""
+        if self._pending is not None:
+            self._pending.cancel()
+
+
+def _is_stream(scope: Scope) -> bool:
+    """Whether the answer may go on without end."""
+    path: str = scope["path"]
+    return scope["type"] == "websocket" or path.endswith("/stream")
 
 
 def _entry(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
@@ -354,7 +412,7 @@ def _entry(scope: Scope, caller: Caller | None, status: int, detail: str) -> Aud
         address=client[0] if client else "",
         action=f"{scope.get('method', 'WEBSOCKET')} {quote(scope['path'], safe=PATH_CHARACTERS)}"[:MAX_ACTION],
         outcome=status,
-        detail=detail[:MAX_DETAIL],
+        detail="".join(each if each.isprintable() else " " for each in detail[:MAX_DETAIL]),
     )
 
 

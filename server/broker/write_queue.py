@@ -37,6 +37,11 @@ class WriteQueue(Generic[T]):
         self._filled.set()
         return written
 
+    @property
+    def waiting(self) -> int:
+        """How many records are not on their way to the disk yet."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Makes `run` end as soon as the queue is empty."""
         self._closing = True

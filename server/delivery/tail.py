@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.errors import ServerError
 from kindcast.server.store.events import find_matches, last_sequence, newest_events
 
 __all__ = ["EVENTS_PER_SECOND", "Filter", "Tails", "newest"]
@@ -92,7 +93,11 @@ class Tails:
                 def read(connection: Connection, began: int = began) -> tuple[int, int, list[dict[str, Any]]]:
                     return newest(connection, began, wanted, PER_INTERVAL)
 
-                after, count, found = await self._broker.read(read)
+                try:
+                    after, count, found = await self._broker.read(read)
+                except ServerError as error:
+                    log.warning("the live tail could not be read and goes on: %s", error)
+                    continue
                 if found:
                     data = msgspec.json.encode({"events": found, "skipped": count - len(found)}).decode()
                     message = format_sse_event(event="events", data_str=data)

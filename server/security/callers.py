@@ -5,6 +5,7 @@ Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, w
       SystemStore ──load──┘  again when something has changed, by whomever
 """
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ class Caller:
     permissions: frozenset[Permission]
     of_all: bool = False
     """Whether it is an administrator of all tenants."""
+    key: str | None = None
+    """The id of its key, if it has one."""
     meters: tuple[Meter, ...] = ()
     """What it and its tenant may take."""
 
@@ -87,6 +90,7 @@ class KeyRing:
         self._store = store
         self._settings = settings
         self._changes = -1
+        self._loading = threading.Lock()  # several requests may read them at one time
         self._keys: dict[str, Key] = {}
         self._tenants: dict[str, Tenant] = {}
         self._key_meters: dict[str, Meter] = {}
@@ -107,12 +111,13 @@ class KeyRing:
 
     def load(self) -> None:
         """Read them again if something has changed. Raises `StoreUnavailable`."""
-        if self._store.changes() == self._changes:
-            return
-        self._changes, keys, tenants = self._store.load()
-        self._keys = {each.id: each for each in keys}
-        self._tenants = {each.name: each for each in tenants}
-        self._key_meters = {id: each for id, each in self._key_meters.items() if id in self._keys}
+        with self._loading:
+            if self._store.changes() == self._changes:
+                return
+            self._changes, keys, tenants = self._store.load()
+            self._keys = {each.id: each for each in keys}
+            self._tenants = {each.name: each for each in tenants}
+            self._key_meters = {id: each for id, each in self._key_meters.items() if id in self._keys}
 
     def find(self, token: str) -> Key | None:
         """The key, if this is one, and its time is not over."""
@@ -120,17 +125,24 @@ class KeyRing:
         known = None if id is None else self._keys.get(id)
         return known if known is not None and is_key_of(token, known, time.time()) else None
 
+    def is_valid(self, id: str) -> bool:
+        """Whether a key was neither revoked nor is expired."""
+        known = self._keys.get(id)
+        return known is not None and (known.expires_at is None or time.time() < known.expires_at)
+
     def caller(self, key: Key, tenant: str | None) -> Caller | None:
         """Who comes with this key and acts in `tenant` (None: its own); None where it may not act there."""
         wanted = tenant or key.tenant or DEFAULT_TENANT
         if key.tenant not in (None, wanted):
             return None
+        of_all = key.tenant is None and key.role == "admin"
         return Caller(
             who=f"key {key.id}",
             owner=f"key {key.origin}",
             tenant=wanted,
-            permissions=permissions_of([key.role]),
-            of_all=key.tenant is None and key.role == "admin",
+            permissions=EVERYTHING if of_all else permissions_of([key.role]),
+            of_all=of_all,
+            key=key.id,
             meters=(self._key_meter(key), self.tenant_meter(wanted)),
         )
 

@@ -42,6 +42,8 @@ class Permission(StrEnum):
     """Read the audit log."""
     ADMINISTER = "administer"
     """Keys, tenants, operators; the subscriptions of others."""
+    ADMINISTER_SERVER = "administer-server"
+    """What all tenants share: the clock. No role of one tenant has it."""
 
 
 ROLES: Mapping[Role, frozenset[Permission]] = {
@@ -68,7 +70,7 @@ ROLES: Mapping[Role, frozenset[Permission]] = {
             Permission.AUDIT,
         }
     ),
-    "admin": frozenset(Permission),
+    "admin": frozenset(Permission) - {Permission.ADMINISTER_SERVER},
 }
 """What each role may do. An auditor reads everything of a tenant, without payloads."""
 
@@ -196,7 +198,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /v1/audit": Permission.AUDIT,
     "GET /v1/audit/export": Permission.AUDIT,
     "GET /v1/usage": Permission.SEE_OPERATIONS,
-    "POST /v1/clock/confirm": Permission.ADMINISTER,
+    "POST /v1/clock/confirm": Permission.ADMINISTER_SERVER,
     "GET /metrics": Permission.SEE_OPERATIONS,
     "GET /healthz": Permission.PUBLIC,
     "GET /readyz": Permission.PUBLIC,
@@ -212,7 +214,9 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
 }
 """What each route needs: one of these permissions. `METHOD path`, the path as the route declares it."""
 
-AUDITED = frozenset({Permission.SUBSCRIBE, Permission.CHANGE_VOCABULARY, Permission.ADMINISTER})
+AUDITED = frozenset(
+    {Permission.SUBSCRIBE, Permission.CHANGE_VOCABULARY, Permission.ADMINISTER, Permission.ADMINISTER_SERVER}
+)
 """Requests of these permissions are written to the audit log, whatever becomes of them; so is every refusal. Publishing
 is counted instead."""
 

@@ -149,7 +149,7 @@ def newest_events(
     source. Counting costs one walk over what is after it."""
     fits = events.c.sequence > after
     if source is not None:
-        fits &= events.c.source == source
+        fits &= events.c.source.concat("") == source  # not by its index, which would sort all events of the source
     rows = connection.execute(select(events).where(fits).order_by(events.c.sequence.desc()).limit(limit)).all()
     if len(rows) < limit:
         return rows, len(rows)

@@ -9,13 +9,17 @@ from typing import Any, get_args
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from kindcast.server.client import Client, ProblemError
-from kindcast.server.errors import KeysNeeded
+from kindcast.server.errors import KeysNeeded, StoreUnavailable
 from kindcast.server.security.keys import Role
 from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
+from kindcast.server.store.system import SystemStore
 from tests.harness.application import problem_code, publish, running_application
 from tests.harness.server_process import running_server
+from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 
 ROLES_LISTED = get_args(Role)
@@ -187,6 +191,7 @@ def test_rotated_key_overlaps_and_owns_what_the_old_one_made(keyed: Keyed) -> No
     made = keyed.client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=headers).json()
     new = keyed.client.post(f"/v1/keys/{old['id']}/rotate", headers=keyed.admin).json()
     assert (new["role"], new["tenant"], new["limits"]) == (old["role"], old["tenant"], old["limits"])
+    assert new["expires_at"] is None
     after = {"Authorization": f"Bearer {new['key']}"}
     path = f"/v1/subscriptions/{made['id']}"
     assert keyed.client.post(f"{path}/pause", headers=headers).status_code == 200
@@ -195,6 +200,67 @@ def test_rotated_key_overlaps_and_owns_what_the_old_one_made(keyed: Keyed) -> No
     assert keyed.client.post(f"{path}/pause", headers=after).status_code == 401
     assert keyed.client.delete(path, headers={"Authorization": f"Bearer {last['key']}"}).status_code == 200
     keyed.secrets += [new["key"], last["key"]]
+
+
+def test_rotated_key_lives_as_long_as_the_old_one_did(keyed: Keyed) -> None:
+    """Counted from the rotation: a key for a limited time does not become one for ever."""
+    old = keyed.make("publisher", expires_at="2099-01-01T00:00:00Z")
+    answer = keyed.client.post(f"/v1/keys/{old['id']}/rotate", headers=keyed.admin)
+    keyed.secrets.append(answer.json()["key"])
+    assert answer.json()["expires_at"].startswith("2099-01-01T")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_stream_and_websocket_end_with_their_key(tmp_path: Path) -> None:
+    """Revoking a key closes what is open with it, not only what comes later."""
+    with (
+        running_app(tmp_path, stream_ping_seconds=0.1) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client,
+    ):
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = client.post("/v1/keys", json={"role": "subscriber"}, headers=admin).json()
+        mine = {"Authorization": f"Bearer {made['key']}"}
+        id = client.post("/v1/subscriptions", json={"expression": ""}, headers=mine).json()["id"]
+        socket = connect(
+            f"{address.replace('http', 'ws', 1)}/v1/subscriptions/{id}/ws", additional_headers=mine, proxy=None
+        )
+        with socket, client.stream("GET", f"/v1/subscriptions/{id}/stream", headers=mine) as stream:
+            lines = enumerate(stream.iter_lines())
+            next(lines)
+            assert client.delete(f"/v1/keys/{made['id']}", headers=admin).status_code == 200
+            assert max((number for number, _ in lines), default=0) < 1_000  # ends, though pings would go on
+            with pytest.raises(ConnectionClosed):
+                socket.recv(timeout=30.0)
+            assert socket.close_code == 1008
+
+
+def test_refusals_do_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no key is refused while the log cannot be written; a change waits until it can be."""
+
+    def full(store: SystemStore, entries: object) -> None:
+        raise StoreUnavailable
+
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client:
+        client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemStore, "record", full)
+            assert client.get("/v1/subscriptions").status_code == 401
+
+
+def test_audit_log_escapes_control_characters(tmp_path: Path) -> None:
+    """A path is shown in terminals, and PostgreSQL stores no NUL."""
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        assert client.get("/%1b[2J%00").status_code == 401
+        keyed.make("publisher")  # is in the log when it is answered, and what came before it too
+        entries = client.get("/v1/audit", headers=keyed.admin).json()["entries"]
+    assert "GET /%1B%5B2J%00" in {each["action"] for each in entries}
+
+
+def test_only_an_administrator_of_all_tenants_confirms_the_clock(keyed: Keyed) -> None:
+    """All tenants share it."""
+    assert keyed.client.post("/v1/clock/confirm", headers=keyed.roles["admin"]).status_code == 403
+    assert keyed.client.post("/v1/clock/confirm", headers=keyed.admin).status_code == 200
 
 
 def test_changes_need_ticket_creating_key_or_administrator(keyed: Keyed) -> None:

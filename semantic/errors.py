@@ -21,6 +21,7 @@ SemanticError
 The errors of the index that reach its callers are listed here as well: IndexFull, IndexingError, UnusableIndex.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Problem:
     to do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
 
     Each suggestion is a dict with at least `label` and, for concepts, `iri`; for candidates of an ambiguous term also
-    `curie`, None where no CURIE means it alone.
+    `curie`, None where no CURIE means it alone; for attributes `property`, the label and the IRIs of theirs.
     """
 
     code: str
@@ -69,9 +70,27 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.at}: {self.detail}" if self.at else self.detail
-        near = (each.get("curie") or each.get("label") or each.get("iri") for each in self.suggestions)
-        names = ", ".join(str(each) for each in near if each)
+        near = (
+            (each.get("curie") or each.get("label") or each.get("iri"), each.get("property"))
+            for each in self.suggestions
+        )
+        names = ", ".join(property_in_words(str(each), told) for each, told in near if each)
         return f"{text} (near: {names})" if names else text
+
+
+def property_in_words(name: str, told: Mapping[str, Any] | None) -> str:
+    """An attribute with what is `told` of its property (`AttributeScheme.described`): its label, or the way of labels
+    that leads to it, and its IRIs.
+
+    >>> property_in_words("weight", {"label": "gross weight", "iris": ["http://example.org/weight"]})
+    'weight ("gross weight", <http://example.org/weight>)'
+    """
+    if told is None:
+        return name
+    path = " → ".join(told.get("path", ())) or told.get("label", name)
+    said = [f'"{path}"'] if "label" in told and path != name else []
+    said += [f"<{iri}>" for iri in told.get("iris", ()) if f"<{iri}>" not in name]
+    return f"{name} ({', '.join(said)})" if said else name
 
 
 class SemanticError(Exception):

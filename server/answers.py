@@ -319,6 +319,14 @@ class DeliveryTrace(TypedDict):
     attempts: list[Attempt]
 
 
+class DescribedProperty(TypedDict):
+    """What is known of the property that an attribute stands for; of several segments `path` has the label of each."""
+
+    label: NotRequired[str]
+    iris: NotRequired[list[str]]
+    path: NotRequired[list[str]]
+
+
 class ExplainedValue(TypedDict):
     published: Any
     canonical: NotRequired[Any]
@@ -330,6 +338,7 @@ class ExplainedPredicate(TypedDict):
     text: str
     reason: str
     attribute: NotRequired[str | None]
+    property: NotRequired[DescribedProperty]
     negated: NotRequired[bool]
     verdict: NotRequired[bool | None]
     values: NotRequired[list[Json]]
@@ -750,9 +759,21 @@ class UnknownTerm(TypedDict):
     suggestions: list[Json]
 
 
+class UnknownProperty(TypedDict):
+    """`attribute`, `last_sequence` and `source` are those of the newest of the `count` events that have it."""
+
+    iri: str
+    attribute: str
+    count: int
+    last_sequence: int
+    source: str
+
+
 class UnknownTerms(TypedDict):
     terms: list[UnknownTerm]
     count: int
+    properties: list[UnknownProperty]
+    properties_count: int
     examined: dict[str, int]
     vocabulary_version: str
 
@@ -767,6 +788,7 @@ class Completion(TypedDict):
     matched: NotRequired[str | None]
     lang: NotRequired[str | None]
     iri: NotRequired[str]
+    property: NotRequired[DescribedProperty]
 
 
 class CheckedExpression(TypedDict):

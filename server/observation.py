@@ -7,13 +7,14 @@ are published, so publishers pay nothing for it.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import CanonicalEvent, SemanticError, Vocabulary
 from kindcast.semantic.events import Canonicaliser
+from kindcast.semantic.model import AGGREGATES
 from kindcast.semantic.vocabulary import ConceptId
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader, arrived
@@ -30,12 +31,16 @@ SUBSCRIPTIONS = 5_000
 LISTED = 50
 LONGEST_TERM = 100
 """Characters; longer strings are text, and no names of anything."""
+LONGEST_IRI = 1_000
+"""Characters of the IRI of a property that is counted."""
+MOST_COUNTED = 10_000
+"""Different properties that one answer counts; those that come first from the newest event on."""
 
 
 async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
     """Strings of the newest events at attributes that hold concepts, and that are no known concept: most frequent
     first. An attribute holds concepts where it is declared so, a subscription asks for its kind, or another event had a
-    known concept there."""
+    known concept there. And the properties of their graphs that no ontology, declaration or live subscription knows."""
     vocabulary = broker.vocabulary
     rows = await broker.read(_newest_events)
     trees = await broker.read(_newest_trees)
@@ -44,7 +49,9 @@ async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
         holds = {name for tree in trees for name in _kinds_asked(tree.tree)}
         counted: Counter[tuple[str, str]] = Counter()
         last: dict[tuple[str, str], int] = {}
+        properties = _Properties(vocabulary, (name for tree in trees for name in _attributes_asked(tree.tree)))
         for row, event in _read(rows, reader, vocabulary):
+            properties.count(row, event)
             for attribute, values in event.attributes.items():
                 if attribute.startswith("ce."):
                     continue
@@ -64,11 +71,42 @@ async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
                 for (attribute, term), times in found[:LISTED]
             ],
             "count": len(found),
-            "examined": {"events": len(rows)},
+            "properties": properties.listed(),
+            "properties_count": len(properties),
+            "examined": {"events": len(rows), "subscriptions": len(trees)},
             "vocabulary_version": vocabulary.version,
         }
 
     return await asyncio.to_thread(look)
+
+
+class _Properties:
+    """Counts the events that have each unknown property, with the newest of them as an example. Rows come newest first.
+    At most `MOST_COUNTED` properties with IRIs of `LONGEST_IRI` characters: publishers choose them."""
+
+    def __init__(self, vocabulary: Vocabulary, asked: Iterable[str]) -> None:
+        self._attributes = vocabulary.attributes
+        self._mentioned = self._attributes.mentioned(asked)
+        self._counted: Counter[str] = Counter()
+        self._examples: dict[str, tuple[str, Row[Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+    def count(self, row: Row[Any], event: CanonicalEvent) -> None:
+        pairs = (pair for name in event.attributes for pair in self._attributes.strangers(name, self._mentioned))
+        for iri, attribute in dict(pairs).items():
+            if iri in self._examples or (len(self._examples) < MOST_COUNTED and len(iri) <= LONGEST_IRI):
+                self._counted[iri] += 1
+                self._examples.setdefault(iri, (attribute, row))
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The most frequent ones."""
+        return [
+            {"iri": iri, "attribute": attribute, "count": times, "last_sequence": row.sequence, "source": row.source}
+            for iri, times in self._counted.most_common(LISTED)
+            for attribute, row in [self._examples[iri]]
+        ]
 
 
 async def uses_of(broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId) -> dict[str, Any]:
@@ -152,6 +190,23 @@ def _kinds_asked(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for each in node:
             yield from _kinds_asked(each)
+
+
+def _attributes_asked(node: Any) -> Iterator[str]:
+    """The attributes that a tree names."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _attributes_asked(each)
+    if not isinstance(node, Mapping):
+        return
+    for key, body in node.items():
+        if isinstance(body, str):
+            if key in ("exists", "missing", "attribute", *AGGREGATES):
+                yield body
+        else:
+            if key != "op" and isinstance(body, list) and body and isinstance(body[0], str):
+                yield body[0]
+            yield from _attributes_asked(body)
 
 
 def _iris(node: Any) -> Iterator[str]:

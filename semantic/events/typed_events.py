@@ -66,6 +66,9 @@ class Words(Protocol):
     def is_quantity(self, text: str) -> bool:
         """Whether a text is a number, alone or with a known unit."""
 
+    def property_of(self, name: str) -> dict[str, Any] | None:
+        """What is known of the property of an attribute."""
+
 
 def check_event(view: View, data: Mapping[str, Any], words: Words) -> list[Problem]:
     """What in `data` does not fit the types of `view`, at most `MOST_PROBLEMS`, each with a JSON pointer; where an
@@ -196,7 +199,11 @@ class _Check:
         return isinstance(value, str) and root(value) in {root(each) for each in members if isinstance(each, str)}
 
     def _stranger(self, shape: Shape, name: str, place: Path) -> None:
-        near = self._near(name.rpartition(".")[2], shape.members)
+        before, dot, last = name.rpartition(".")
+        near = self._near(last, shape.members)
+        for each in near:
+            told = self._words.property_of(before + dot + each["label"])
+            each.update({} if told is None else {"property": told})
         self.refuse(
             place, "unknown-attribute", f"{name} is not an attribute of {self._types}, which is closed (R3)", near
         )
@@ -400,3 +407,7 @@ class TypedEvents:
 
     def is_quantity(self, text: str) -> bool:
         return JSON_NUMBER.fullmatch(text) is not None or self._vocabulary.units.parse(text) is not None
+
+    def property_of(self, name: str) -> dict[str, Any] | None:
+        """What is known of the property of an attribute."""
+        return self._vocabulary.attributes.described(name)

@@ -6,6 +6,7 @@ explanation shows all of them.
 """
 
 import math
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of
+from kindcast.semantic.errors import property_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.operator_layer import OperatorLayer
@@ -34,6 +36,7 @@ from kindcast.semantic.model import (
     SomeOf,
     Value,
     ValueConstraint,
+    aggregate_of,
 )
 from kindcast.semantic.operators.bindings import joined, reported
 from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, unified
@@ -161,8 +164,9 @@ def explain(
     `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
     "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
     published concept up to the one asked for, a step of a relation as `(part of) heart`. Labels are in `language` where
-    there are such. A clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that
-    it took; all calls are made. Raises `InvalidSubscription`, `InvalidEvent`.
+    there are such. A predicate of a property that is known has it as `"property"` (`AttributeScheme.described`). A
+    clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that it took; all
+    calls are made. Raises `InvalidSubscription`, `InvalidEvent`.
     """
     known = operators_by_name(operators)
     compiled = (
@@ -222,14 +226,18 @@ class _Teller:
         text = self._text(atom)
         attribute = getattr(atom.predicate, "attribute", "")
         values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
-        return {
-            "text": text,
-            "attribute": attribute,
-            "negated": atom.negated,
-            "verdict": verdict,
-            "reason": self._reason(atom, text, attribute, verdict, values),
-            "values": values,
-        }
+        reason = self._reason(atom, text, attribute, verdict, values)
+        told = {"text": text, "attribute": attribute, "negated": atom.negated, "verdict": verdict}
+        name = (aggregate_of(attribute) or ("", attribute))[1]
+        known = self._vocabulary.attributes.described(name, self._language) if name else None
+        if known is None:
+            return told | {"reason": reason, "values": values}
+        # The attribute comes first: `not price > 4`, `some lines (price > 4)`, `count(lines) > 4`.
+        quoted = f"`{name}`"
+        place = re.escape(quoted) if quoted in reason else rf"(?<![\w.]){re.escape(name)}(?![\w.(])"
+        about = property_in_words(name, known).removeprefix(name)
+        reason = re.sub(place, lambda found: found[0] + about, reason, count=1)
+        return told | {"property": known, "reason": reason, "values": values}
 
     def _text(self, atom: Atom) -> str:
         """The atom as the subscriber would say it: labels in place of IRIs."""

@@ -129,9 +129,10 @@ class SubscriptionCheck:
             detail = (
                 f"{name} is not an attribute of {told}, which is closed, nor of any other type: no event has it (R3)"
             )
-            self._problem("unknown-attribute", detail, getattr(predicate, "at", None), near)
+            suggestions = tuple(map(self._attributes.suggestion, near))
+            self._problem("unknown-attribute", detail, getattr(predicate, "at", None), suggestions)
         else:
-            hint = f" (near: {', '.join(near)})" if near else ""
+            hint = f" (near: {', '.join(map(self._attributes.in_words, near))})" if near else ""
             self._note("undeclared-attribute", name, f"{name} is no declared attribute of {told}{hint}")
 
     def _operands(self, name: str, predicate: Any, domain: Domain) -> None:
@@ -149,15 +150,17 @@ class SubscriptionCheck:
                     if member not in enumeration.members:
                         near = self._near(member, enumeration.members)
                         detail = f"{constant.value!r} is not a member of {name}: this can never hold (R2)"
-                        self._problem("not-in-domain", detail, constant.at, near)
+                        self._problem("not-in-domain", detail, constant.at, tuple({"label": each} for each in near))
 
     def _near(self, word: str, known: Iterable[str]) -> list[str]:
         self._sought += 1
         return difflib.get_close_matches(word[:100], known, 3) if self._sought <= SUGGESTED else []
 
-    def _problem(self, code: str, detail: str, at: Position | None, near: Iterable[str] = ()) -> None:
+    def _problem(
+        self, code: str, detail: str, at: Position | None, suggestions: tuple[dict[str, Any], ...] = ()
+    ) -> None:
         if len(self._problems) < MOST_TOLD:
-            problem = Problem(code, detail, at, tuple({"label": each} for each in near))
+            problem = Problem(code, detail, at, suggestions)
             self._problems.setdefault((str(at), detail), problem)
 
     def _note(self, code: str, attribute: str, detail: str) -> None:

@@ -17,18 +17,19 @@ are incomparable is false. Le Subscribe, section 2.1.
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, pairwise, product
 from typing import Any, Final, Literal, get_args
 
-from kindcast.semantic.errors import InvalidDeclaration, OntologyError
+from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
 from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain
 from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern, attribute_readings
+from kindcast.semantic.vocabulary.labels import label_in
 from kindcast.semantic.vocabulary.stated import (
     CodeMembers,
     QuantityMembers,
@@ -43,6 +44,8 @@ __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumerati
 
 MOST_MEMBERS = 1_000
 """Members of an enumeration; a longer list is better a hierarchy of concepts."""
+MOST_IRIS = 5
+"""Properties of one local name that are shown."""
 MOST_ORDERED = 256
 """Members of an enumeration with an order: all pairs are kept, so that a comparison is one look-up."""
 
@@ -334,6 +337,7 @@ class AttributeScheme:
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
     synonyms: Mapping[str, str] = field(default_factory=dict)
     by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
+    properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # local name -> IRIs of its properties
     main: Callable[[str], str] = str  # the main form of the IRI of a property (rule 24)
     inverses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main form of an IRI -> inverse properties
     spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: ()  # the IRIs that a CURIE stands for
@@ -397,6 +401,7 @@ class AttributeScheme:
             above={name: uppers for name, uppers in above.items() if uppers},
             synonyms=dict(synonyms or {}),
             by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
+            properties={name: tuple(dict.fromkeys(one.iri for one in each)) for name, each in records.items()},
             main=main,
             inverses={iri: tuple(sorted(each)) for iri, each in inverses.items()},
             spelt_out=spelt_out,
@@ -497,6 +502,82 @@ class AttributeScheme:
             name = _localised(name)
             found = self.declarations.get(name)
         return found if found is not None else self.declarations.get(name.rpartition(".")[2])
+
+    def described(self, name: str, language: str = "en") -> dict[str, Any] | None:
+        """The property that the dotted `name` ends with, as people know it: `{"label": "gross weight", "iris": ["…"]}`,
+        the label in `language` if there is one, the IRIs at most `MOST_IRIS`; with several segments also `"path"`, the
+        label of each, or the segment itself. What is not known is left out; None where that is all."""
+        segments = segments_of(name)
+        if name.startswith("ce."):
+            return None
+        label = self._label(name, segments[-1], language)
+        told: dict[str, Any] = {} if label is None else {"label": label}
+        iris = self._iris(segments[-1])
+        if iris:
+            told["iris"] = list(iris[:MOST_IRIS])
+        if told and len(segments) > 1:
+            before = [self._label(each, each, language) or self._local(each) for each in segments[:-1]]
+            told["path"] = [*before, label or self._local(segments[-1])]
+        return told or None
+
+    def in_words(self, name: str, language: str = "en") -> str:
+        """`name` with the label and the IRIs of its property: `grossWeight ("gross weight", <http://…#grossWeight>)`;
+        itself where neither is known."""
+        return property_in_words(name, self.described(name, language))
+
+    def suggestion(self, name: str) -> dict[str, Any]:
+        """A declared attribute as an error suggests it: its name is the `label`, and `property` is what is known of its
+        property, if anything is."""
+        told = self.described(name)
+        return {"label": name} if told is None else {"label": name, "property": told}
+
+    def _label(self, name: str, segment: str, language: str) -> str | None:
+        """The label of the attribute `name` that ends with `segment`; of `<IRI>` only if a property of this IRI is
+        known, for others may have its local name."""
+        if segment.startswith(_OF_PROPERTY) and not self._is_known(segment):
+            return None
+        found = self.declaration(name)
+        return None if found is None else label_in(found.labels, language)
+
+    def _iris(self, segment: str) -> tuple[str, ...]:
+        if segment.startswith(_OF_PROPERTY) and segment.endswith(">"):
+            return (segment[segment.index("<") + 1 : -1],)
+        return self.properties.get(segment, ())
+
+    def _is_known(self, segment: str) -> bool:
+        iri = segment[segment.index("<") + 1 : -1]
+        return iri in self.properties.get(local_name(iri), ())
+
+    def _local(self, segment: str) -> str:
+        """A segment as a short name: of `<IRI>` the local name, if it can be one."""
+        if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
+            return segment
+        local = local_name(segment[segment.index("<") + 1 : -1])
+        return local if local and "." not in local else segment
+
+    def mentioned(self, names: Iterable[str]) -> frozenset[str]:
+        """What dotted `names`, which subscriptions ask for, and all declarations speak of: local names, and IRIs of
+        properties in their main form. Linear."""
+        found: set[str] = set()
+        for name in (*self.declarations, *names):
+            for segment in segments_of(name):
+                if segment.startswith(_OF_PROPERTY) and segment.endswith(">"):
+                    found.add(self.main(segment[segment.index("<") + 1 : -1]))
+                    continue
+                found.add(segment)
+                if CURIE.fullmatch(segment):
+                    found.update(map(self.main, self.spelt_out(segment)))
+        return frozenset(found)
+
+    def strangers(self, name: str, mentioned: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The properties in the dotted name of a graph's pairs of which `mentioned` does not speak: the main form of
+        the IRI of each, and the dotted attribute that leads to it, with local names."""
+        segments = segments_of(name) if "<" in name else ()
+        for place, segment in enumerate(segments):
+            if segment.startswith(_OF_PROPERTY) and segment.endswith(">"):
+                iri = self.main(segment[segment.index("<") + 1 : -1])
+                if iri not in mentioned and self._local(f"<{iri}>") not in mentioned:
+                    yield iri, ".".join(map(self._local, segments[: place + 1]))
 
     def takes_comparators(self, name: str) -> bool:
         """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that

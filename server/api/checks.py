@@ -77,7 +77,8 @@ async def check(
 @router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
 async def unknown(broker: AppBroker, reader: AppEventReader) -> Response:
     """Terms of the newest 500 events, at attributes that hold concepts, that no concept is called: most frequent first,
-    with the nearest names. Declare them as synonyms, or upload an ontology that has them."""
+    with the nearest names. Declare them as synonyms, or upload an ontology that has them. And `properties` of graphs in
+    these events that no ontology, declaration or live subscription knows."""
     return answer(await unknown_terms(broker, reader))
 
 
@@ -126,7 +127,7 @@ def completions(
     if not tokens or last in (*JOINTS, "not", "("):
         calls = [f"{name}(" for name in operators]
         return [
-            *offer(attributes, "attribute"),
+            *_attributes(bare, word, vocabulary, attributes, lang),
             *offer(("not", "some", "every"), "keyword"),
             *offer(calls, "operator"),
         ][:COMPLETIONS]
@@ -139,6 +140,19 @@ def completions(
     if len(tokens) > 2 and _NUMBER.fullmatch(tokens[-2]):
         return offer(JOINTS, "keyword")
     return offer((*COMPARISONS, *TEXT_TESTS), "comparison")
+
+
+def _attributes(part: str, word: str, vocabulary: Vocabulary, attributes: list[str], lang: str) -> list[dict[str, Any]]:
+    """Attributes that begin with the part, or whose property has such a label, with what is known of the property."""
+    part = part.lower()
+    offered = []
+    for name in attributes:
+        told = vocabulary.attributes.described(name, lang)
+        label = (told or {}).get("label")
+        if name != word and (name.lower().startswith(part) or (label is not None and label.lower().startswith(part))):
+            about = {} if told is None else {"matched": label, "lang": None, "property": told}
+            offered.append({"insert": name, "label": name, "kind": "attribute", "replace": len(word)} | about)
+    return sorted(offered, key=lambda each: not each["insert"].lower().startswith(part))
 
 
 def _asks_for_kinds(tokens: list[str]) -> bool:

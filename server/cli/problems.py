@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError
+from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, property_in_words
 from kindcast.server.cli import output
 from kindcast.server.client import ProblemError
 
@@ -146,8 +146,10 @@ def _lines(fault: _Fault, expression: str | None) -> Iterable[Text]:
     for each in fault.suggestions:
         label, iri = str(each.get("label") or ""), str(each.get("iri") or "")
         tongue = f" ({each['lang']})" if each.get("lang") else ""
+        known = each.get("property")
+        about = property_in_words(label, known).removeprefix(label) if isinstance(known, Mapping) else ""
         yield Text.assemble(
-            "    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else "", "dim")
+            "    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else about, "dim")
         )
 
 

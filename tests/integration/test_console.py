@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server import observation
 from kindcast.server.app import create_app
 from kindcast.server.console.pages import CONTENT_SECURITY_POLICY
 from kindcast.server.settings import Settings
@@ -120,6 +121,52 @@ def test_unknown_terms_are_counted_where_kinds_are_asked_for(client: httpx.Clien
         ("Klapperkiste", "target", 2, 4)
     ]
     assert told["count"] == 1
+
+
+def test_unknown_properties_are_counted_until_something_knows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By event, with the newest as an example; a subscription, a declaration or an ontology ends it. Completion and
+    explanation then say the property's label and IRI."""
+    ex = "http://example.org/"
+    with running_application(tmp_path) as client:
+
+        def unknown() -> list[tuple[Any, ...]]:
+            told = client.get("/v1/terms/unknown").json()
+            assert told["terms"] == []
+            assert told["properties_count"] == len(told["properties"])
+            return [tuple(each.values()) for each in told["properties"]]
+
+        for number, source in ((1, "/a"), (2, "/b")):
+            inner = {"ex:code": ["VIE", "MUC"], **({"ex:grossWeight": 5} if number == 2 else {})}
+            data = {"@context": {"ex": ex}, "@id": f"ex:{number}", "ex:from": [{"ex:old": 1, **inner}, inner]}
+            body = {"specversion": "1.0", "id": str(number), "source": source, "type": "t", "data": data}
+            sent = client.post("/v1/events", json=body, headers={"Content-Type": "application/cloudevents+json"})
+            assert sent.status_code == 202, sent.text
+        weight = (f"{ex}grossWeight", "from.grossWeight", 1, 2, "/b")
+        old, code = (f"{ex}old", "from.old", 2, 2, "/b"), (f"{ex}code", "from.code", 2, 2, "/b")
+        assert sorted(unknown()) == sorted([(f"{ex}from", "from", 2, 2, "/b"), code, weight, old])
+        subscribe(client, 'some from (code = "VIE") and from.grossWeight exists')
+        assert unknown() == [old]
+        client.put("/v1/attributes/old", json={"kind": "number"}).raise_for_status()
+        assert unknown() == []
+
+        turtle = f"""@prefix ex: <{ex}> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+            ex:grossWeight a owl:DatatypeProperty ; <http://www.w3.org/2000/01/rdf-schema#label> "Bruttogewicht"@de ."""
+        client.put("/v1/ontologies/cargo?format=ttl", content=turtle.encode()).raise_for_status()
+        known = {"label": "Bruttogewicht", "iris": [f"{ex}grossWeight"]}
+        for text in ("gross", "brutto"):
+            told = client.post("/v1/check", json={"expression": text, "position": len(text)}).json()["completions"]
+            assert [each["property"] for each in told if each["insert"] == "grossWeight"] == [known], text
+        asked = {"subscription": "from.grossWeight > 9", "event": {"from": {"grossWeight": 5}}}
+        (predicate,) = client.post("/v1/explain", json=asked).json()["clauses"][0]["predicates"]
+        assert predicate["property"] == {**known, "path": ["from", "Bruttogewicht"]}
+        assert f'from.grossWeight ("from → Bruttogewicht", <{ex}grossWeight>) > 9' in predicate["reason"]
+
+        monkeypatch.setattr(observation, "MOST_COUNTED", 3)
+        data = {"@context": {"ex": ex}} | {f"ex:n{number}": 1 for number in range(9)}
+        client.post("/v1/events", json=data).raise_for_status()
+        assert len(unknown()) == 3
 
 
 @pytest.mark.parametrize(

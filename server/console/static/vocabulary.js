@@ -229,7 +229,10 @@ function impact(answer) {
 async function unknown() {
   const told = await get("terms/unknown");
   const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Looked at: the last {0} events.", number(told.examined.events)));
-  if (!told.count) return card(head, empty(told.examined.events ? t("Every word was understood.") : t("No events have come yet. Send some first."), !told.examined.events && link(t("Send an event"), "#/start", "button")), how("v1/terms/unknown"));
+  const strange = told.properties?.length > 0 && card(h("h2", {}, t("Unknown properties")), h("p", {}, t("Properties of linked data that no ontology, declaration or subscription knows.")),
+    table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Source"), t("Last event")], told.properties.map((each) => [
+      h("code", {}, each.iri), h("code", {}, each.attribute), number(each.count), each.source, link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])));
+  if (!told.count) return [card(head, empty(told.examined.events ? t("Every word was understood.") : t("No events have come yet. Send some first."), !told.examined.events && link(t("Send an event"), "#/start", "button")), how("v1/terms/unknown")), strange];
   const synonym = async (term, label) => {
     let words = {};
     try { words = (await get("synonyms/console")).declaration; } catch (error) { if (error.status !== 404) throw error; }
@@ -237,9 +240,9 @@ async function unknown() {
     say(t("{0} now means {1}.", term, label));
     location.hash = "#/vocabulary/unknown?at=" + Date.now();
   };
-  return card(head, table([t("Word"), t("Attribute"), { text: t("How often"), number: true }, t("Make it a synonym of"), t("Last event")], told.terms.map((each) => [
+  return [card(head, table([t("Word"), t("Attribute"), { text: t("How often"), number: true }, t("Make it a synonym of"), t("Last event")], told.terms.map((each) => [
     h("strong", {}, each.term), h("code", {}, each.attribute), number(each.count), h("div", { class: "row" }, each.suggestions.map((one) => button("= " + one.label, () => synonym(each.term, one.label))), other(each.term, synonym)), link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])),
-    how("v1/terms/unknown"));
+    how("v1/terms/unknown")), strange];
 }
 function other(term, synonym) {
   const input = h("input", { type: "text", "aria-label": t("Another word that {0} means", term), placeholder: t("another word"), size: 14 });

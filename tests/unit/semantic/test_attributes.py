@@ -229,3 +229,64 @@ def test_scheme_of_nothing_leaves_names_alone() -> None:
     """Open mode: nothing is declared, everything goes."""
     scheme = AttributeScheme.build()
     assert (scheme.resolve("a.b"), scheme.broader("a.b"), scheme.declaration("a.b")) == ("a.b", ("a.b",), None)
+
+
+def test_described_names_label_iris_and_path_of_a_property() -> None:
+    """By language; of `<IRI>` only what is known of that property; nothing of names of the envelope."""
+    weight, other = "http://e/#weight", "http://other/#weight"
+    records = [
+        PropertyRecord(iri=weight, labels=(("gross weight", "en"), ("Bruttogewicht", "de"))),
+        PropertyRecord(iri="http://e/#from", labels=(("departure", "en"),)),
+        PropertyRecord(iri="http://e/#bare"),
+    ]
+    scheme = AttributeScheme.build(records, {"price": {"labels": "Preis"}})
+    assert scheme.described("weight") == {"label": "gross weight", "iris": [weight]}
+    assert scheme.described("weight", "de") == {"label": "Bruttogewicht", "iris": [weight]}
+    assert scheme.described("from.weight") == {
+        "label": "gross weight",
+        "iris": [weight],
+        "path": ["departure", "gross weight"],
+    }
+    assert scheme.described(f"<{weight}>") == {"label": "gross weight", "iris": [weight]}
+    assert scheme.described(f"<{other}>") == {"iris": [other]}
+    assert scheme.described("price") == {"label": "Preis"}
+    assert (scheme.described("ce.weight"), scheme.described("else")) == (None, None)
+    words = [scheme.in_words(name) for name in ("weight", "from.weight", f"<{weight}>", "price", "bare", "else")]
+    assert words == [
+        f'weight ("gross weight", <{weight}>)',
+        f'from.weight ("departure → gross weight", <{weight}>)',
+        f'<{weight}> ("gross weight")',
+        'price ("Preis")',
+        "bare (<http://e/#bare>)",
+        "else",
+    ]
+    assert scheme.suggestion("else") == {"label": "else"}
+    many = AttributeScheme.build([PropertyRecord(iri=f"http://e/{n}#same") for n in range(9)])
+    assert len((many.described("same") or {})["iris"]) == 5
+
+
+def test_strangers_are_properties_that_nothing_speaks_of() -> None:
+    """A property is known by its IRI, its local name or its CURIE: in an ontology, a declaration, or a name asked for;
+    an alias of a known IRI is known too, and both are one."""
+    main = {"http://old/#q": "http://e/#q"}
+
+    def spelt_out(curie: str) -> tuple[str, ...]:
+        return ("http://e/#" + curie.partition(":")[2],)
+
+    known = [PropertyRecord(iri="http://e/#known")]
+    scheme = AttributeScheme.build(
+        known, {"a.inner": {"kind": "number"}}, main=lambda iri: main.get(iri, iri), spelt_out=spelt_out
+    )
+    mentioned = scheme.mentioned(["x.local", "<http://e/#byIri>", "ex:byCurie"])
+
+    def strangers(name: str) -> list[tuple[str, str]]:
+        return list(scheme.strangers(name, mentioned))
+
+    for local in ("known", "inner", "local", "byIri", "byCurie"):
+        assert strangers(f"<http://e/#{local}>") == [], local
+    assert strangers("<http://other/#byIri>") == [("http://other/#byIri", "byIri")]
+    assert strangers("<http://old/#q>") == strangers("<http://e/#q>") == [("http://e/#q", "q")]
+    assert strangers("<http://e/#known>.<http://e/#new>.@language") == [("http://e/#new", "known.new")]
+    assert strangers("^<http://e/#new>") == [("http://e/#new", "new")]
+    assert strangers("<http://e/v1.0>") == [("http://e/v1.0", "<http://e/v1.0>")]
+    assert strangers("plain.name") == []

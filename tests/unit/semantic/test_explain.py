@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kindcast import Matcher, Vocabulary, explain
+from kindcast import InvalidEvent, InvalidSubscription, Matcher, Vocabulary, explain
 
 TURTLE = """
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -77,3 +77,41 @@ def test_explain_shows_readings_and_notes(vocabulary: Vocabulary) -> None:
     assert values[0]["canonical"]["instant"] == 1_767_225_600_000_000
     quantity = explain(vocabulary, "b exists", {"b": {"value": 3, "unit": "kg"}})
     assert quantity["clauses"][0]["predicates"][0]["values"][0]["canonical"]["quantity"]["amount"] > 0
+
+
+def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
+    """Its label in the reader's language and its IRI, beside the attribute; the verdict is the same."""
+    turtle = (
+        TURTLE
+        + b"""
+    @prefix owl: <http://www.w3.org/2002/07/owl#> .
+    :not a owl:DatatypeProperty ; rdfs:label "negation"@en .
+    :grossWeight a owl:DatatypeProperty ; rdfs:label "gross weight"@en , "Bruttogewicht"@de .
+    """
+    )
+    closed = {"properties": {"grossWeight": {"type": "number"}}, "additionalProperties": False}
+    vocabulary = Vocabulary.from_bytes(turtle, format="turtle", schemas={"piece": closed})
+    iri = "http://example.org/grossWeight"
+    event = {"grossWeight": 12}
+    (told,) = explain(vocabulary, "not grossWeight > 20", event)["clauses"][0]["predicates"]
+    assert told["property"] == {"label": "gross weight", "iris": [iri]}
+    assert told["attribute"] == "grossWeight"
+    assert told["reason"].startswith(f'not grossWeight ("gross weight", <{iri}>) > 20: ')
+    (told,) = explain(vocabulary, "count(grossWeight) > 1", event, language="de")["clauses"][0]["predicates"]
+    assert told["reason"].startswith(f'count(grossWeight ("Bruttogewicht", <{iri}>)) > 1: ')
+    (told,) = explain(vocabulary, f"`<{iri}>` > 5", event)["clauses"][0]["predicates"]
+    assert told["reason"].startswith(f'`<{iri}>` ("gross weight") > 5: ')
+    (told,) = explain(vocabulary, "not `not` > 5", event)["clauses"][0]["predicates"]
+    assert told["reason"].startswith('not `not` ("negation", <http://example.org/not>) > 5: ')
+    (told,) = explain(vocabulary, "else > 5", event)["clauses"][0]["predicates"]
+    assert "property" not in told
+
+    named = {"label": "grossWeight", "property": {"label": "gross weight", "iris": [iri]}}
+    matcher = Matcher(vocabulary)
+    with pytest.raises(InvalidSubscription) as refused:
+        matcher.add("s", 'ce.type = "piece" and groswWeight > 5')
+    assert refused.value.problems[0].suggestions == (named,)
+    assert str(refused.value.problems[0]).endswith(f'(near: grossWeight ("gross weight", <{iri}>))')
+    with pytest.raises(InvalidEvent) as wrong:
+        matcher.match({"@type": "piece", "groswWeight": 5})
+    assert wrong.value.problems[0].suggestions == (named,)

@@ -6,7 +6,6 @@ explanation shows all of them.
 """
 
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -232,11 +231,7 @@ class _Teller:
         known = self._vocabulary.attributes.described(name, self._language) if name else None
         if known is None:
             return told | {"reason": reason, "values": values}
-        # The attribute comes first: `not price > 4`, `some lines (price > 4)`, `count(lines) > 4`.
-        quoted = f"`{name}`"
-        place = re.escape(quoted) if quoted in reason else rf"(?<![\w.]){re.escape(name)}(?![\w.(])"
-        about = property_in_words(name, known).removeprefix(name)
-        reason = re.sub(place, lambda found: found[0] + about, reason, count=1)
+        reason = f"{reason} [{property_in_words(name, known)}]"
         return told | {"property": known, "reason": reason, "values": values}
 
     def _text(self, atom: Atom) -> str:

@@ -96,13 +96,14 @@ def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
     (told,) = explain(vocabulary, "not grossWeight > 20", event)["clauses"][0]["predicates"]
     assert told["property"] == {"label": "gross weight", "iris": [iri]}
     assert told["attribute"] == "grossWeight"
-    assert told["reason"].startswith(f'not grossWeight ("gross weight", <{iri}>) > 20: ')
+    assert told["reason"].startswith("not grossWeight > 20: ")
+    assert told["reason"].endswith(f' [grossWeight ("gross weight", <{iri}>)]')
     (told,) = explain(vocabulary, "count(grossWeight) > 1", event, language="de")["clauses"][0]["predicates"]
-    assert told["reason"].startswith(f'count(grossWeight ("Bruttogewicht", <{iri}>)) > 1: ')
+    assert told["reason"].endswith(f' [grossWeight ("Bruttogewicht", <{iri}>)]')
     (told,) = explain(vocabulary, f"`<{iri}>` > 5", event)["clauses"][0]["predicates"]
-    assert told["reason"].startswith(f'`<{iri}>` ("gross weight") > 5: ')
+    assert told["reason"].endswith(f' [<{iri}> ("gross weight")]')
     (told,) = explain(vocabulary, "not `not` > 5", event)["clauses"][0]["predicates"]
-    assert told["reason"].startswith('not `not` ("negation", <http://example.org/not>) > 5: ')
+    assert told["reason"].endswith(' [not ("negation", <http://example.org/not>)]')
     (told,) = explain(vocabulary, "else > 5", event)["clauses"][0]["predicates"]
     assert "property" not in told
 

@@ -1093,7 +1093,24 @@ class Usage(TypedDict):
     usage: list[UsageOfDay]
 
 
+class BrowserSession(TypedDict):
+    """Who sends the request, and what it may do. `who` is null where a key is needed and there is none."""
+
+    needs_key: bool
+    who: str | None
+    name: str | None
+    role: Literal["admin", "ontologist", "publisher", "subscriber", "auditor"] | None
+    tenant: str | None
+    all_tenants: bool
+    permissions: list[str]
+    ends_at: str | None
+
+
 ANSWERS: Mapping[str, Mapping[int, Any]] = {
+    "GET /v1/session": {200: BrowserSession},
+    "POST /v1/session": {200: BrowserSession},
+    "PATCH /v1/session": {200: BrowserSession},
+    "DELETE /v1/session": {200: BrowserSession},
     "GET /v1/keys": {200: ApiKeys},
     "POST /v1/keys": {201: NewApiKey},
     "POST /v1/keys/{id}/rotate": {201: RotatedApiKey},

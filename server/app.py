@@ -32,6 +32,7 @@ from kindcast.server.api import (
     ontologies,
     operator_data,
     operators,
+    sessions,
     shipped,
     subscriptions,
 )
@@ -121,6 +122,7 @@ def _routes() -> list[BaseRoute]:
         backtest_routes,
         health,
         keys,
+        sessions,
         deliveries,
         dead_letters,
         pages,

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     """Tenants with a matcher in memory and a database open at one time; another one makes room."""
     tenant_idle_seconds: PositiveFloat = 900.0
     """A tenant that nobody used for so long, and in which nothing is due, is closed until it is used again."""
+    session_seconds: PositiveFloat = 12 * 3_600.0
+    """After which a browser must sign in again."""
     audit_retention_seconds: PositiveFloat = 366 * 86_400.0
     """Entries of the audit log older than this are deleted."""
 

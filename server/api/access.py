@@ -27,9 +27,10 @@ from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
-from kindcast.server.security.keys import DEFAULT_TENANT, TENANT
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, Permission, RouteTable, needs_of
+from kindcast.server.security.sessions import Session, Sessions, is_of_own_page, session_token
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
 
@@ -44,6 +45,7 @@ __all__ = [
     "caller_of",
     "count_events",
     "describe_security",
+    "entry_of",
     "running_access",
 ]
 
@@ -80,6 +82,7 @@ class AccessControl:
         self.store = SystemStore(settings)
         self.ring = KeyRing(self.store, settings)
         self.usage = Usage()
+        self.sessions = Sessions(settings.session_seconds)
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
             self._write, _log, "%d entries of the audit log cannot be written: %s"
         )
@@ -90,6 +93,50 @@ class AccessControl:
     async def refresh(self) -> None:
         """See the changes of keys and tenants."""
         await anyio.to_thread.run_sync(self.ring.load)
+
+    def identify(self, scope: Scope) -> Caller:
+        """Who sends a request: by its key, or by the session of its browser. Raises `Problem`."""
+        headers = Headers(scope=scope)
+        key, session = self._key_of(scope, headers)
+        tenant = headers.get(TENANT_HEADER, None if session is None else session.tenant)
+        if tenant is not None and not TENANT.fullmatch(tenant):
+            raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
+        return self.caller(key, tenant, session)
+
+    def caller(self, key: Key, tenant: str | None, session: Session | None = None) -> Caller:
+        """Who comes with this key and acts in `tenant` (None: its own). Raises `Problem`."""
+        caller = self.ring.caller(key, tenant, None if session is None else session.hash)
+        if caller is None:
+            raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
+        if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
+            raise Problem("unknown-tenant", f"there is no tenant {caller.tenant!r}: its first key makes it")
+        return caller
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Whether neither its key nor its session has ended."""
+        if caller.session is not None and self.sessions.of_hash(caller.session) is None:
+            return False
+        return caller.key is None or self.ring.is_valid(caller.key)
+
+    def _key_of(self, scope: Scope, headers: Headers) -> tuple[Key, Session | None]:
+        if "authorization" not in headers and (token := session_token(scope)) is not None:
+            session = self.sessions.find(token)
+            if session is not None and self.ring.is_valid(session.key):
+                if not is_of_own_page(scope):
+                    detail = "a session is for this server's own pages: other programs send a key"
+                    raise Problem("wrong-origin", detail)
+                return self.ring.keys[session.key], session
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not text.strip():
+            raise Problem(
+                "key-missing",
+                "this server needs a key: send it as Authorization: Bearer …",
+                headers={"WWW-Authenticate": 'Bearer realm="kindcast"'},
+            )
+        key = self.ring.find(text.strip())
+        if key is None:
+            raise wrong_key()
+        return key, None
 
     async def record(self, entry: AuditEntry) -> None:
         """Write to the audit log; on disk when it returns."""
@@ -167,6 +214,15 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
         access.store.close()
 
 
+def wrong_key() -> Problem:
+    """The answer to a key that is none."""
+    return Problem(
+        "key-wrong",
+        "this key is not known here, was revoked, or its time is over",
+        headers={"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'},
+    )
+
+
 def caller_of(request: HTTPConnection) -> Caller:
     """Who sends this request."""
     caller: Caller = request.scope.get(CALLER, ANYBODY)
@@ -233,7 +289,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            scope[CALLER] = caller = self._identify(scope, access.ring)
+            scope[CALLER] = caller = access.identify(scope)
         except Problem as problem:
             await self._refuse(scope, receive, send, problem, access, None)
             return
@@ -243,32 +299,6 @@ class Gate:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
         await self._carry_out(scope, receive, send, access, caller, audited=bool(needs and needs & AUDITED))
-
-    def _identify(self, scope: Scope, ring: KeyRing) -> Caller:
-        headers = Headers(scope=scope)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise Problem(
-                "key-missing",
-                "this server needs a key: send it as Authorization: Bearer …",
-                headers={"WWW-Authenticate": 'Bearer realm="kindcast"'},
-            )
-        key = ring.find(token.strip())
-        if key is None:
-            raise Problem(
-                "key-wrong",
-                "this key is not known here, was revoked, or its time is over",
-                headers={"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'},
-            )
-        tenant = headers.get(TENANT_HEADER)
-        if tenant is not None and not TENANT.fullmatch(tenant):
-            raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
-        caller = ring.caller(key, tenant)
-        if caller is None:
-            raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
-        if caller.tenant != DEFAULT_TENANT and caller.tenant not in ring.tenants:
-            raise Problem("unknown-tenant", f"there is no tenant {caller.tenant!r}: its first key makes it")
-        return caller
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
         """Raises `Problem`, `LimitReached`."""
@@ -300,7 +330,7 @@ class Gate:
             meter.take("requests", 1)
             meter.under_way += 1
 
-        ending = _EndsWithKey(scope, receive, send, access.ring, caller) if _is_stream(scope) else None
+        ending = _EndsWithKey(scope, receive, send, access, caller) if _is_stream(scope) else None
         receive, send = (receive, send) if ending is None else (ending.receive, ending.send)
 
         async def received() -> Message:
@@ -330,7 +360,7 @@ class Gate:
             await entered.aclose()
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
-        entry = _entry(scope, caller, status, str(scope.get(DETAIL, "")))
+        entry = entry_of(scope, caller, status, str(scope.get(DETAIL, "")))
         if status == 403:
             access.record_refusal(entry)
         else:
@@ -348,7 +378,7 @@ class Gate:
         if caller is not None:
             access.usage.count(caller, refused=1)
         if problem.status_code in (401, 403):
-            access.record_refusal(_entry(scope, caller, problem.status_code, problem.code))
+            access.record_refusal(entry_of(scope, caller, problem.status_code, problem.code))
         if scope["type"] == "websocket":
             websocket = WebSocket(scope, receive, send)
             await websocket.send_denial_response(await respond(websocket, problem))
@@ -358,12 +388,12 @@ class Gate:
 
 
 class _EndsWithKey:
-    """The connection of a stream. When the key is revoked or expires, the client's side is closed, and the application
+    """The connection of a stream. When its key or session ends, the client's side is closed, and the application
     sees what it sees when a client leaves. Checked every `LOOK_SECONDS`."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, ring: KeyRing, caller: Caller) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller) -> None:
         self._receive, self._send = receive, send
-        self._ring, self._key = ring, caller.key
+        self._access, self._caller = access, caller
         self._is_websocket = scope["type"] == "websocket"
         self._pending: asyncio.Future[Message] | None = None
         self._started = self._ended = False
@@ -375,7 +405,7 @@ class _EndsWithKey:
             if (await asyncio.wait({self._pending}, timeout=LOOK_SECONDS))[0]:
                 message, self._pending = self._pending.result(), None
                 return message
-            if self._key is not None and not self._ring.is_valid(self._key):
+            if not self._access.is_valid(self._caller):
                 await self._end()
         return {"type": "websocket.disconnect", "code": 1008} if self._is_websocket else {"type": "http.disconnect"}
 
@@ -403,7 +433,8 @@ def _is_stream(scope: Scope) -> bool:
     return scope["type"] == "websocket" or path.endswith("/stream")
 
 
-def _entry(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
+def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
+    """What the audit log says of a request."""
     client = scope.get("client")
     return AuditEntry(
         at=time.time(),

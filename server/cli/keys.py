@@ -125,6 +125,21 @@ def revoke(
         output.paragraph(f"revoked {id}")
 
 
+@commands.command("show", epilog="Example: kindcast key show")
+def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """What the key in use is, and what it may do."""
+    with connected(server) as client:
+        answer = client.who_am_i()
+    if json:
+        output.print_json(answer)
+        return
+    rows = [("who", answer["who"] or "nobody: the server needs a key")]
+    rows += [(name, str(answer[name])) for name in ("name", "role", "tenant") if answer[name]]
+    if answer["ends_at"]:
+        rows.append(("expires", output.ago(answer["ends_at"])))
+    output.table(("", ""), [*rows, ("may", ", ".join(answer["permissions"]) or "nothing")])
+
+
 @audit.command("list", epilog="Example: kindcast audit list")
 def read_audit(
     who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this one did: "key ID".')] = None,

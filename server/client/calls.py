@@ -394,6 +394,11 @@ class OperatorCalls:
         return Call(method="DELETE", path=path_of("keys", id), read=_same)
 
     @described
+    def who_am_i(self) -> Call[Json]:
+        """Role, tenant and permissions of the client's key."""
+        return get(path_of("session"))
+
+    @described
     def audit(
         self, *, after: int | None = None, limit: int | None = None, who: str | None = None, since: str | None = None
     ) -> Call[Json]:

@@ -39,6 +39,8 @@ class Caller:
     """Whether it is an administrator of all tenants."""
     key: str | None = None
     """The id of its key, if it has one."""
+    session: str | None = None
+    """The hash of the token of its session, if it is a browser that signed in."""
     meters: tuple[Meter, ...] = ()
     """What it and its tenant may take."""
 
@@ -130,7 +132,7 @@ class KeyRing:
         known = self._keys.get(id)
         return known is not None and (known.expires_at is None or time.time() < known.expires_at)
 
-    def caller(self, key: Key, tenant: str | None) -> Caller | None:
+    def caller(self, key: Key, tenant: str | None, session: str | None = None) -> Caller | None:
         """Who comes with this key and acts in `tenant` (None: its own); None where it may not act there."""
         wanted = tenant or key.tenant or DEFAULT_TENANT
         if key.tenant not in (None, wanted):
@@ -143,6 +145,7 @@ class KeyRing:
             permissions=EVERYTHING if of_all else permissions_of([key.role]),
             of_all=of_all,
             key=key.id,
+            session=session,
             meters=(self._key_meter(key), self.tenant_meter(wanted)),
         )
 

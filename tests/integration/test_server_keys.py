@@ -90,8 +90,10 @@ def test_matrix_of_routes_and_roles(keyed: Keyed, role: Role | None) -> None:
         answer = keyed.client.request(method, url, headers=headers)
         needs = needs_of(method, path)
         assert needs is not None
-        if Permission.PUBLIC in needs:
-            assert answer.status_code == 200
+        if (method, path) == ("POST", "/v1/session"):
+            assert problem_code(answer) == "unsupported-media-type"  # it is there to show a key
+        elif Permission.PUBLIC in needs:
+            assert answer.status_code == 200, (method, path)
         elif role is None:
             assert (answer.status_code, problem_code(answer)) == (401, "key-missing"), (method, path)
             assert answer.headers["www-authenticate"].startswith("Bearer")

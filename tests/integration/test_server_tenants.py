@@ -63,6 +63,8 @@ def test_no_key_of_a_tenant_acts_in_another(keyed: Keyed) -> None:
     for method, path in operations(keyed.client):
         if method == "OPTIONS" or path in ("/healthz", "/readyz", "/asyncapi.json"):
             continue
+        if path == "/v1/session" and method in ("POST", "DELETE"):
+            continue  # they look at the key in the body, and at the cookie
         url = path
         for name, value in SAMPLES.items():
             url = url.replace(f"{{{name}}}", value)

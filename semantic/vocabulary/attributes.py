@@ -441,8 +441,9 @@ class AttributeScheme:
         if not array:
             return name
         whole = f"{array}.{name}"
-        whole = _localised(whole) if "<" in whole else whole
-        return whole if whole in self.declarations else name
+        if whole in self.declarations:
+            return whole
+        return whole if (whole := self._localised(whole)) in self.declarations else name
 
     def resolve(self, raw: str) -> str:
         """The attribute that `raw` means, segment by segment: its exact name, else the user's synonym table, else the
@@ -498,10 +499,22 @@ class AttributeScheme:
         found = self.declarations.get(name)
         if found is not None:
             return found
-        if "<" in name:
-            name = _localised(name)
-            found = self.declarations.get(name)
-        return found if found is not None else self.declarations.get(name.rpartition(".")[2])
+        local = self._localised(name)
+        if local != name:
+            found = self.declarations.get(local)
+        return found if found is not None else self.declarations.get(local.rpartition(".")[2])
+
+    def _localised(self, name: str) -> str:
+        """A dotted name with the local names of properties instead of their IRIs and CURIEs: as they are declared."""
+        if "<" not in name and ":" not in name:
+            return name
+        return ".".join(map(self._declared_segment, segments_of(name)))
+
+    def _declared_segment(self, segment: str) -> str:
+        if segment.startswith("<") and segment.endswith(">"):
+            return local_name(segment[1:-1])
+        iris = self.spelt_out(segment) if CURIE.fullmatch(segment) else ()
+        return local_name(iris[0]) if iris else segment
 
     def described(self, name: str, language: str = "en") -> dict[str, Any] | None:
         """The property that the dotted `name` ends with, as people know it: `{"label": "gross weight", "iris": ["…"]}`,
@@ -609,14 +622,6 @@ def segments_of(name: str) -> list[str]:
         found.append(name[start:] if dot < 0 else name[start:dot])
         start = dot + 1 if dot >= 0 else -1
     return found
-
-
-def _localised(name: str) -> str:
-    """A dotted name with local names instead of the IRIs of properties: by it a property's own pairs are declared."""
-    segments = segments_of(name)
-    return ".".join(
-        local_name(each[1:-1]) if each.startswith("<") and each.endswith(">") else each for each in segments
-    )
 
 
 def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:

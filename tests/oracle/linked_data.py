@@ -124,7 +124,7 @@ def _gather(item: Mapping[str, Any], nodes: dict[str, dict[str, Any]]) -> str:
             kept = node["members"].setdefault(property, [])
             for each in values:
                 found = _gathered(each, nodes)
-                if not any(found == other and type(found) is type(other) for other in kept):
+                if not any(_are_one(found, other) for other in kept):
                     kept.append(found)
                 if "@language" in each:
                     tags = node["members"].setdefault(property + "\n", [])
@@ -134,6 +134,13 @@ def _gather(item: Mapping[str, Any], nodes: dict[str, dict[str, Any]]) -> str:
                 for each in subjects:
                     node["members"].setdefault("^" + name_of, []).append(("node", _gather(each, nodes)))
     return name
+
+
+def _are_one(value: Any, other: Any) -> bool:
+    """Whether two values of a property are one statement: 5 and 5.0 are, 1 and true are not, and each list is its own
+    (rule 26)."""
+    is_list = isinstance(value, tuple) and value[0] == "list"
+    return not is_list and value == other and isinstance(value, bool) is isinstance(other, bool)
 
 
 def _gathered(value: Mapping[str, Any], nodes: dict[str, dict[str, Any]]) -> Any:

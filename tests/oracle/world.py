@@ -294,11 +294,17 @@ class World:
 
     def declaration(self, name: str) -> Declaration:
         """What is declared of the whole name, else of its last segment; inside elements of an array first of all of
-        the name with that of the array before it."""
-        if self.array and f"{self.array}.{name}" in self.declarations:
-            return self.declarations[f"{self.array}.{name}"]
-        last = name.rpartition(".")[2]
-        return self.declarations.get(name) or self.declarations.get(last) or Declaration()
+        the name with that of the array before it. CURIEs count as the local names of what they stand for (rule 21)."""
+        local, whole = self._without_prefixes(name), f"{self.array}.{name}" if self.array else ""
+        names = (whole, self._without_prefixes(whole), name, local, local.rpartition(".")[2])
+        return next((self.declarations[each] for each in names if each in self.declarations), Declaration())
+
+    def _without_prefixes(self, name: str) -> str:
+        spelt = (each.split(":", 1) for each in name.split("."))
+        known = {prefix for prefix, _ in self.prefixes}
+        return ".".join(
+            local_name(each[1]) if len(each) == 2 and each[0] in known else ":".join(each) for each in spelt
+        )
 
     def _segment(self, segment: str) -> str:
         if segment in self._declared():

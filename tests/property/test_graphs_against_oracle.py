@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher
-from kindcast.semantic.language import to_tree
-from kindcast.semantic.model import Event, Expression
+from kindcast.semantic.language import parse, to_tree
+from kindcast.semantic.model import Event, Expression, Not
 from tests.harness.graph_forms import forms
 from tests.oracle import World, matching
 from tests.strategies import EX, graph_events, graph_expressions, vocabulary_of, worlds
@@ -26,6 +26,18 @@ def test_graphs_match_as_the_oracle_says_in_every_form(
     world: World, asked: list[Expression], published: list[Event]
 ) -> None:
     """One by one and in a batch, as published and in every form that holds the same event."""
+    _agree(world, asked, published)
+
+
+def test_equal_numbers_are_one_statement_however_they_are_written() -> None:
+    """5 and 5.0 are stated once, 1 and true are two, and lists are counted by their members (rule 26)."""
+    count = parse("count(size) = 3")
+    numbers = {"@context": {"@vocab": EX}, "size": [5, 5.0, 1, True]}
+    lists = {"@context": {"@vocab": EX}, "size": [{"@list": [5, 5.0, 1]}]}
+    _agree(World(), [count, Not(count)], [Event(numbers, {}), Event(lists, {})])
+
+
+def _agree(world: World, asked: list[Expression], published: list[Event]) -> None:
     matcher = Matcher(vocabulary_of(world))
     subscriptions = {str(number): expression for number, expression in enumerate(asked)}
     for name, expression in subscriptions.items():

@@ -1061,6 +1061,21 @@ class ApiKeys(TypedDict):
     keys: list[ApiKey]
 
 
+class Tenant(TypedDict):
+    """`created_at` is null for the tenant `default` where it has no key of its own; `open`: whether its matcher is in
+    memory now."""
+
+    name: str
+    created_at: str | None
+    keys: int
+    open: bool
+    limits: dict[str, float]
+
+
+class Tenants(TypedDict):
+    tenants: list[Tenant]
+
+
 class AuditedRequest(TypedDict):
     """Who did what, from where; `outcome` is the status of the answer."""
 
@@ -1115,6 +1130,10 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/keys": {201: NewApiKey},
     "POST /v1/keys/{id}/rotate": {201: RotatedApiKey},
     "DELETE /v1/keys/{id}": {200: ApiKey},
+    "GET /v1/tenants": {200: Tenants},
+    "POST /v1/tenants": {201: Tenant},
+    "PATCH /v1/tenants/{name}": {200: Tenant},
+    "DELETE /v1/tenants/{name}": {200: Tenant},
     "GET /v1/audit": {200: AuditPage},
     "GET /v1/audit/export": {200: Lines("application/x-ndjson")},
     "GET /v1/usage": {200: Usage},

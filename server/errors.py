@@ -28,6 +28,9 @@ ServerError
 ├── UnknownEvent            no event has this sequence (any more)
 ├── UnknownKey              no key has this id
 ├── LastKey                 without this key nobody could administer the server
+├── UnknownTenant           no tenant has this name
+├── TenantExists            a tenant has this name already
+├── TenantInUse             it cannot be deleted
 └── KeysNeeded              the server listens beyond this machine, and there is no key yet
 """
 
@@ -48,6 +51,8 @@ __all__ = [
     "StoreUnreadable",
     "SubscriptionChanged",
     "SubscriptionGone",
+    "TenantExists",
+    "TenantInUse",
     "TicketMissing",
     "TicketWrong",
     "TooManyMatches",
@@ -60,6 +65,7 @@ __all__ = [
     "UnknownOntology",
     "UnknownOperator",
     "UnknownSubscription",
+    "UnknownTenant",
     "VersionChanged",
 ]
 
@@ -204,6 +210,24 @@ class UnknownKey(ServerError):
 
 class LastKey(ServerError):
     """This is the last key of an administrator of all tenants: make another one first."""
+
+
+class UnknownTenant(ServerError):
+    """There is no tenant of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no tenant {name!r}: POST /v1/tenants, or the first key of a tenant, makes it")
+
+
+class TenantExists(ServerError):
+    """There is a tenant of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a tenant {name!r} already")
+
+
+class TenantInUse(ServerError):
+    """A tenant that cannot be deleted: it has keys, or is the one that is always there."""
 
 
 class KeysNeeded(ServerError):

@@ -12,10 +12,14 @@ the next start.
 import asyncio
 import contextlib
 import logging
+import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import anyio.to_thread
 from sqlalchemy import Connection
@@ -26,7 +30,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery import DeliveryService, running_delivery
 from kindcast.server.delivery.tail import Tails
-from kindcast.server.errors import BrokerBusy, ServerError
+from kindcast.server.errors import BrokerBusy, ServerError, TenantInUse
 from kindcast.server.history import History, running_history
 from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.security.keys import DEFAULT_TENANT
@@ -39,6 +43,11 @@ __all__ = ["TenantServices", "Tenants", "running_services", "running_tenants"]
 
 LOOK_SECONDS = 5.0
 """How often tenants that nobody uses are looked for."""
+PATIENCE_SECONDS = 5.0
+"""For which requests of a tenant that is being deleted may go on."""
+POLL_SECONDS = 0.02
+DELETED = ".deleted-"
+"""In the name of the folder of a deleted tenant while its files are removed; no tenant has a name with a dot."""
 
 _log = logging.getLogger("kindcast.tenants")
 
@@ -120,11 +129,47 @@ class Tenants:
                 self._open[name] = await asyncio.shield(asyncio.ensure_future(self._begin(name)))
         return self._open[name][0]
 
+    def is_open(self, name: str) -> bool:
+        """Whether its matcher is in memory."""
+        return name == DEFAULT_TENANT or name in self._open
+
+    async def delete(self, name: str) -> None:
+        """Close a tenant and delete all that it has; requests under way are given `PATIENCE_SECONDS` to end. Raises
+        `UnknownTenant`, `TenantInUse`."""
+        if name == DEFAULT_TENANT:
+            raise TenantInUse("the tenant 'default' is always there and cannot be deleted")
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            await anyio.to_thread.run_sync(self._store.check_unused, name)
+            if name in self._open:
+                services, stack = self._open[name]
+                services.delivery.wakeups.close()
+                deadline = time.monotonic() + PATIENCE_SECONDS
+                while services.under_way and time.monotonic() < deadline:
+                    await asyncio.sleep(POLL_SECONDS)
+                del self._open[name]
+                await stack.aclose()
+            gone = self._folder(f"{name}{DELETED}{secrets.token_hex(8)}")
+
+            def remove() -> None:
+                with contextlib.suppress(FileNotFoundError):
+                    self._folder(name).rename(gone)
+
+            await anyio.to_thread.run_sync(self._store.delete_tenant, name, remove)
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
+
+    def _folder(self, name: str) -> Path:
+        return self._settings.data / "tenants" / name
+
+    def _remove_deleted(self) -> None:
+        """What a process that ended meanwhile left of deleted tenants."""
+        for each in self._folder("").glob(f"*{DELETED}*"):
+            shutil.rmtree(each, ignore_errors=True)
+
     async def _begin(self, name: str) -> tuple[TenantServices, AsyncExitStack]:
         await anyio.to_thread.run_sync(self._store.set_awake, name, True)
         settings = self._settings.model_copy(
             update={
-                "data": self._settings.data / "tenants" / name,
+                "data": self._folder(name),
                 "database": None,
                 "snapshot": None,
             }
@@ -176,6 +221,7 @@ class Tenants:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        await anyio.to_thread.run_sync(self._remove_deleted)
         are_awake = await self.wake()
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._settings.tenant_idle_seconds))

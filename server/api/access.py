@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket
 
 from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
-from kindcast.server.errors import KeysNeeded, ServerError
+from kindcast.server.errors import KeysNeeded, ServerError, UnknownTenant
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key
 from kindcast.server.security.limits import LimitReached
@@ -98,7 +98,8 @@ class AccessControl:
         """Who sends a request: by its key, or by the session of its browser. Raises `Problem`."""
         headers = Headers(scope=scope)
         key, session = self._key_of(scope, headers)
-        tenant = headers.get(TENANT_HEADER, None if session is None else session.tenant)
+        chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
+        tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is chosen no longer
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
         return self.caller(key, tenant, session)
@@ -109,7 +110,7 @@ class AccessControl:
         if caller is None:
             raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
-            raise Problem("unknown-tenant", f"there is no tenant {caller.tenant!r}: its first key makes it")
+            raise problem_of(UnknownTenant(caller.tenant))
         return caller
 
     def is_valid(self, caller: Caller) -> bool:

@@ -108,6 +108,9 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (BadFrame, "invalid-request"),
     (errors.UnknownKey, "unknown-key"),
     (errors.LastKey, "last-key"),
+    (errors.UnknownTenant, "unknown-tenant"),
+    (errors.TenantExists, "tenant-exists"),
+    (errors.TenantInUse, "tenant-in-use"),
 )
 """Errors that are one sentence: their own."""
 

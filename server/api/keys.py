@@ -1,4 +1,4 @@
-"""Routes of keys, the audit log and usage: who may use this server, and what they did."""
+"""Routes of keys, tenants, the audit log and usage: who may use this server, and what they did."""
 
 import time
 from collections.abc import AsyncIterator
@@ -12,13 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.error_responses import Problem, problem_of
 from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
 from kindcast.server.api.subscriptions import read_body
-from kindcast.server.errors import LastKey, UnknownKey
+from kindcast.server.errors import LastKey, TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, new_key
 from kindcast.server.security.limits import bad_limit
+from kindcast.server.settings import Settings
+from kindcast.server.tenants import Tenants
 
 __all__ = ["router"]
 
@@ -30,6 +32,7 @@ OVERLAP_SECONDS = 86_400.0
 """For which a key that was rotated goes on working, unless the request says otherwise."""
 MAX_SECONDS = 100 * 366 * 86_400.0
 
+TenantName = Annotated[str, Path(max_length=40, description="The name of the tenant.")]
 KeyId = Annotated[str, Path(max_length=100, description="The id of the key: the part after `kindcast_`.")]
 
 
@@ -58,12 +61,35 @@ class RotationBody(BaseModel):
     ] = OVERLAP_SECONDS
 
 
+class TenantBody(BaseModel):
+    """A tenant to be made."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    name: Annotated[str, Field(max_length=40, description="Up to 40 of a-z, 0-9 and -, no - first or last.")]
+    limits: Annotated[dict[str, float], Field(description="In place of the setting `tenant_limits`.")] = {}
+
+
+class LimitsBody(BaseModel):
+    """The limits of a tenant."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    limits: Annotated[dict[str, float], Field(description="In place of those that it had.")]
+
+
 async def _access(request: Request) -> AccessControl:
     access: AccessControl = request.app.state.access
     return access
 
 
+async def _tenants(request: Request) -> Tenants:
+    tenants: Tenants = request.app.state.tenants
+    return tenants
+
+
 AppAccess = Annotated[AccessControl, Depends(_access)]
+AppTenants = Annotated[Tenants, Depends(_tenants)]
 
 
 @router.get("/keys", summary="List keys")
@@ -80,9 +106,7 @@ async def create(request: Request, access: AppAccess, settings: AppSettings, cal
     """Makes a key. The answer holds it, this once. With the first key of a server, every request needs one: so the
     first is that of an administrator of all tenants."""
     asked = read_body(KeyBody, await json_object(request, settings))
-    _check(asked, caller)
-    if asked.tenant not in (None, DEFAULT_TENANT) and not settings.has_tenants:
-        raise not_yet("tenants on PostgreSQL", "/tenant")
+    _check(asked, caller, settings)
     if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
         raise _invalid("/role", "the first key must be that of an administrator of all tenants: role admin, no tenant")
     if asked.role == "admin" and caller.of_all:
@@ -153,6 +177,63 @@ async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
     return answer(_shown(known))
 
 
+# ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.get("/tenants", summary="List tenants")
+async def list_tenants(access: AppAccess, tenants: AppTenants, caller: AppCaller) -> Response:
+    """The tenants of this server, by name; an administrator of one tenant sees that one only."""
+    await access.refresh()
+    names = sorted({DEFAULT_TENANT, *access.ring.tenants})
+    return answer({"tenants": [_tenant(access, tenants, each) for each in names if _only(caller) in (None, each)]})
+
+
+@router.post(
+    "/tenants", summary="Make a tenant", status_code=201, openapi_extra=body_schema(TenantBody.model_json_schema())
+)
+async def create_tenant(
+    request: Request, access: AppAccess, settings: AppSettings, tenants: AppTenants, caller: AppCaller
+) -> Response:
+    """Makes a tenant. It is used with keys of its own, and by administrators of all tenants."""
+    asked = read_body(TenantBody, await json_object(request, settings))
+    _check_name(asked.name, "/name", settings)
+    _check_limits(asked.limits)
+    if asked.name == DEFAULT_TENANT:
+        raise problem_of(TenantExists(asked.name))
+    await anyio.to_thread.run_sync(access.store.add_tenant, asked.name, asked.limits, time.time())
+    await access.refresh()
+    audit_detail(request, f"made tenant {asked.name}")
+    return answer(_tenant(access, tenants, asked.name), 201)
+
+
+@router.patch("/tenants/{name}", summary="Limit a tenant", openapi_extra=body_schema(LimitsBody.model_json_schema()))
+async def limit_tenant(
+    name: TenantName, request: Request, access: AppAccess, settings: AppSettings, tenants: AppTenants
+) -> Response:
+    """Sets the limits of a tenant, in force at once. Only an administrator of all tenants may."""
+    asked = read_body(LimitsBody, await json_object(request, settings))
+    _check_limits(asked.limits)
+    await anyio.to_thread.run_sync(access.store.set_tenant_limits, name, asked.limits, time.time())
+    await access.refresh()
+    audit_detail(request, f"limits {msgspec.json.encode(asked.limits).decode()}")
+    return answer(_tenant(access, tenants, name))
+
+
+@router.delete("/tenants/{name}", summary="Delete a tenant")
+async def delete_tenant(name: TenantName, access: AppAccess, tenants: AppTenants) -> Response:
+    """Deletes a tenant with all that it has, when all of its keys are revoked. This cannot be undone. What the audit
+    log says of it stays."""
+    await access.refresh()
+    known = _tenant(access, tenants, name)
+    await tenants.delete(name)
+    access.usage.forget(name)
+    await access.refresh()
+    return answer(known | {"open": False})
+
+
+# ── the audit log and usage ──────────────────────────────────────────────────────────────────────────────────────────
+
+
 @router.get("/audit", summary="Read the audit log")
 async def read_audit(
     access: AppAccess,
@@ -164,7 +245,7 @@ async def read_audit(
 ) -> Response:
     """Who changed what, from where, and with which outcome, oldest first; and who was refused. Publishing is counted
     instead: see `/v1/usage`."""
-    seconds = 0.0 if since is None else _seconds(since)
+    seconds = max(_begin(access, caller), 0.0 if since is None else _seconds(since))
 
     def read() -> list[dict[str, Any]]:
         return access.store.audited(tenant=_only(caller), after=after, limit=limit, who=who, since=seconds)
@@ -176,12 +257,14 @@ async def read_audit(
 @router.get("/audit/export", summary="Export the audit log", response_class=StreamingResponse)
 async def export_audit(access: AppAccess, caller: AppCaller) -> Response:
     """NDJSON: one entry per line, oldest first."""
+    begin = _begin(access, caller)
 
     async def lines() -> AsyncIterator[bytes]:
         after = 0
         while True:
             rows = await anyio.to_thread.run_sync(
-                lambda start: access.store.audited(tenant=_only(caller), after=start, limit=MAX_PAGE), after
+                lambda start: access.store.audited(tenant=_only(caller), after=start, limit=MAX_PAGE, since=begin),
+                after,
             )
             if not rows:
                 return
@@ -218,6 +301,38 @@ def _only(caller: Caller) -> str | None:
     return None if caller.of_all else caller.tenant
 
 
+def _begin(access: AccessControl, caller: Caller) -> float:
+    """The time from which on a caller sees entries: of a tenant that had the same name before, it sees none."""
+    if caller.of_all or caller.tenant == DEFAULT_TENANT:
+        return 0.0
+    return access.ring.tenants[caller.tenant].created_at
+
+
+def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any]:
+    known = access.ring.tenants.get(name)
+    if known is None and name != DEFAULT_TENANT:
+        raise problem_of(UnknownTenant(name))
+    return {
+        "name": name,
+        "created_at": None if known is None else moment(known.created_at),
+        "keys": sum(each.tenant == name for each in access.ring.keys.values()),
+        "open": tenants.is_open(name),
+        "limits": dict(access.ring.tenant_meter(name).limits),
+    }
+
+
+def _check_name(name: str, pointer: str, settings: Settings) -> None:
+    if not TENANT.fullmatch(name):
+        raise _invalid(pointer, "a tenant is named by up to 40 of a-z, 0-9 and -, no - first or last")
+    if name != DEFAULT_TENANT and not settings.has_tenants:
+        raise not_yet("tenants on PostgreSQL", pointer)
+
+
+def _check_limits(limits: dict[str, float]) -> None:
+    if (wrong := bad_limit(limits)) is not None:
+        raise _invalid("/limits", wrong)
+
+
 def _reaches(caller: Caller, key: Key) -> bool:
     return caller.of_all or key.tenant == caller.tenant
 
@@ -229,14 +344,19 @@ def _found(access: AccessControl, caller: Caller, id: str) -> Key:
     return known
 
 
-def _check(asked: KeyBody, caller: Caller) -> None:
+def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
     """Raises `Problem`."""
-    if asked.tenant is not None and not TENANT.fullmatch(asked.tenant):
-        raise _invalid("/tenant", "a tenant is named by up to 40 of a-z, 0-9 and -, no - first or last")
+    if asked.tenant is not None:
+        _check_name(asked.tenant, "/tenant", settings)
     if not caller.of_all and asked.tenant not in (None, caller.tenant):
         raise Problem("other-tenant", "an administrator of one tenant makes keys of that tenant only")
-    if (wrong := bad_limit(asked.limits)) is not None:
-        raise _invalid("/limits", wrong)
+    _check_limits(asked.limits)
+    for name, most in settings.key_limits.items():
+        if not caller.of_all and asked.limits.get(name, most) > most:
+            raise Problem(
+                "not-permitted",
+                f"the limit {name} of a key is at most {most:g}: only an administrator of all tenants may set more",
+            )
     if asked.expires_at is not None and not time.time() < _seconds(asked.expires_at) < time.time() + MAX_SECONDS:
         raise _invalid("/expires_at", "it would have expired already, or lies too far ahead")
 

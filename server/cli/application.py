@@ -29,6 +29,7 @@ from kindcast.server.cli import (
     serve,
     spark,
     subscriptions,
+    tenants,
 )
 from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.output import print_json_error
@@ -97,6 +98,7 @@ application.command("backtest", epilog="Example: kindcast backtest 'target isa C
 application.add_typer(spark.commands)
 application.add_typer(keys.commands)
 application.add_typer(keys.audit)
+application.add_typer(tenants.commands)
 application.add_typer(repair.clock)
 application.command("repair", epilog="Example: kindcast repair --data ./shop")(repair.repair)
 application.command("demo", epilog="Example: kindcast demo --pace 0")(demo.demo)

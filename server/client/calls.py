@@ -399,6 +399,32 @@ class OperatorCalls:
         return get(path_of("session"))
 
     @described
+    def tenants(self) -> Call[Json]:
+        """The tenants: of a tenant's administrator, its own."""
+        return get(path_of("tenants"))
+
+    @described
+    def create_tenant(self, name: str, *, limits: Mapping[str, float] | None = None) -> Call[Json]:
+        """Makes a tenant."""
+        return post(path_of("tenants"), present(name=name, limits=limits))
+
+    @described
+    def limit_tenant(self, name: str, limits: Mapping[str, float]) -> Call[Json]:
+        """Sets the limits of a tenant, in place of those that it had."""
+        return Call(
+            method="PATCH",
+            path=path_of("tenants", name),
+            read=_same,
+            content=msgspec.json.encode({"limits": dict(limits)}),
+            headers={"Content-Type": "application/json"},
+        )
+
+    @described
+    def delete_tenant(self, name: str) -> Call[Json]:
+        """Deletes a tenant that has no keys any more, with all that it has."""
+        return Call(method="DELETE", path=path_of("tenants", name), read=_same)
+
+    @described
     def audit(
         self, *, after: int | None = None, limit: int | None = None, who: str | None = None, since: str | None = None
     ) -> Call[Json]:

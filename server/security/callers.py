@@ -75,6 +75,10 @@ class Usage:
         counter = self._counted.setdefault((caller.who, caller.tenant), Counter())
         counter.update(more)
 
+    def forget(self, tenant: str) -> None:
+        """Drop what a tenant used that is deleted."""
+        self._counted = {each: counter for each, counter in self._counted.items() if each[1] != tenant}
+
     def take(self) -> tuple[str, list[tuple[str, str, Mapping[str, int]]]]:
         """Today, and what was counted; it is counted from nothing again."""
         counted, self._counted = self._counted, {}
@@ -120,6 +124,8 @@ class KeyRing:
             self._keys = {each.id: each for each in keys}
             self._tenants = {each.name: each for each in tenants}
             self._key_meters = {id: each for id, each in self._key_meters.items() if id in self._keys}
+            known = self._tenants.keys() | {DEFAULT_TENANT}
+            self._tenant_meters = {name: each for name, each in self._tenant_meters.items() if name in known}
 
     def find(self, token: str) -> Key | None:
         """The key, if this is one, and its time is not over."""

@@ -43,7 +43,7 @@ class Permission(StrEnum):
     ADMINISTER = "administer"
     """Keys, tenants, operators; the subscriptions of others."""
     ADMINISTER_SERVER = "administer-server"
-    """What all tenants share: the clock, and choosing a tenant. No role of one tenant has it."""
+    """What all tenants share: the clock, which tenants there are, and choosing one. No role of one tenant has it."""
 
 
 ROLES: Mapping[Role, frozenset[Permission]] = {
@@ -199,6 +199,10 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "POST /v1/session": Permission.PUBLIC,
     "PATCH /v1/session": Permission.ADMINISTER_SERVER,
     "DELETE /v1/session": Permission.PUBLIC,
+    "GET /v1/tenants": Permission.ADMINISTER,
+    "POST /v1/tenants": Permission.ADMINISTER_SERVER,
+    "PATCH /v1/tenants/{name}": Permission.ADMINISTER_SERVER,
+    "DELETE /v1/tenants/{name}": Permission.ADMINISTER_SERVER,
     "GET /v1/audit": Permission.AUDIT,
     "GET /v1/audit/export": Permission.AUDIT,
     "GET /v1/usage": Permission.SEE_OPERATIONS,

@@ -37,8 +37,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from kindcast.server.errors import StoreUnavailable, StoreUnreadable
-from kindcast.server.security.keys import Key
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable, TenantExists, TenantInUse, UnknownTenant
+from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import normalised
 
@@ -231,10 +231,51 @@ class SystemStore:
 
         return self.run(write)
 
+    def add_tenant(self, name: str, limits: Mapping[str, float], now: float) -> None:
+        """Raises `TenantExists`."""
+
+        def write(connection: Connection) -> None:
+            if not _add_tenant(connection, name, now):
+                raise TenantExists(name)
+            _set_limits(connection, name, limits)
+            _changed(connection)
+
+        self.run(write)
+
+    def set_tenant_limits(self, name: str, limits: Mapping[str, float], now: float) -> None:
+        """In place of those that it had. Raises `UnknownTenant`."""
+
+        def write(connection: Connection) -> None:
+            if name == DEFAULT_TENANT:
+                _add_tenant(connection, name, now)  # it is there before anything is known of it
+            if not _set_limits(connection, name, limits):
+                raise UnknownTenant(name)
+            _changed(connection)
+
+        self.run(write)
+
+    def delete_tenant(self, name: str, remove: Callable[[], None]) -> None:
+        """Forget a tenant and what it used, and `remove` its data before that is committed: where this fails, or the
+        process ends, the tenant is still there. Raises `UnknownTenant`, `TenantInUse`."""
+
+        def write(connection: Connection) -> None:
+            _check_unused(connection, name)
+            connection.execute(delete(usage).where(usage.c.tenant == name))
+            connection.execute(delete(tenants).where(tenants.c.name == name))
+            _changed(connection)
+            remove()
+
+        self.run(write)
+
+    def check_unused(self, name: str) -> None:
+        """Whether a tenant can be deleted. Raises `UnknownTenant`, `TenantInUse`."""
+        self.run(lambda connection: _check_unused(connection, name))
+
     def set_awake(self, name: str, awake: bool) -> None:
-        """Note whether the next start is to open a tenant."""
+        """Note whether the next start is to open a tenant. Raises `UnknownTenant`."""
         chosen = update(tenants).where(tenants.c.name == name).values(awake=int(awake))
-        self.run(lambda connection: connection.execute(chosen))
+        if not self.run(lambda connection: connection.execute(chosen).rowcount):
+            raise UnknownTenant(name)
 
     # ── the audit log ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -280,10 +321,25 @@ class SystemStore:
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
 
 
-def _add_tenant(connection: Connection, name: str, now: float) -> None:
+def _add_tenant(connection: Connection, name: str, now: float) -> bool:
+    """Whether it was not there before."""
     known = connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one()
     if not known:
         connection.execute(insert(tenants).values(name=name, created_at=now, limits={}, awake=0))
+    return not known
+
+
+def _check_unused(connection: Connection, name: str) -> None:
+    if not connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one():
+        raise UnknownTenant(name)
+    left = connection.execute(select(func.count()).where(keys.c.tenant == name)).scalar_one()
+    if left:
+        raise TenantInUse(f"the tenant {name!r} has {left:,} keys: revoke them first")
+
+
+def _set_limits(connection: Connection, name: str, limits: Mapping[str, float]) -> bool:
+    """Whether there is such a tenant."""
+    return connection.execute(update(tenants).where(tenants.c.name == name).values(limits=dict(limits))).rowcount > 0
 
 
 def _tenant(row: Row[Any]) -> Tenant:

@@ -326,7 +326,7 @@ def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path
         assert (refused.status, "administrator" in refused.err) == (1, True)
         assert kindcast("key", "create", "--role", "king", "--data", str(tmp_path)).status == 2
         made = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json
-        _until(lambda: client.get("/v1/subscriptions").status_code == 401)
+        until(lambda: client.get("/v1/subscriptions").status_code == 401)
         headers = {"Authorization": f"Bearer {made['key']}"}
         assert client.get("/v1/subscriptions", headers=headers).status_code == 200
         (entry,) = [
@@ -336,10 +336,10 @@ def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path
         assert made["id"] in kindcast("key", "list", "--data", str(tmp_path)).out
         assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 0
         assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 1
-        _until(lambda: client.get("/v1/subscriptions").status_code == 200)
+        until(lambda: client.get("/v1/subscriptions").status_code == 200)
 
 
-def _until(done: Any) -> None:
+def until(done: Any) -> None:
     deadline = time.monotonic() + 30
     while not done():
         assert time.monotonic() < deadline

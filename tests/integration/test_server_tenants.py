@@ -9,7 +9,9 @@ import pytest
 from tests.campaigns.tenants import mixed_requests
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
-from tests.integration.test_server_keys import SAMPLES, Keyed, operations
+from tests.harness.server_thread import running_app
+from tests.integration.conftest import Kindcast
+from tests.integration.test_server_keys import SAMPLES, Keyed, operations, until
 
 TURTLE = (
     b"@prefix : <http://x.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :Cat rdfs:subClassOf :Pet ."
@@ -76,6 +78,84 @@ def test_no_key_of_a_tenant_acts_in_another(keyed: Keyed) -> None:
         assert (
             keyed.client.get("/v1/subscriptions", headers=keyed.admin | {"Kindcast-Tenant": name}).status_code == status
         )
+
+
+def test_tenants_are_made_limited_and_deleted(tmp_path: Path) -> None:
+    """By administrators of all tenants only. Of a deleted one nothing is left, also for a later one of its name."""
+    with running_application(tmp_path, tenant_limits={"subscriptions": 5}) as client:
+        keyed = Keyed(client)
+        admin = keyed.admin
+        assert client.post("/v1/tenants", json={"name": "shop"}, headers=admin).json()["limits"] == {"subscriptions": 5}
+        assert problem_code(client.post("/v1/tenants", json={"name": "shop"}, headers=admin)) == "tenant-exists"
+        assert problem_code(client.post("/v1/tenants", json={"name": "default"}, headers=admin)) == "tenant-exists"
+        for wrong in (
+            {"name": "a/b"},
+            {"name": "x", "limits": {"bread": 1}},
+            {"name": "x", "limits": {"connections": 0}},
+        ):
+            assert problem_code(client.post("/v1/tenants", json=wrong, headers=admin)) == "invalid-request"
+        browser = {"Sec-Fetch-Site": "same-origin"}
+        signing = {"key": admin["Authorization"].removeprefix("Bearer "), "tenant": "shop"}
+        assert client.post("/v1/session", json=signing, headers=browser).json()["tenant"] == "shop"
+        made = keyed.make("admin", tenant="shop")
+        mine = {"Authorization": f"Bearer {made['key']}"}
+        assert [each["name"] for each in client.get("/v1/tenants", headers=mine).json()["tenants"]] == ["shop"]
+        for method, path, body in (
+            ("POST", "/v1/tenants", {"name": "more"}),
+            ("PATCH", "/v1/tenants/shop", {"limits": {}}),
+            ("DELETE", "/v1/tenants/shop", None),
+        ):
+            assert problem_code(client.request(method, path, json=body, headers=mine)) == "not-permitted"
+        told = client.patch("/v1/tenants/shop", json={"limits": {"subscriptions": 1}}, headers=admin).json()
+        assert (told["keys"], told["limits"]) == (1, {"subscriptions": 1})
+        body = {"expression": "a exists"}
+        statuses = [client.post("/v1/subscriptions", json=body, headers=mine).status_code for _ in range(2)]
+        assert statuses == [201, 429]
+        assert problem_code(client.delete("/v1/tenants/shop", headers=admin)) == "tenant-in-use"
+        assert problem_code(client.delete("/v1/tenants/default", headers=admin)) == "tenant-in-use"
+        client.delete(f"/v1/keys/{made['id']}", headers=admin)
+        assert client.delete("/v1/tenants/shop", headers=admin).json()["name"] == "shop"
+        for method, path in (("DELETE", "/v1/tenants/shop"), ("PATCH", "/v1/tenants/shop")):
+            answer = client.request(method, path, json={"limits": {}}, headers=admin)
+            assert problem_code(answer) == "unknown-tenant"
+        answer = client.get("/v1/subscriptions", headers=admin | {"Kindcast-Tenant": "shop"})
+        assert problem_code(answer) == "unknown-tenant"
+        assert client.get("/v1/subscriptions", headers=browser).status_code == 200  # in the tenant default again
+        assert list((tmp_path / "tenants").iterdir()) == []
+        again = keyed.key("admin", tenant="shop")
+        assert client.get("/v1/subscriptions", headers=again).json()["subscriptions"] == []
+        assert made["id"] not in client.get("/v1/audit/export", headers=again).text
+        assert made["id"] not in client.get("/v1/usage", headers=again).text
+        assert made["id"] in client.get("/v1/audit/export", headers=admin).text
+        (tmp_path / "tenants" / "shop.deleted-0").mkdir()
+    with running_application(tmp_path):
+        until(lambda: not (tmp_path / "tenants" / "shop.deleted-0").exists())
+
+
+def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:
+    with running_application(tmp_path, key_limits={"subscriptions": 2}) as client:
+        keyed = Keyed(client)
+        mine = keyed.key("admin", tenant="shop")
+        for limits, status in (({"subscriptions": 3}, 403), ({"subscriptions": 1}, 201), ({"connections": 9}, 201)):
+            asked = {"role": "subscriber", "limits": limits}
+            assert client.post("/v1/keys", json=asked, headers=mine).status_code == status
+        assert keyed.make("subscriber", tenant="shop", limits={"subscriptions": 3})["limits"] == {"subscriptions": 3}
+
+
+def test_commands_of_tenants(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_app(tmp_path) as url:
+        monkeypatch.setenv("KINDCAST_SERVER", url)
+        monkeypatch.setenv("KINDCAST_KEY", kindcast("key", "create", "--role", "admin", "--json").json["key"])
+        assert "subscriptions=7" in kindcast("tenant", "create", "bakery", "--limit", "subscriptions=7").out
+        assert kindcast("tenant", "limit", "bakery", "--limit", "connections=2", "--json").json["limits"] == {
+            "connections": 2
+        }
+        assert kindcast("tenant", "limit", "bakery", "--limit", "connections").status == 2
+        listed = kindcast("tenant", "list", "--json").json["tenants"]
+        assert [each["name"] for each in listed] == ["bakery", "default"]
+        assert kindcast("tenant", "delete", "bakery").out == "deleted bakery\n"
+        assert kindcast("tenant", "delete", "bakery", "--json").status == 1
+        assert "no limits" in kindcast("tenant", "list").out
 
 
 def test_tenants_close_and_open_again(tmp_path: Path) -> None:

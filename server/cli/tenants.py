@@ -1,0 +1,84 @@
+"""The commands `kindcast tenant`: the teams that share a server."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+
+__all__ = ["commands"]
+
+commands = typer.Typer(
+    name="tenant", help="Tenants: the teams that share a server, and their limits.", no_args_is_help=True
+)
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a limit: write it as events_per_second=100") from None
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The tenant: up to 40 of a-z, 0-9 and -.")]
+LimitOption = Annotated[
+    list[Any] | None,
+    typer.Option("--limit", metavar="NAME=NUMBER", parser=_limit, help="May be given several times."),
+]
+
+
+@commands.command("create", epilog="Example: kindcast tenant create bakery --limit subscriptions=1000")
+def create(
+    name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Make a tenant. Then make its first key: kindcast key create --role admin --of NAME."""
+    with connected(server) as client:
+        made = client.create_tenant(name, limits=dict(limit or ()))
+    _show([made], made, json)
+
+
+@commands.command("list", epilog="Example: kindcast tenant list")
+def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """List the tenants, with their keys and limits."""
+    with connected(server) as client:
+        answer = client.tenants()
+    _show(answer["tenants"], answer, json)
+
+
+@commands.command("limit", epilog="Example: kindcast tenant limit bakery --limit events_per_second=100")
+def limit_tenant(
+    name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Set the limits of a tenant, in place of those that it had. Without --limit: those of the server's settings."""
+    with connected(server) as client:
+        told = client.limit_tenant(name, dict(limit or ()))
+    _show([told], told, json)
+
+
+@commands.command("delete", epilog="Example: kindcast tenant delete bakery")
+def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Delete a tenant whose keys are all revoked, with everything that it has. This cannot be undone."""
+    with connected(server) as client:
+        told = client.delete_tenant(name)
+    if json:
+        output.print_json(told)
+    else:
+        output.paragraph(f"deleted {name}")
+
+
+def _show(tenants: list[dict[str, Any]], answer: dict[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(answer)
+        return
+    rows = [
+        (
+            each["name"],
+            str(each["keys"]),
+            "open" if each["open"] else "closed",
+            ", ".join(f"{name}={value:g}" for name, value in each["limits"].items()) or "no limits",
+        )
+        for each in tenants
+    ]
+    output.table(("tenant", "keys", "state", "limits"), rows)

@@ -507,10 +507,12 @@ class Ontology(_LoadReport):
 
 
 class LoadedOntology(_LoadReport):
-    """The load report of an upload; what it changed, where it is in force."""
+    """The load report of an upload; what it changed, where it is in force. In a dry run what it would change; `version`
+    only where the same is stored."""
 
     name: str
-    version: int
+    version: NotRequired[int]
+    dry_run: NotRequired[bool]
     active: bool
     sha256: str
     format: str
@@ -567,6 +569,7 @@ class ActivatedOntology(TypedDict):
 
 class DeletedOntology(TypedDict):
     name: str
+    dry_run: bool
     vocabulary_version: str
     subscriptions: NotRequired[Recompiled]
     impact: NotRequired[Impact]

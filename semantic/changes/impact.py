@@ -625,9 +625,39 @@ class Impact:
                 change.note("gains_words", other, self.listed)
             for other in sorted(was - now):
                 change.note("loses_words", other, self.listed)
+        self._note_split(name, change)
         declared, declares = self.before.attributes.declaration(name), self.after.attributes.declaration(name)
         if _told(declared) != _told(declares):
             change.details["declaration"] = {"from": _told(declared), "to": _told(declares)}
+
+    def _note_split(self, name: str, change: Change) -> None:
+        """What an envelope that comes holds under `path.name` are values of `name` from then on, and what stands under
+        its path itself is gone from the document (rule 21); the other way round for an envelope that goes."""
+        if name.startswith("ce.") and name != "ce.type":
+            return
+        member = "@type" if name == "ce.type" else name
+        for path, comes in self._split_paths.items():
+            if name == path or name.startswith(f"{path}."):
+                change.note("loses_words" if comes else "gains_words", name, self.listed)
+            else:
+                change.note("gains_words" if comes else "loses_words", f"{path}.{member}", self.listed)
+
+    @cached_property
+    def _split_paths(self) -> dict[str, bool]:
+        """The dotted paths to events of each envelope that is not as it was, and whether it is one now."""
+        old, new = (
+            {
+                **{("type", split.name): split for split in each.schemas.splits},
+                **{("split", split.name): split for split in each.splits.all},
+            }
+            for each in (self.before, self.after)
+        )
+        found: dict[str, bool] = {}
+        for splits in (old, new):
+            for name, split in splits.items():
+                if old.get(name) != new.get(name):
+                    found.update((".".join(path), splits is new) for path in split.paths)
+        return found
 
     @cached_property
     def _names_of(self) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:

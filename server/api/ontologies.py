@@ -67,10 +67,12 @@ async def put_ontology(
         ),
     ] = "",
     activate: Annotated[bool, Query(description="Whether it is in force at once.")] = True,
+    dry_run: Annotated[bool, Query(description="Only read it, and tell what it would do in force.")] = False,
 ) -> Response:
     """Stores the document, plain or gzip, as another version, and answers the load report. The same bytes again are the
     same version (200). Once active, every live subscription is compiled again, in one step; an event is matched under
-    exactly one version. Nothing is fetched: imports are resolved against what was uploaded. With `Prefer:
+    exactly one version. With `dry_run` nothing is stored or activated (200): the load report comes with the
+    subscriptions that would mean something else. Nothing is fetched: imports are resolved against what was uploaded. With `Prefer:
     respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With `If-Match` it only
     follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is (412)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -90,6 +92,7 @@ async def put_ontology(
                 reason=reason,
                 relations=asked,
                 replaces=replaces,
+                dry_run=dry_run,
                 progress=progress,
             )
 
@@ -184,10 +187,15 @@ async def rollback(
 
 
 @router.delete("/{name}", summary="Delete an ontology")
-async def delete_ontology(name: Name, broker: AppBroker) -> Response:
-    """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has."""
-    told = await broker.vocabulary_commands.delete_ontology(name)
-    return answer({"name": name, "vocabulary_version": broker.vocabulary.version, **told})
+async def delete_ontology(
+    name: Name,
+    broker: AppBroker,
+    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
+) -> Response:
+    """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has. `dry_run`
+    answers the same and changes nothing."""
+    told = await broker.vocabulary_commands.delete_ontology(name, dry_run=dry_run)
+    return await _changed(broker, name, dry_run, told)
 
 
 async def _changed(broker: AppBroker, name: str, dry_run: bool, told: dict[str, Any]) -> Response:

@@ -348,9 +348,10 @@ class Broker:
         reason: Reason = "none",
         relations: Sequence[str] = (),
         replaces: str | None = None,
+        dry_run: bool = False,
         progress: Progress = silent,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report, and whether this made another version. Raises `OntologyError`, `UnsupportedFormat`,
+        """The load report, and whether this made another version; `dry_run` only tells what it would do. Raises `OntologyError`, `UnsupportedFormat`,
         `BrokerBusy`, `VersionChanged`.
 
         The document is read in a child process, the vocabulary built, and the subscriptions compiled again in worker
@@ -364,7 +365,9 @@ class Broker:
             relations=tuple(relations),
             replaces=replaces,
         )
-        return await self.vocabulary_commands.put_ontology(upload, activate=activate, progress=progress)
+        return await self.vocabulary_commands.put_ontology(
+            upload, activate=activate, dry_run=dry_run, progress=progress
+        )
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -147,20 +147,25 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
 
     Raises `OntologyInUse` while a subscription names a concept that only this one has, `UnknownOntology`.
     """
-    if not ontologies.list_versions(group.connection, name):
-        raise UnknownOntology(f"there is no ontology {name!r}")
-    waiting = ontology_is_needed(group.connection, name)
-    if waiting:
-        detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
-        raise OntologyInUse(name, waiting, [], detail)
     live_subscriptions = group.state.live_subscriptions
     late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
     came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
     lost = [id for id in (*prepared.dependents, *came) if id in live_subscriptions]
-    if lost:
-        raise OntologyInUse(name, len(lost), lost[:LISTED])
+    check_unused(group.connection, name, lost)
     return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
+
+
+def check_unused(connection: Connection, name: str, dependents: Sequence[str]) -> None:
+    """Raises `UnknownOntology`, and `OntologyInUse` while the subscriptions `dependents` need it, or candidates do."""
+    if not ontologies.list_versions(connection, name):
+        raise UnknownOntology(f"there is no ontology {name!r}")
+    waiting = ontology_is_needed(connection, name)
+    if waiting:
+        detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
+        raise OntologyInUse(name, waiting, [], detail)
+    if dependents:
+        raise OntologyInUse(name, len(dependents), list(dependents[:LISTED]))
 
 
 def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
@@ -289,17 +294,18 @@ class VocabularyCommands:
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_ontology(
-        self, upload: Upload, *, activate: bool, progress: Progress = silent
+        self, upload: Upload, *, activate: bool, dry_run: bool = False, progress: Progress = silent
     ) -> tuple[dict[str, Any], bool]:
         """The load report with the impact, and whether this made another version: the same bytes, read in the same way,
-        are the same version. `progress` may be called in any thread.
+        are the same version. `dry_run` only tells what it would do once it is active. `progress` may be called in any
+        thread.
 
         Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `StoreUnavailable`, `VersionChanged`.
         """
         upload = replace(upload, relations=tuple(sorted(set(upload.relations))))
         await self._check_follows(upload)
         sha256 = await asyncio.to_thread(lambda: hashlib.sha256(upload.document).hexdigest())
-        known = await self._known(upload, sha256, activate)
+        known = await self._known(upload, sha256, activate, dry_run=dry_run)
         if known is not None:
             return known, False
         read = await self._documents.read(
@@ -311,6 +317,8 @@ class VocabularyCommands:
             progress=progress,
         )
         progress("build", 0, None)
+        if dry_run:
+            return await self._tried(upload, sha256, read, progress), False
         async with self.one_at_a_time:
             await self._check_follows(upload)
             known = await self._known(upload, sha256, activate, alone=True)
@@ -345,12 +353,14 @@ class VocabularyCommands:
             number = await self._number(name, version)
             return {"version": number, **await self._activate(name, number)}
 
-    async def delete_ontology(self, name: str) -> dict[str, Any]:
-        """Forget every version of a name. Raises `UnknownOntology`, `OntologyInUse`."""
+    async def delete_ontology(self, name: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Forget every version of a name; `dry_run` only tells. Raises `UnknownOntology`, `OntologyInUse`."""
+        if dry_run:
+            prepared = await self._without(name)
+            await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
+            return await self.change_report(prepared)
         async with self.one_at_a_time:
-            others = [each for each in self.vocabulary.ontologies if each.name != name]
-            rest = await asyncio.to_thread(self.build, others)
-            prepared = await self.prepared(rest, live_only=False)
+            prepared = await self._without(name)
             done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
             return await self.change_report(prepared, done, f"{name} deleted")
 
@@ -418,6 +428,19 @@ class VocabularyCommands:
             with_dependents=not live_only,
         )
 
+    async def _tried(self, upload: Upload, sha256: str, read: Read, progress: Progress) -> dict[str, Any]:
+        """The load report of a document that is not stored, and what it would do."""
+        whole = await asyncio.to_thread(self._with, read.ontology)
+        stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
+        progress("compile", 0, None)
+        told = await self.change_report(await self.prepared(whole))
+        return self._described(stored.report, upload.name, None, False) | {"dry_run": True} | told
+
+    async def _without(self, name: str) -> Prepared:
+        others = [each for each in self.vocabulary.ontologies if each.name != name]
+        rest = await asyncio.to_thread(self.build, others)
+        return await self.prepared(rest, live_only=False)
+
     async def _activate(self, name: str, version: int) -> dict[str, Any]:
         prepared = await self.prepared(await self._whole(name, version))
         done = await self.broker.submit(
@@ -436,15 +459,19 @@ class VocabularyCommands:
             raise VersionChanged(f"{there}: read the active version before you replace it")
 
     async def _known(
-        self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False
+        self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False, dry_run: bool = False
     ) -> dict[str, Any] | None:
-        """The answer for what is stored already, activated if that is wanted."""
+        """The answer for what is stored already, activated if that is wanted and this is no `dry_run`."""
         same = await self.broker.read(
             lambda connection: ontologies.find_same(connection, upload.name, sha256, upload.reason, upload.relations)
         )
         if same is None:
             return None
         told: dict[str, Any] = {}
+        if dry_run:
+            if not same.active:
+                told = await self.activate_ontology(upload.name, same.version, dry_run=True)
+            return self._described(same.report, upload.name, same.version, same.active) | {"dry_run": True} | told
         if activate and not same.active:
             if alone:
                 told = await self._activate(upload.name, same.version)
@@ -494,8 +521,9 @@ class VocabularyCommands:
     def _with(self, ontology: Ontology) -> Vocabulary:
         return self.build([*(each for each in self.vocabulary.ontologies if each.name != ontology.name), ontology])
 
-    def _described(self, report: dict[str, Any], name: str, version: int, active: bool) -> dict[str, Any]:
-        said = {"name": name, "version": version, "active": active, "vocabulary_version": self.vocabulary.version}
+    def _described(self, report: dict[str, Any], name: str, version: int | None, active: bool) -> dict[str, Any]:
+        number = {} if version is None else {"version": version}
+        said = {"name": name, **number, "active": active, "vocabulary_version": self.vocabulary.version}
         return said | {key: value for key, value in report.items() if key not in said}
 
 

@@ -1,5 +1,6 @@
 """The commands `kindcast context`: JSON-LD contexts, by the URLs that documents refer to them by."""
 
+from json import dumps
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ __all__ = ["commands"]
 
 commands = typer.Typer(
     name="context",
-    help="JSON-LD contexts: upload, list and delete; each is a version of the vocabulary. None is ever fetched.",
+    help="JSON-LD contexts: upload, list, show and delete; each is a version of the vocabulary. None is ever fetched.",
     no_args_is_help=True,
 )
 
@@ -50,6 +51,24 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     uploaded = {each["name"]: str(each["version"]) for each in found["contexts"]}
     rows = [*uploaded.items(), *((url, "shipped") for url in found["shipped"] if url not in uploaded)]
     output.table(("url", "version"), rows)
+
+
+@commands.command("show", epilog="Example: kindcast context show --url https://www.w3.org/ns/activitystreams")
+def show(url: UrlOption, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show a context as it was uploaded, or a shipped one, and its versions."""
+    with connected(server) as client:
+        found = client.context(url)
+    if json:
+        output.print_json(found)
+        return
+    output.paragraph(f"context {url}, " + (f"version {found['version']}" if "version" in found else "shipped"), "bold")
+    output.paragraph(dumps(found["declaration"], ensure_ascii=False, indent=2))
+    if found["versions"]:
+        made = [
+            (str(each["version"]), "active" if each["active"] else "", output.ago(each["created_at"]))
+            for each in found["versions"]
+        ]
+        output.table(("version", "", "uploaded"), made)
 
 
 @commands.command("delete", epilog="Example: kindcast context delete --url https://example.com/city.jsonld")

@@ -159,6 +159,7 @@ def load(
     activate: Annotated[
         bool, typer.Option("--activate/--no-activate", help="Activate it at once, or only store it.")
     ] = True,
+    dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -174,9 +175,15 @@ def load(
             reason=reason.value,
             relations=listed(relations),
             activate=activate,
+            dry_run=dry_run,
         )
     if json:
         output.print_json(report)
+        return
+    if dry_run:
+        output.paragraph(f"{report['name']} would be in force; nothing was stored", "bold green")
+        _show_report(report)
+        show_impact(report)
         return
     stored = "" if report["active"] else ", not in force: kindcast ontology activate"
     output.paragraph(f"loaded {report['name']}, version {report['version']}{stored}", "bold green")

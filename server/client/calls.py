@@ -271,6 +271,11 @@ class VocabularyCalls:
         return get(path_of("contexts"))
 
     @described
+    def context(self, url: str) -> Call[Json]:
+        """One context, uploaded or shipped, as `declaration`, and its versions."""
+        return get(path_of("contexts"), url=url)
+
+    @described
     def delete_context(self, url: str, *, dry_run: bool = False) -> Call[Json]:
         """Deletes a context that no other refers to."""
         return _changing("DELETE", path_of("contexts"), dry_run, url=url)
@@ -473,10 +478,12 @@ class Calls(VocabularyCalls, OperatorCalls):
         reason: str | None = None,
         relations: Iterable[str] = (),
         activate: bool = True,
+        dry_run: bool = False,
     ) -> Call[Json]:
         """Uploads an ontology and returns its load report. Name its syntax by media type or by format; `reason` is
-        `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored."""
-        return _upload(name, document, content_type, format, reason, relations, activate)
+        `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored; with
+        `dry_run` nothing is stored, and the answer says what it would do."""
+        return _upload(name, document, content_type, format, reason, relations, activate, dry_run)
 
     @described
     def start_ontology(
@@ -489,9 +496,10 @@ class Calls(VocabularyCalls, OperatorCalls):
         reason: str | None = None,
         relations: Iterable[str] = (),
         activate: bool = True,
+        dry_run: bool = False,
     ) -> Call[Json]:
         """Uploads an ontology without waiting for it to be read; returns the job, to be asked for with `job`."""
-        call = _upload(name, document, content_type, format, reason, relations, activate)
+        call = _upload(name, document, content_type, format, reason, relations, activate, dry_run)
         return replace(call, headers={**call.headers, "Prefer": "respond-async"})
 
     @described
@@ -510,9 +518,9 @@ class Calls(VocabularyCalls, OperatorCalls):
         return get(path_of("ontologies", name))
 
     @described
-    def delete_ontology(self, name: str) -> Call[None]:
-        """Removes an ontology; refused while subscriptions depend on it."""
-        return Call(method="DELETE", path=path_of("ontologies", name), read=_nothing)
+    def delete_ontology(self, name: str, *, dry_run: bool = False) -> Call[Json]:
+        """Removes an ontology; refused while subscriptions depend on it. With `dry_run` nothing changes."""
+        return _changing("DELETE", path_of("ontologies", name), dry_run)
 
     @described
     def concepts(self, q: str, *, lang: str | None = None, limit: int | None = None) -> Call[Json]:
@@ -719,12 +727,14 @@ def _upload(
     reason: str | None,
     relations: Iterable[str],
     activate: bool,
+    dry_run: bool,
 ) -> Call[Json]:
     asked = present(
         format=format,
         reason=reason,
         relations=",".join(relations) or None,
         activate=None if activate else "false",
+        dry_run="true" if dry_run else None,
     )
     return Call(
         method="PUT",

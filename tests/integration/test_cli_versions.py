@@ -43,6 +43,35 @@ def test_versions_story_is_told_to_people(kindcast: Kindcast, fleet: str) -> Non
     assert "no difference" in kindcast("ontology", "diff", fleet, "--to", "1").out
 
 
+def test_ontology_is_tried_before_it_is_stored(kindcast: Kindcast, fleet: str, tmp_path: Path) -> None:
+    """The load report, and what it would do; no version comes of it."""
+    kindcast("subscribe", f"vehicle isa <http://{fleet}/Truck>")
+    file = tmp_path / "third.ttl"
+    file.write_text((SECOND + ":Lorry rdfs:subClassOf :Truck .").replace("fleet", fleet))
+    tried = kindcast("ontology", "load", str(file), "--name", fleet, "--dry-run").out
+    assert f"{fleet} would be in force; nothing was stored" in tried
+    assert "isa Truck: gains Lorry, Pickup (1 subscription)" in tried
+    assert len(kindcast("ontology", "versions", fleet, "--json").json["versions"]) == 2
+
+
+def test_contexts_are_loaded_shown_and_deleted(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """By their URLs, shipped ones too."""
+    url = ("--url", "https://example.com/here.jsonld")
+    file = tmp_path / "here.jsonld"
+    file.write_text('{"@context": {"here": "https://example.com/ns#"}}')
+    assert "would be in force" in kindcast("context", "load", str(file), *url, "--dry-run").out
+    assert kindcast("context", "show", *url).status == 1
+    assert "version 1, is in force" in kindcast("context", "load", str(file), *url).out
+    shown = kindcast("context", "show", *url).out
+    assert "here.jsonld, version 1" in shown
+    assert '"here": "https://example.com/ns#"' in shown
+    assert kindcast("context", "show", *url, "--json").json["versions"][0]["active"] is True
+    assert url[1] in kindcast("context", "list").out
+    assert "shipped" in kindcast("context", "show", "--url", "https://www.w3.org/ns/activitystreams").out
+    assert "deleted" in kindcast("context", "delete", *url).out
+    assert kindcast("context", "show", *url).status == 1
+
+
 def test_rules_are_told_to_people(kindcast: Kindcast, shop_server: str) -> None:
     """A server that has always had these rules has nothing to tell of others."""
     shown = kindcast("ontology", "rules").out

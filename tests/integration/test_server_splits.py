@@ -163,6 +163,46 @@ def test_without_an_envelope_ids_are_made_of_id_and_revision_or_of_the_document(
     assert (answer["duplicates"], answer["accepted"]) == (1, 1)
 
 
+def test_dry_run_of_a_split_names_the_subscriptions_that_it_changes(client: httpx.Client) -> None:
+    """What stands under the path is an event of its own: by its short name it matches, by the long one no longer."""
+    texts = [
+        "amount > 2",
+        "order.lines.amount > 2",
+        "some order.lines (amount > 2)",
+        "ce.type isa Thing",
+        "ce.id exists",
+    ]
+    client.put(
+        "/v1/ontologies/x",
+        content=b"<http://e/Thing> a <http://www.w3.org/2002/07/owl#Class> .",
+        headers={"Content-Type": "text/turtle"},
+    )
+    ids = {text: subscribe(client, text)["id"] for text in texts}
+    document = {"order": {"lines": [{"amount": 3}]}}
+    declared = {"split": "order.lines"}
+
+    def matching() -> set[str]:
+        told = client.post("/v1/match", json={"event": document}).json()
+        parts = told.get("events", [told])
+        found = {one["subscription"] for part in parts for one in part["matches"]}
+        return {text for text, id in ids.items() if id in found}
+
+    before = matching()
+    tried = client.put("/v1/splits/orders", params={"dry_run": True}, json=declared).json()
+    changed = {each["id"]: each["changes"] for each in tried["impact"]["subscriptions"]["listed"]}
+    assert matching() == before
+    assert client.put("/v1/splits/orders", json=declared).json()["impact"] == tried["impact"]
+    assert before ^ matching() == {"amount > 2", "order.lines.amount > 2", "some order.lines (amount > 2)"}
+    assert changed.keys() == {ids[text] for text in texts[:4]}
+    words = {each["attribute"]: each for each in tried["impact"]["attributes"]["listed"]}
+    assert words["amount"]["words"]["listed"] == ["order.lines.amount"]
+    assert words["order.lines.amount"]["words_gone"]["listed"] == ["order.lines.amount"]
+    assert words["ce.type"]["words"]["listed"] == ["order.lines.@type"]
+    back = client.delete("/v1/splits/orders", params={"dry_run": True}).json()
+    words = {each["attribute"]: each for each in back["impact"]["attributes"]["listed"]}
+    assert words["amount"]["words_gone"]["listed"] == ["order.lines.amount"]
+
+
 def test_splits_are_declarations(client: httpx.Client) -> None:
     """Versions, dry run, the shipped ones, and what is refused."""
     split = {"split": "lines"}

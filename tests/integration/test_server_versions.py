@@ -105,6 +105,33 @@ def test_activate_dry_run_tells_who_gains_and_loses_what(client: httpx.Client) -
     assert show(client, gadget).json()["vocabulary_version"] == done["vocabulary_version"]
 
 
+def test_put_and_delete_are_tried_without_a_trace(client: httpx.Client) -> None:
+    """A dry run of an upload tells what activating it tells, of a document that is stored or is not; nothing changes."""
+    subscribe(client, "target isa Computer")
+    before = client.get("/v1/ontologies").json(), client.get("/v1/ontologies/x/versions").json()
+    third = SECOND + ":Phone rdfs:subClassOf :Computer ."
+    tried = put(client, third, dry_run=True)
+    assert (tried["dry_run"], tried["active"], "version" in tried) == (True, False, False)
+    assert tried["concepts"] > put(client, SECOND, dry_run=True)["concepts"]
+    (term,) = tried["impact"]["terms"]["listed"]
+    assert {"Phone", "Slate"} <= {each["iri"].removeprefix("http://e/") for each in term["gains"]["concepts"]}
+    known = put(client, SECOND, dry_run=True)
+    assert (known["version"], known["impact"]) == (2, post(client, "activate", version=2, dry_run=True)["impact"])
+    assert put(client, FIRST, dry_run=True)["active"] is True
+    kept = client.delete("/v1/ontologies/x", params={"dry_run": True})
+    assert (kept.status_code, problem_code(kept)) == (409, "ontology-in-use")
+    assert (client.get("/v1/ontologies").json(), client.get("/v1/ontologies/x/versions").json()) == before
+    assert put(client, third)["impact"] == tried["impact"]
+
+
+def test_delete_that_is_only_tried_deletes_nothing(client: httpx.Client) -> None:
+    tried = client.delete("/v1/ontologies/x", params={"dry_run": True}).json()
+    assert (tried["dry_run"], tried["subscriptions"]["changed"]) == (True, 0)
+    assert len(client.get("/v1/ontologies/x/versions").json()["versions"]) == 2
+    assert client.delete("/v1/ontologies/x").json()["dry_run"] is False
+    assert client.delete("/v1/ontologies/x", params={"dry_run": True}).status_code == 404
+
+
 def test_activate_concept_that_is_dropped_flags_and_unflags(client: httpx.Client) -> None:
     """Kept, flagged in the listing, counted, told of; matched again as soon as it is back: by one call."""
     created, paused = subscribe(client, "target isa Fax"), subscribe(client, "target isa Fax")

@@ -72,9 +72,10 @@ async def put_ontology(
     """Stores the document, plain or gzip, as another version, and answers the load report. The same bytes again are the
     same version (200). Once active, every live subscription is compiled again, in one step; an event is matched under
     exactly one version. With `dry_run` nothing is stored or activated (200): the load report comes with the
-    subscriptions that would mean something else. Nothing is fetched: imports are resolved against what was uploaded. With `Prefer:
-    respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With `If-Match` it only
-    follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is (412)."""
+    subscriptions that would mean something else. Nothing is fetched: imports are resolved against what was uploaded.
+    With `Prefer: respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With
+    `If-Match` it only follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is
+    (412)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     told = format or (None if media_type in UNTOLD else media_type)
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]

@@ -351,8 +351,8 @@ class Broker:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report, and whether this made another version; `dry_run` only tells what it would do. Raises `OntologyError`, `UnsupportedFormat`,
-        `BrokerBusy`, `VersionChanged`.
+        """The load report, and whether this made another version; `dry_run` only tells what it would do. Raises
+        `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `VersionChanged`.
 
         The document is read in a child process, the vocabulary built, and the subscriptions compiled again in worker
         threads; publishers go on meanwhile.

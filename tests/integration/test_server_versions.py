@@ -106,7 +106,7 @@ def test_activate_dry_run_tells_who_gains_and_loses_what(client: httpx.Client) -
 
 
 def test_put_and_delete_are_tried_without_a_trace(client: httpx.Client) -> None:
-    """A dry run of an upload tells what activating it tells, of a document that is stored or is not; nothing changes."""
+    """A dry run of an upload tells what activating it tells, stored or not; nothing changes."""
     subscribe(client, "target isa Computer")
     before = client.get("/v1/ontologies").json(), client.get("/v1/ontologies/x/versions").json()
     third = SECOND + ":Phone rdfs:subClassOf :Computer ."

@@ -31,12 +31,14 @@ ServerError
 ├── UnknownTenant           no tenant has this name
 ├── TenantExists            a tenant has this name already
 ├── TenantInUse             it cannot be deleted
+├── CertificateUnusable     the server cannot speak TLS with the files that it was given
 └── KeysNeeded              the server listens beyond this machine, and there is no key yet
 """
 
 __all__ = [
     "BacktestFailed",
     "BrokerBusy",
+    "CertificateUnusable",
     "KeysNeeded",
     "LastKey",
     "NothingBefore",
@@ -228,6 +230,10 @@ class TenantExists(ServerError):
 
 class TenantInUse(ServerError):
     """A tenant that cannot be deleted: it has keys, or is the one that is always there."""
+
+
+class CertificateUnusable(ServerError):
+    """The server cannot speak TLS with the files of its certificate and key."""
 
 
 class KeysNeeded(ServerError):

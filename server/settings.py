@@ -37,6 +37,11 @@ class Settings(BaseSettings):
     """Folder of the database and the lock; made if absent."""
     database: str | None = None
     """SQLAlchemy URL; default: SQLite in the data folder."""
+    tls_certificate: Path | None = None
+    """PEM file of the server's certificate and those that lead to its authority; with it the server speaks https only.
+    Read again when it changes."""
+    tls_key: Path | None = None
+    """PEM file of its key, without a passphrase; default: in the same file."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, beside those of this machine's loopback, that the Host header may carry."""
     allowed_origins: tuple[str, ...] = ()
@@ -231,6 +236,12 @@ class Settings(BaseSettings):
         """A limit that is not enforced would be worse than none."""
         if self.index_bytes is not None and self.engine != "fused":
             raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _key_has_certificate(self) -> "Settings":
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise ValueError("tls_key is set without tls_certificate")
         return self
 
     @property

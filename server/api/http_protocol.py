@@ -9,6 +9,8 @@ A new connection is never refused at a limit while another one can be closed ins
 request is whole and is being carried out: its client could not know whether it was. Bytes of bodies count from their
 arrival until the answer is complete, since the application holds them so long.
 
+With a certificate the bytes are those of TLS: `TlsHandshake` comes before `HttpConnection`, within the same limits.
+
 A WebSocket counts as the connection that it was opened over, and is held to the same limits from then on.
 """
 
@@ -23,16 +25,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import uvicorn
 from starlette.routing import compile_path
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
 from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title
+from kindcast.server.security.certificate import ServerCertificate
 from kindcast.server.settings import Settings
 
 __all__ = ["WEBSOCKET_PATH", "ConnectionLimits", "HttpConnection", "WebSocketConnection", "uvicorn_config"]
@@ -81,11 +85,15 @@ reads, and may be asked again."""
 
 
 def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
-    """How uvicorn serves the application."""
+    """How uvicorn serves the application. Raises `CertificateUnusable`."""
     limits = ConnectionLimits(settings)
+    begin: Callable[..., asyncio.Protocol] = partial(HttpConnection, limits=limits)
+    if settings.tls_certificate is not None:
+        certificate = ServerCertificate(settings.tls_certificate, settings.tls_key)
+        begin = partial(TlsHandshake, limits=limits, certificate=certificate)
     return uvicorn.Config(
         app,
-        http=partial(HttpConnection, limits=limits),  # type: ignore[arg-type]  # any callable that makes a protocol
+        http=begin,  # type: ignore[arg-type]  # any callable that makes a protocol
         ws=WebSocketConnection,
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=settings.stream_ping_seconds,
@@ -281,6 +289,95 @@ class ConnectionLimits:
         now = time.monotonic()
         for each in list(self._connections):
             each.check(now)
+
+
+class TlsHandshake(asyncio.Protocol):
+    """A connection until its TLS handshake is done; from then on it is an `HttpConnection`. It counts from its
+    beginning, as uvicorn's own would not, so that nobody can hold connections by handshakes that are never finished."""
+
+    def __init__(self, *, limits: ConnectionLimits, certificate: ServerCertificate, **more: Any) -> None:
+        self._begin = partial(HttpConnection, limits=limits, **more)
+        self._limits = limits
+        self._certificate = certificate
+        self._others: set[Any] = more["server_state"].connections
+        self._early: list[bytes] = []
+        self.loop: asyncio.AbstractEventLoop = more.get("_loop") or asyncio.get_running_loop()
+        self.address = ""
+        self.phase: Phase = "head"
+        self.since = time.monotonic()
+        self.held = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        transport.pause_reading()  # until the handshake takes over
+        client = get_remote_addr(transport)
+        self.address = client[0] if client else ""
+        self._others.add(self)
+        self._limits.enter(self)
+        self._shaking = self.loop.create_task(self._shake())
+
+    def data_received(self, data: bytes) -> None:
+        """What came before the handshake took over (uvloop reads on while reading is paused), or in one piece with its
+        end."""
+        self._early.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    async def _shake(self) -> None:
+        handshake = self.loop.create_task(
+            self.loop.start_tls(
+                self.transport,
+                self,
+                self._certificate.context(),
+                server_side=True,
+                ssl_handshake_timeout=self._limits.settings.header_seconds,
+                ssl_shutdown_timeout=LINGER_SECONDS,
+            )
+        )
+        await asyncio.sleep(0)  # it has taken over the transport
+        early, self._early = b"".join(self._early), []
+        self.loop.call_soon(self._hand_over, early)
+        try:
+            secure = await handshake
+        except OSError:  # it speaks no TLS, does not trust the certificate, was too slow, or left
+            secure = None
+        left = self not in self._others
+        self._leave()
+        if secure is None or left or secure.is_closing():
+            self.transport.abort()
+            return
+        connection = self._begin()
+        secure.set_protocol(connection)
+        connection.connection_made(secure)
+        for data in self._early:
+            connection.data_received(data)
+
+    def _hand_over(self, data: bytes) -> None:
+        """Give the handshake what was read before it."""
+        while data and not self.transport.is_closing():
+            protocol = cast(asyncio.BufferedProtocol, self.transport.get_protocol())
+            buffer = memoryview(protocol.get_buffer(len(data)))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            protocol.buffer_updated(size)
+            data = data[size:]
+
+    def check(self, now: float) -> None:
+        """The handshake has a time limit of its own."""
+
+    def refuse(self, refusal: _Refusal) -> None:
+        """Make room for others."""
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        self._leave()
+        self.transport.abort()
+
+    def _leave(self) -> None:
+        self._others.discard(self)
+        self._limits.leave(self)
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -590,7 +687,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.transport.close()
 
 
-Connection = HttpConnection | WebSocketConnection
+Connection = TlsHandshake | HttpConnection | WebSocketConnection
 _WEBSOCKET = compile_path(WEBSOCKET_PATH)[0]
 
 

@@ -30,6 +30,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 
 _key: ContextVar[str | None] = ContextVar("key", default=None)
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+_ca: ContextVar[str | None] = ContextVar("ca", default=None)
 
 
 def _options(
@@ -53,12 +54,22 @@ def _options(
             help="In which tenant to act, with a key for all of them.",
         ),
     ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option(
+            envvar="KINDCAST_CA",
+            metavar="FILE",
+            expose_value=False,
+            callback=lambda value: _ca.set(value),
+            help="PEM file of the authorities that are trusted, for a server with a certificate of your own.",
+        ),
+    ] = None,
 ) -> None:
     """The options of all commands that talk to a server."""
 
 
 def add_key_options(command: Any) -> None:
-    """Give `--key` and `--tenant` to every command beneath `command` that has `--server`."""
+    """Give `--key`, `--tenant` and `--ca` to every command beneath `command` that has `--server`."""
     for each in getattr(command, "commands", {}).values():
         add_key_options(each)
     if any("--server" in parameter.opts for parameter in command.params):
@@ -71,7 +82,7 @@ def add_key_options(command: Any) -> None:
 def connected(server: str) -> Iterator[Client]:
     """A client of `server`. Raises CommandFailed, with what to do, when there is no answer."""
     try:
-        with Client(server, key=_key.get(), tenant=_tenant.get()) as client:
+        with Client(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get()) as client:
             yield client
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
         raise CommandFailed(
@@ -80,6 +91,11 @@ def connected(server: str) -> Iterator[Client]:
     except httpx.TimeoutException as error:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
     except httpx.TransportError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise CommandFailed(
+                f"the certificate of {server} is not trusted ({error.__cause__ or error}).",
+                "Name the file of its authority: --ca FILE or KINDCAST_CA.",
+            ) from error
         raise CommandFailed(
             f"no server answers at {server} ({error.__cause__ or error}).",
             "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",

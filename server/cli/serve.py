@@ -27,6 +27,12 @@ def serve(
     port: Annotated[int | None, typer.Option(metavar="PORT", help="0 takes a free one.  [8080]")] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept.  [kindcast-data]")] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="Another database than SQLite in DIR.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM; with a certificate the server speaks https only.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM, without a passphrase.  [in the same file]")
+    ] = None,
     planner: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +56,16 @@ def serve(
     from kindcast.server.settings import Settings
 
     try:
-        settings = Settings.load(config, host=host, port=port, data=data, database=database, planner=planner)
+        settings = Settings.load(
+            config,
+            host=host,
+            port=port,
+            data=data,
+            database=database,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            planner=planner,
+        )
     except ValidationError as error:
         raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
     except FileNotFoundError as error:
@@ -71,9 +86,10 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
 
     from kindcast.server.api.http_protocol import uvicorn_config
     from kindcast.server.app import create_app
+    from kindcast.server.errors import CertificateUnusable
 
     failures: list[Exception] = []
-    address = _address(listener, settings.host)
+    address = _address(listener, settings)
 
     def announce() -> None:
         if json:
@@ -85,7 +101,10 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     app = create_app(settings)
     app.router.lifespan_context = _watched(app.router.lifespan_context, announce, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
-    config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS)
+    try:
+        config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS)
+    except CertificateUnusable as error:
+        raise CommandFailed(f"the server could not start: {error}") from error
     try:
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
@@ -133,9 +152,10 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _address(listener: socket.socket, host: str) -> str:
-    port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _address(listener: socket.socket, settings: Any) -> str:
+    scheme = "http" if settings.tls_certificate is None else "https"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{listener.getsockname()[1]}"
 
 
 def _wrong_settings(error: Any) -> str:

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from functools import cache
-from ssl import SSLContext
+from ssl import SSLContext, create_default_context
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -122,15 +122,17 @@ class Client(Calls):
         *,
         key: str | None = None,
         tenant: str | None = None,
+        ca: str | None = None,
         http: httpx.Client | None = None,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
-        `tenant`: in which an administrator of all tenants acts. `http`: an `httpx.Client` of your own
-        (certificates, proxies); it is closed with this one."""
+        `tenant`: in which an administrator of all tenants acts. `ca`: a PEM file of the authorities whose certificates
+        are trusted, in place of the system's; by default the variable KINDCAST_CA. `http`: an `httpx.Client` of your
+        own (client certificates, proxies); it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
         self.headers = _credentials(key, tenant)
-        self._http = http or httpx.Client(**_connecting(server))
+        self._http = http or httpx.Client(**_connecting(server, ca))
 
     def __enter__(self) -> Self:
         return self
@@ -176,15 +178,16 @@ class AsyncClient(Calls):
         *,
         key: str | None = None,
         tenant: str | None = None,
+        ca: str | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
-        `tenant`: in which an administrator of all tenants acts. `http`: an `httpx.AsyncClient` of your
-        own; it is closed with this one."""
+        `tenant`: in which an administrator of all tenants acts. `ca`: as of `Client`. `http`: an `httpx.AsyncClient` of
+        your own; it is closed with this one."""
         self.tickets = {}
         self.server = server.rstrip("/")
         self.headers = _credentials(key, tenant)
-        self._http = http or httpx.AsyncClient(**_connecting(server))
+        self._http = http or httpx.AsyncClient(**_connecting(server, ca))
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,16 +237,24 @@ def _is_here(server: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _connecting(server: str) -> dict[str, Any]:
-    """What an `httpx` client for the server is made with."""
+def _connecting(server: str, ca: str | None) -> dict[str, Any]:
+    """What an `httpx` client for the server is made with. Raises OSError where the authorities cannot be read."""
     trust_env = not _is_here(server)
-    return {"trust_env": trust_env, "verify": _authorities(trust_env)}
+    ca = ca or os.environ.get("KINDCAST_CA")
+    return {"trust_env": trust_env, "verify": _authorities(trust_env) if ca is None else _authorities_of(ca)}
 
 
 @cache
 def _authorities(trust_env: bool) -> SSLContext:
     """Whom TLS connections trust. Loading them takes some 20 ms: once for all clients of a process."""
     return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _authorities_of(ca: str) -> SSLContext:
+    try:
+        return create_default_context(cafile=ca)
+    except OSError as error:
+        raise OSError(f"the certificates of authorities in {ca} cannot be read: {error.strerror or error}") from error
 
 
 def _path(id: str) -> str:

@@ -34,7 +34,8 @@ def running_app(data: Path, **settings: Any) -> Iterator[str]:
         try:
             assert started.wait(PATIENCE_SECONDS), "the server did not start"
             assert server.started, "the server refused to start"
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            scheme = "http" if chosen.tls_certificate is None else "https"
+            yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(PATIENCE_SECONDS)

@@ -1,0 +1,93 @@
+"""The certificate that the server speaks TLS with, read from files and again whenever they change.
+
+tls_certificate, tls_key ──▶ ServerCertificate.context() ──▶ the next handshake
+"""
+
+import logging
+import os
+import ssl
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from kindcast.server.errors import CertificateUnusable
+
+__all__ = ["ServerCertificate"]
+
+LOOK_SECONDS = 1.0
+"""How often the files are looked at, at most: when a connection is made."""
+
+_log = logging.getLogger("kindcast.tls")
+
+
+class ServerCertificate:
+    """On one event loop. Connections that there are keep the certificate that they began with."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        """`certificate`: PEM, the server's own certificate first and then those that lead to its authority; `key`: PEM
+        without a passphrase, None: in the same file. Raises `CertificateUnusable`."""
+        self._certificate = certificate
+        self._key = key
+        self._seen = self._state()
+        self._context = self._load()
+        self._looked_at = time.monotonic()
+
+    def context(self) -> ssl.SSLContext:
+        """What the next handshake uses. Files that changed and cannot be used are logged once; the certificate from
+        before stays."""
+        now = time.monotonic()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            state = self._state()
+            if state != self._seen:
+                self._seen = state
+                try:
+                    self._context = self._load()
+                    _log.info("the certificate %s was read again", self._certificate)
+                except CertificateUnusable as error:
+                    _log.error("the certificate from before stays in use: %s", error)
+        return self._context
+
+    def _files(self) -> list[Path]:
+        return [self._certificate, *([] if self._key is None else [self._key])]
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        """Changes when a file is replaced or written."""
+        found: list[tuple[int, int, int] | None] = []
+        for each in self._files():
+            try:
+                status = os.stat(each)
+                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return found
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 or newer
+        context.set_alpn_protocols(["http/1.1"])
+        for each in self._files():
+            try:
+                each.read_bytes()
+            except OSError as error:
+                raise CertificateUnusable(f"{each} cannot be read: {error.strerror or error}") from error
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_passphrase)
+        except ssl.SSLError as error:
+            key = self._key or self._certificate
+            if error.reason == "KEY_VALUES_MISMATCH":
+                detail = f"the key in {key} is not that of the first certificate in {self._certificate}"
+            else:
+                detail = f"{self._certificate} and {key} must hold a certificate and its key, as PEM"
+            raise CertificateUnusable(detail) from error
+        except _Encrypted as error:
+            detail = f"the key in {self._key or self._certificate} has a passphrase: store it without one"
+            raise CertificateUnusable(detail) from error
+        return context
+
+
+class _Encrypted(Exception):
+    """A key asks for a passphrase."""
+
+
+def _no_passphrase() -> NoReturn:
+    raise _Encrypted

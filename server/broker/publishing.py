@@ -9,6 +9,7 @@ No operator is called here: candidates that need one are stored with the event, 
 is looked up.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,8 @@ DIFFERS = "differs"
 
 MATCHES_AT_ONCE = 1_000_000
 """Matches after which a command accepts no more events, so that others are served: some tenths of a second."""
+READING_SECONDS = 0.05
+"""For which the events of one request are read in a command, so that others are served: some 2,000 small events."""
 MATCHES_TRIED = 3_000_000
 """That events could have at most which are matched in one call, while nothing is known of them."""
 
@@ -126,29 +129,39 @@ def publish(
     row.
 
     Where they match very many subscriptions, only the first ones are accepted, at least one, until there are `at_most`
-    matches or some more: there are fewer results then, and the others are to be published in a later command. With None
-    all are accepted, some of them at a time too, since what a call finds is in memory.
+    matches or some more; and of each request only as many as are read in `READING_SECONDS`, at least one. There are
+    fewer results then, and the others are to be published in a later command. With None all are accepted, some of them
+    at a time too, since what a call finds is in memory.
     """
     events = [event for each in publications for event in each.events]
-    asked = [each for each in publications for _ in each.events]
+    asked = [number for number, each in enumerate(publications) for _ in each.events]
+    left = [math.inf if at_most is None else READING_SECONDS] * len(publications)
     subscriptions = max(1, len(group.state.matcher))
     size = least = max(1, MATCHES_TRIED // subscriptions)
-    before, results = group.totals["matches"], Results()
+    before = group.totals["matches"]
+    results: list[Outcome | Refused | None] = []
     while len(results) < len(events):
         start, matches = len(results), group.totals["matches"]
         some = slice(start, start + size)
-        results += _published(group, events[some], asked[some], observe)
+        results += _published(group, events[some], asked[some], publications, left, observe)
         if at_most is not None and group.totals["matches"] - before >= at_most:
             break
         few = group.totals["matches"] - matches < size * subscriptions // 100
         size = min(2 * size, 4 * least) if few else least
     parts = iter(results)
-    return [list(islice(parts, len(each.events))) for each in publications]
+    return [[found for found in islice(parts, len(each.events)) if found is not None] for each in publications]
 
 
 def _published(
-    group: Group, events: Sequence[DecodedEvent], of: Sequence[Publication], observe: Callable[[float, int], None]
-) -> Results:
+    group: Group,
+    events: Sequence[DecodedEvent],
+    asked_by: Sequence[int],
+    publications: Sequence[Publication],
+    left: list[float],
+    observe: Callable[[float, int], None],
+) -> list[Outcome | Refused | None]:
+    """What became of each event; None for those of a publication, which `asked_by` numbers, that has no more seconds
+    `left`."""
     state = group.state
     said = _corrections(state, events)
     keys = [
@@ -158,12 +171,14 @@ def _published(
     asked = [(each.source, key) for each, key in zip(events, keys, strict=True) if not each.id_is_ours]
     known = find_known(group.connection, asked)
     results: list[Outcome | Refused | None] = [None] * len(events)
-    fresh: list[tuple[int, DecodedEvent, ReadEvent]] = []
+    fresh: list[tuple[int, DecodedEvent, ReadEvent, Sequence[Note]]] = []
     repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
-    started = time.perf_counter()
+    began = started = time.perf_counter()
     reads = _Reading(group)
-    for index, each in enumerate(events):
+    for index, (each, number) in enumerate(zip(events, asked_by, strict=True)):
+        if left[number] <= 0:
+            continue
         key = (each.source, keys[index])
         if key in known:
             results[index] = _duplicate(each, known[key])
@@ -175,22 +190,26 @@ def _published(
                 results[index] = read
             else:
                 first[key] = index
-                fresh.append((index, each, read))
-    table = state.matcher.match_read([read for _, _, read in fresh])
+                fresh.append((index, each, read, read.notes(MAX_NOTES) if publications[number].verbose else ()))
+        now = time.perf_counter()
+        left[number] -= now - began
+        began = now
+    table = state.matcher.match_read([read for _, _, read, _ in fresh])
     observe(time.perf_counter() - started, len(fresh))
     rows = _Rows(group, table)
-    for number, (index, each, read) in enumerate(fresh):
-        limit = of[index].max_matches
+    for number, (index, each, _, noted) in enumerate(fresh):
+        publication = publications[asked_by[index]]
+        limit = publication.max_matches
         if limit is not None and rows.matched(number) > limit:
             results[index] = TooManyMatches(
                 f"the event matches {rows.matched(number):,} subscriptions, and an event may match {limit:,} at most"
             )
             continue
-        notes = (*each.notes, *read.notes(MAX_NOTES)) if of[index].verbose else ()
+        notes = (*each.notes, *noted) if publication.verbose else ()
         results[index] = rows.add(number, each, notes[:MAX_NOTES], key=keys[index])
     rows.store()
     if any(said):
-        stored = ((index, results[index]) for index, _, _ in fresh)
+        stored = ((index, results[index]) for index, *_ in fresh)
         tell_corrections(
             group,
             [
@@ -206,7 +225,7 @@ def _published(
             continue
         results[index] = _duplicate(events[index], (outcome.sequence, events[original].digest, outcome.matched))
     group.totals["duplicates"] += sum(isinstance(each, Outcome) and each.duplicate for each in results)
-    return [each for each in results if each is not None]
+    return results
 
 
 def publish_together(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> list[Outcome]:

@@ -33,6 +33,7 @@ from kindcast.server.errors import NothingBefore, OntologyInUse, UnknownDeclarat
 from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
+from kindcast.server.worker_threads import short_turns
 
 __all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declarations", "fill", "keep_notes"]
 
@@ -100,7 +101,7 @@ def prepare(
     """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and tell them apart from what
     they mean `before`. Any thread."""
     impact = Impact(before, vocabulary)
-    with garbage_collection.paused():
+    with short_turns(), garbage_collection.paused():
         matcher = new_matcher(vocabulary)
         noted = list(fill(matcher, rows))
         vocabulary.index_labels()  # not on the time of the first subscriber who mistypes
@@ -409,7 +410,7 @@ class VocabularyCommands:
     def build(self, read: Iterable[Ontology], declarations: Declarations | None = None) -> Vocabulary:
         """The vocabulary of these ontologies and declarations; None stands for the active ones. Any thread."""
         declared = (self.broker.state.declarations if declarations is None else declarations).arguments()
-        with garbage_collection.paused():
+        with short_turns(), garbage_collection.paused():
             return Vocabulary.from_ontologies(sorted(read, key=lambda each: each.name), **declared)
 
     async def prepared(

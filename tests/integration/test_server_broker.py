@@ -402,6 +402,31 @@ def test_events_that_match_very_many_are_published_in_several_commands(
     run(body)
 
 
+def test_a_request_of_large_events_is_read_in_several_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served in between, also those in the same command; each event gets its own result, in order."""
+    monkeypatch.setattr(publishing, "READING_SECONDS", 1e-9)
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("all", "n >= 0"))
+            before = broker.state.commits
+            events = [event(n=number) for number in range(5)]
+            large = asyncio.create_task(broker.publish([*events, events[0]]))
+            single = asyncio.create_task(broker.publish([event(n=9)]))
+            outcomes = [each for each in await large if isinstance(each, Outcome)]
+            assert [(each.matched, each.duplicate) for each in outcomes] == [(1, False)] * 5 + [(1, True)]
+            assert outcomes[5].sequence == outcomes[0].sequence
+            assert [each.sequence for each in outcomes[:5]] == sorted(each.sequence for each in outcomes[:5])
+            (alone,) = await single
+            assert isinstance(alone, Outcome)
+            assert alone.sequence == 2, "it was not behind all of the large request"
+            assert broker.state.commits - before >= 5
+            together = await broker.publish_together([event(n=number) for number in range(20, 25)])
+            assert len(together) == 5
+
+    run(body)
+
+
 def test_events_of_one_document_that_match_very_many_are_matched_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

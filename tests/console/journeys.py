@@ -12,7 +12,7 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.browser import Browser
 from tests.harness.receiver import running_receiver
 
-__all__ = ["JOURNEYS", "Shot", "deliveries", "first_visit", "health", "live", "subscribe", "vocabulary"]
+__all__ = ["JOURNEYS", "Shot", "access", "deliveries", "first_visit", "health", "live", "subscribe", "vocabulary"]
 
 Shot = Callable[[str], None]
 """Takes a picture under a name."""
@@ -182,6 +182,10 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] == "paused"
         browser.click("Resume", "button")
         browser.see("It matches again")
+        receiver.script("/late")
+        browser.click("Replay", "button")
+        browser.see("It is read again from cursor")
+        browser.see("Nothing waits.")
         headers = {"Kindcast-Ticket": made["ticket"]}
         httpx.delete(f"{address}/v1/subscriptions/{made['id']}", headers=headers).raise_for_status()
 
@@ -211,7 +215,58 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
     browser.run("localStorage.removeItem('kindcast.language')")
 
 
-JOURNEYS = (first_visit, vocabulary, subscribe, live, deliveries, health, languages)
+def access(browser: Browser, address: str, shot: Shot) -> None:
+    """The first key, made and used in the console; a subscriber's key shows less, and ends its session with itself."""
+    browser.open(f"{address}/console#/access")
+    browser.see("There is no key: whoever reaches this server may do everything")
+    shot("no-keys")
+    browser.type("Name (yours)", "Ann")
+    browser.click("Make a key", "button")
+    browser.see("The key is made")
+    admin = {"Authorization": f"Bearer {browser.text('.secret')}"}
+    browser.click("Sign in with it", "button")
+    browser.see("Ann (admin)", "Sign out")
+    browser.type("Name (yours)", "Kitchen")
+    browser.click("Make a key", "button")
+    browser.see("The key is made", "Kitchen")
+    other = browser.text(".secret")
+    shot("keys")
+    browser.open(f"{address}/console#/access/tenants")
+    browser.see("you act here")
+    shot("tenants")
+    browser.open(f"{address}/console#/access/usage")
+    browser.see("Ann", within="table")
+    shot("usage")
+    browser.open(f"{address}/console#/access/audit")
+    browser.see("signed in", "POST /v1/keys", within="table")
+    shot("audit-log")
+    browser.click("Sign out", "button")
+    browser.see("You have no key?")
+    shot("sign-in")
+    browser.type("Key", "kindcast_wrong")
+    browser.press("Enter")
+    browser.see("this key is not known here")
+    browser.type("Key", other)
+    browser.click("Sign in", "button")
+    browser.see("Kitchen (subscriber)", "What there is")
+    shown = browser.run("return [...document.querySelectorAll('nav[aria-label=Pages] a')].map((each) => each.innerText)")
+    assert shown == ["Start", "Vocabulary", "Subscribe", "Live", "Deliveries"]
+    shot("start-of-a-subscriber")
+    browser.open(f"{address}/console#/health")
+    browser.see("Your key has the role subscriber, which may not see this page.")
+    browser.open(f"{address}/console#/live")
+    browser.see("Choose an event")
+    assert "all events" not in browser.text("main")
+    browser.open(f"{address}/console#/subscribe")
+    browser.type("What do you want to hear of?", "target isa Computer and price <= 400 USD")
+    browser.see("It would have matched", "events of the last week")
+    id = other.split("_")[1]
+    httpx.delete(f"{address}/v1/keys/{id}", headers=admin).raise_for_status()
+    browser.open(f"{address}/console#/vocabulary")
+    browser.see("You have no key?")
+
+
+JOURNEYS = (first_visit, vocabulary, subscribe, live, deliveries, health, languages, access)
 """In this order, on one server that is empty at first."""
 
 

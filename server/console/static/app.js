@@ -1,5 +1,5 @@
 // The frame: header, languages, colours, and which page is shown.
-import { button, fill, h, keep, kept, LANGUAGES, select, state, t } from "./dom.js";
+import { button, call, card, fill, get, h, keep, kept, LANGUAGES, may, note, select, state, t } from "./dom.js";
 
 const PAGES = {
   start: ["Start", () => import("./start.js")],
@@ -8,8 +8,12 @@ const PAGES = {
   live: ["Live", () => import("./live.js")],
   deliveries: ["Deliveries", () => import("./deliveries.js")],
   health: ["Health", () => import("./health.js")],
+  access: ["Access", () => import("./access.js")],
 };
-const NAMES = () => ({ start: t("Start"), vocabulary: t("Vocabulary"), subscribe: t("Subscribe"), live: t("Live"), deliveries: t("Deliveries"), health: t("Health") });
+const NAMES = () => ({ start: t("Start"), vocabulary: t("Vocabulary"), subscribe: t("Subscribe"), live: t("Live"), deliveries: t("Deliveries"), health: t("Health"), access: t("Access") });
+// One of these permissions opens a page; the API refuses whatever else a key may not do.
+const NEEDS = { vocabulary: ["see-vocabulary"], subscribe: ["subscribe"], live: ["see-events", "receive"], deliveries: ["see-subscriptions"], health: ["see-operations"], access: ["administer", "audit", "see-operations"] };
+const opens = (page) => !NEEDS[page] || may(...NEEDS[page]);
 const THEMES = () => ({ system: t("system colours"), light: t("light"), dark: t("dark") });
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -25,8 +29,26 @@ function header(current) {
   theme.setAttribute("aria-label", t("Colours"));
   fill(document.getElementById("header"), h("div", { class: "bar" },
     h("a", { class: "brand", href: "#/start" }, h("img", { src: "console/icon.svg", alt: "" }), "kindcast"),
-    h("nav", { "aria-label": t("Pages") }, h("ul", {}, Object.entries(NAMES()).map(([name, text]) => h("li", {}, h("a", { href: "#/" + name, "aria-current": name === current && "page" }, text))))),
-    h("div", { class: "tools" }, language, theme)));
+    h("nav", { "aria-label": t("Pages") }, h("ul", {}, Object.entries(NAMES()).filter(([name]) => state.session?.who && opens(name)).map(([name, text]) => h("li", {}, h("a", { href: "#/" + name, "aria-current": name === current && "page" }, text))))),
+    h("div", { class: "tools" }, state.session?.needs_key && state.session.who && account(), language, theme)));
+}
+
+function account() {
+  const { name, role, who, tenant } = state.session;
+  return [h("span", { class: "small", title: who }, name ? `${name} (${role})` : role ?? who, tenant !== "default" && " · " + tenant),
+    button(t("Sign out"), async () => { state.session = await call("DELETE", "session"); await show(); })];
+}
+
+// Where the server has keys and this browser has no session.
+function signIn() {
+  const key = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true, "aria-describedby": "key-help" });
+  const found = h("div", { "aria-live": "assertive" });
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    try { state.session = await call("POST", "session", { key: key.value }); await show(); } catch (error) { fill(found, note("bad", error.message)); key.focus(); }
+  } }, h("label", { for: "key" }, t("Key")), key, h("p", { class: "small quiet", id: "key-help" }, t("It begins with kindcast_. The browser does not keep it: the server remembers the session until you sign out, the key ends, or some hours have passed.")),
+    h("button", { type: "submit", class: "first" }, t("Sign in")), found);
+  return [h("h1", {}, t("Sign in")), h("div", { class: "narrow" }, card(form), h("p", { class: "quiet" }, t("You have no key? An administrator makes one on the page Access, or with this command in the data folder:")), h("pre", {}, "kindcast key create --role subscriber --data DIR"))];
 }
 
 let showing = 0;
@@ -42,6 +64,17 @@ export async function show() {
   header(page);
   const main = document.getElementById("main");
   try {
+    state.session = await get("session");
+    if (mine !== showing) return;
+    header(page);
+    if (!state.session.who) {
+      document.title = `${t("Sign in")} – kindcast`;
+      fill(main, signIn());
+      main.querySelector("input").focus();
+      document.body.dataset.page = "sign-in";
+      return;
+    }
+    if (!opens(page)) { fill(main, h("h1", {}, NAMES()[page]), note("warn", t("Your key has the role {0}, which may not see this page.", state.session.role))); return; }
     const module = await PAGES[page][1]();
     if (mine !== showing) return;
     const content = await module.page(rest, new URLSearchParams(parameters));
@@ -54,6 +87,7 @@ export async function show() {
   document.body.dataset.page = page;
 }
 
+state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; show(); } };
 dark.addEventListener("change", paint);
 addEventListener("hashchange", async () => { await show(); document.getElementById("main").focus({ preventScroll: true }); scrollTo(0, 0); });
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });

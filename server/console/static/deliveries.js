@@ -1,5 +1,5 @@
 // Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
-import { button, call, card, conceptLink, empty, every, field, fill, get, h, how, link, list, note, number, query, say, select, state, status, t, table, tag, tickets, when, withTicket } from "./dom.js";
+import { button, call, card, empty, every, field, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
@@ -11,17 +11,18 @@ async function all(parameters) {
   return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
       link(each.metadata?.name || each.id, "#/deliveries/" + each.id), status(each.status), h("code", {}, each.expression ?? short(each.canonical)), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), each.last_error ?? ""]))
-      : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && link(t("Write a subscription"), "#/subscribe", "button")),
+      : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && may("subscribe") && link(t("Write a subscription"), "#/subscribe", "button")),
     found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, cursor: found.cursor }), "button"), how("v1/subscriptions", "kindcast subscriptions"))];
 }
 
 async function one(id) {
   const frame = h("div", {});
   const ticket = h("input", { type: "text", autocomplete: "off", value: tickets.of(id) ?? "", onchange: () => { if (ticket.value) tickets.put(id, ticket.value.trim()); else tickets.drop(id); } });
+  const since = h("input", { type: "datetime-local", step: "1" });
   async function draw() {
     const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
-    fill(frame,
+    renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
       h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
       diagnosis(it, dead.dead_letters.length),
@@ -29,17 +30,25 @@ async function one(id) {
       h("div", { class: "columns" },
         card(h("h2", {}, t("Subscription")), h("pre", {}, it.expression ?? short(it.canonical)), list([[t("Id"), h("code", {}, it.id)], [t("delivered"), it.sink ? h("code", {}, it.sink) : t("by pull or stream")], [t("made"), when(it.created_at)], [t("ends"), when(it.expires_at)], [t("last success"), it.sink && when(it.last_success)], [t("last failure"), it.last_failure && when(it.last_failure)], [t("next attempt"), it.next_attempt_at && when(it.next_attempt_at)], [t("cursor"), it.cursor]]), it.notes.map((each) => note("warn", each.detail)),
           how("v1/subscriptions/" + id, `kindcast subscriptions`)),
-        card(h("h2", {}, t("What you can do")), !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
+        may("subscribe") && card(h("h2", {}, t("What you can do")), state.session.needs_key ? h("p", { class: "quiet" }, t("A subscription is changed by the key that made it, by an administrator, or with its ticket."))
+          : !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
           h("div", { class: "row" }, it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it."))),
             button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
             dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("{0} messages are sent again.", told.redriven)); await draw(); }),
             button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
-          h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
+          h("div", { class: "row end" }, field(t("Deliver again what came since"), since), button(t("Replay"), async () => {
+            const body = since.value ? { since: new Date(since.value).toISOString() } : {};
+            const told = await call("POST", `subscriptions/${id}/replay`, body, withTicket(id));
+            say(t("It is read again from cursor {0} on.", told.cursor));
+            await draw();
+          })), h("p", { class: "small quiet" }, t("Without a time: everything that is still kept.")),
+          how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}'),
+          may("receive") && h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
       it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(each.outcome, each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
       dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, JSON.stringify(each.event.data ?? each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
-  every(5000, () => { if (document.activeElement !== ticket) draw().catch(() => {}); });
+  every(5000, () => { if (![ticket, since].includes(document.activeElement)) draw().catch(() => {}); });
   return frame;
 }
 const figureOf = (name, value) => h("div", { class: "figure" }, h("b", {}, value), name);

@@ -11,7 +11,10 @@ export function keep(name, value) {
 }
 
 const wanted = (navigator.language || "en").slice(0, 2);
-export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [] };
+export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [], session: null, signedOut: () => {} };
+
+// Whether the key of this session may do one of these; without keys everybody may everything.
+export const may = (...permissions) => permissions.some((each) => state.session.permissions.includes(each));
 
 // The text in the language of the interface; {0}, {1} are replaced.
 export function t(text, ...values) {
@@ -46,6 +49,18 @@ export function fill(element, ...children) {
   return element;
 }
 
+// The same for what is drawn again by itself: what was unfolded stays unfolded, and the focus stays where it was.
+const FOCUSABLE = "a, button, input, select, summary, textarea, [tabindex]";
+export function renew(element, ...children) {
+  const open = [...element.querySelectorAll("details")].map((each) => each.open);
+  const held = document.activeElement, place = [...element.querySelectorAll(FOCUSABLE)].indexOf(held);
+  fill(element, ...children);
+  element.querySelectorAll("details").forEach((each, number) => { if (number < open.length) each.open = open[number]; });
+  const same = held.isConnected ? held : element.querySelectorAll(FOCUSABLE)[place];
+  if (place >= 0 && same?.textContent === held.textContent) same.focus({ preventScroll: true });
+  return element;
+}
+
 let counter = 0;
 export const fresh = (name) => `${name}-${++counter}`;
 
@@ -67,20 +82,22 @@ export async function call(method, path, body, headers = {}) {
   const text = await answer.text();
   let found = text;
   if ((answer.headers.get("content-type") || "").includes("json")) { try { found = JSON.parse(text); } catch { /* no JSON after all */ } }
-  if (!answer.ok) throw new Problem(answer.status, typeof found === "object" ? found : { detail: text.slice(0, 300) || answer.statusText });
-  return found;
+  if (answer.ok) return found;
+  const problem = new Problem(answer.status, typeof found === "object" ? found : { detail: text.slice(0, 300) || answer.statusText });
+  if (problem.code === "key-missing") state.signedOut();
+  throw problem;
 }
 export const get = (path) => call("GET", path);
 export const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value != null && value !== "")).toString();
 
 // Waits for a job, and tells how far it is.
-export async function job(started, tell = () => {}) {
+export async function job(started, tell = () => {}, where = "jobs/") {
   let told = started, pause = 100;
   while (told.status === "running") {
     tell(told.progress);
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(1000, pause * 1.5);
-    told = await get("jobs/" + told.id);
+    told = await get(where + told.id);
   }
   if (told.status === "failed") throw new Problem(told.problem.status, told.problem);
   return told.result;
@@ -94,6 +111,7 @@ export function events(path, name, listener) {
     if (source || document.hidden) return;
     source = new EventSource("v1/" + path);
     source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
+    source.addEventListener("error", () => { if (source?.readyState === EventSource.CLOSED) get("session").then((session) => { if (!session.who) state.signedOut(); }, () => {}); });
   };
   const seen = () => (document.hidden ? close() : open());
   document.addEventListener("visibilitychange", seen);
@@ -142,8 +160,9 @@ export const empty = (text, ...what) => h("div", { class: "empty" }, h("p", {}, 
 
 // How to get the same elsewhere: over HTTP and on the command line.
 export function how(path, command, method = "GET", body) {
-  const line = method === "GET" ? `curl '${location.origin}/${path}'`
-    : `curl -X ${method} '${location.origin}/${path}'` + (body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : "");
+  const key = state.session.needs_key ? ' -H "Authorization: Bearer $KINDCAST_KEY"' : "";
+  const line = method === "GET" ? `curl${key} '${location.origin}/${path}'`
+    : `curl${key} -X ${method} '${location.origin}/${path}'` + (body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : "");
   return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
 }
 export function figure(name, value, path, command) {

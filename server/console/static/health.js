@@ -1,5 +1,5 @@
 // Health: a day of measurements as plots, and the operators.
-import { card, empty, every, figure, fill, get, h, how, number, plot, t, table, tag } from "./dom.js";
+import { card, empty, every, figure, get, h, how, number, plot, renew, t, table, tag } from "./dom.js";
 
 const bytes = (value) => { const units = ["B", "KB", "MB", "GB", "TB"]; let place = 0; while (value >= 1024 && place < 4) { value /= 1024; place++; } return `${number(value, value < 10 ? 1 : 0)} ${units[place]}`; };
 const seconds = (value) => (value < 0.001 ? `${number(value * 1e6)} µs` : value < 1 ? `${number(value * 1000, 1)} ms` : `${number(value, 2)} s`);
@@ -17,11 +17,11 @@ export async function page() {
     const [told, ready, known] = await Promise.all([get("series?points=480"), fetch("readyz").then((answer) => answer.json()), get("operators")]);
     const names = NAMES(), last = (name) => told.series[name]?.values.at(-1);
     const shown = (name) => (last(name) == null ? "–" : names[name][1](last(name)));
-    fill(figures, h("div", { class: "figures" }, figure(t("state"), ready.status === "ready" ? t("ready") : ready.detail ?? t("not ready"), "readyz", "kindcast status"),
+    renew(figures, h("div", { class: "figures" }, figure(t("state"), ready.status === "ready" ? t("ready") : ready.detail ?? t("not ready"), "readyz", "kindcast status"),
       ["events_per_second", "match_p99_seconds", "matches_pending", "dead_letters", "index_bytes", "database_bytes"].map((name) => figure(names[name][0], shown(name), "v1/series"))));
-    fill(plots, told.times.length > 1 ? Object.entries(names).map(([name, [text, unit]]) => plot(text, told.times, told.series[name].values, unit)) : empty(t("The first measurements come within a minute.")));
+    renew(plots, told.times.length > 1 ? Object.entries(names).map(([name, [text, unit]]) => plot(text, told.times, told.series[name].values, unit)) : empty(t("The first measurements come within a minute.")));
     const used = known.operators.filter((each) => each.subscriptions > 0 || each.learned.calls > 0);
-    fill(operators, card(h("h2", {}, t("Operators")), used.length ? table([t("Operator"), { text: t("subscriptions"), number: true }, { text: t("calls"), number: true }, { text: t("learned cost"), number: true }, { text: t("learned selectivity"), number: true }, t("circuit")], used.map((each) => [each.name, number(each.subscriptions), number(each.learned.calls), seconds(each.learned.cost), number(each.learned.selectivity, 3), tag(each.circuit?.state === "closed" ? t("closed: calls go through") : each.circuit?.state ?? "–", each.circuit?.state === "closed" ? "good" : "bad")]))
+    renew(operators, card(h("h2", {}, t("Operators")), used.length ? table([t("Operator"), { text: t("subscriptions"), number: true }, { text: t("calls"), number: true }, { text: t("learned cost"), number: true }, { text: t("learned selectivity"), number: true }, t("circuit")], used.map((each) => [each.name, number(each.subscriptions), number(each.learned.calls), seconds(each.learned.cost), number(each.learned.selectivity, 3), tag(each.circuit?.state === "closed" ? t("closed: calls go through") : each.circuit?.state ?? "–", each.circuit?.state === "closed" ? "good" : "bad")]))
       : empty(t("No subscription calls an operator. {0} are known.", number(known.operators.length))), how("v1/operators", "kindcast operator list")));
   }
   await draw();

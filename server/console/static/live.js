@@ -1,5 +1,5 @@
 // Live: events with their matches; a click tells why, or why not, and what became of the delivery.
-import { atEnd, button, card, empty, events, explanation, field, fill, get, h, how, kept, link, list, note, number, query, status, t, table, tag, when } from "./dom.js";
+import { atEnd, button, card, empty, events, explanation, field, fill, get, h, how, link, list, may, note, number, query, state, status, t, table, tag, when } from "./dom.js";
 
 const ROWS = 200;
 
@@ -8,14 +8,14 @@ export async function page(rest, parameters) {
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" });
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
   const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
-  const followed = h("select", { onchange: () => connect() }, h("option", { value: "" }, t("all events")), subscriptions.map((each) => h("option", { value: each.id, selected: each.id === parameters.get("subscription") && !parameters.get("event") }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
+  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === parameters.get("subscription") && !parameters.get("event") }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
   const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : t("(a large event)"));
   const fits = (each) => (!only.checked || each.matched > 0) && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
-      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString()), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
+      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
   }
   function draw() {
     if (drawing) return;
@@ -23,7 +23,7 @@ export async function page(rest, parameters) {
     requestAnimationFrame(() => {
       drawing = false;
       const shown = seen.filter(fits);
-      fill(rows, shown.length ? shown.map(row) : empty(seen.length ? t("No event fits the filter.") : t("No events yet. What is published from now on appears here."), !seen.length && link(t("Send an event"), "#/start", "button")));
+      fill(rows, shown.length ? shown.map(row) : empty(seen.length ? t("No event fits the filter.") : !may("see-events") && !followed.value ? t("Your role follows subscriptions only, and there is none yet.") : t("No events yet. What is published from now on appears here."), !seen.length && may("publish") && link(t("Send an event"), "#/start", "button")));
       told.textContent = (paused ? t("Paused; {0} events wait.", number(held.length)) : "") + (skipped ? " " + t("More than 50 events a second come: this is a sample, {0} are not shown.", number(skipped)) : "");
     });
   }
@@ -37,7 +37,7 @@ export async function page(rest, parameters) {
     seen = []; held = []; skipped = 0;
     if (followed.value) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]));
-    } else {
+    } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
       const fits = (row) => !source.value || row.event.source === source.value;
       recent().then((some) => { if (stream === connected) { seen = [...seen, ...some.filter(fits)].slice(0, ROWS); draw(); } });
@@ -79,10 +79,10 @@ async function trace(sequence, subscription, subscriptions) {
     try { const answer = await get(`events/${sequence}/trace?` + query({ subscription: id })); fill(why, explanation(answer.explanation)); } catch (error) { fill(why, note("bad", error.message)); }
   };
   const other = h("input", { type: "text", list: "subscriptions", value: chosen, autocomplete: "off" });
-  if (chosen) await ask(chosen);
+  if (chosen && may("explain")) await ask(chosen);
   return [
     card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("matched"), t("{0} subscriptions", number(told.matched))]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
-    card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
+    may("explain") && card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
       h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, each.metadata?.name ?? each.expression ?? each.canonical))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
     told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state, each.reason]))),
     told.deliveries.length > 0 && card(h("h2", {}, t("Deliveries")), told.deliveries.map((each) => h("div", {}, h("div", { class: "row" }, link(each.subscription, "#/deliveries/" + each.subscription), tag(each.state === "delivered" ? t("delivered") : t("pending"), each.state === "delivered" ? "good" : "warn"), h("span", { class: "quiet" }, each.by === "webhook" ? t("by webhook") : t("by pull or stream")), each.late && tag(t("late"), "warn")),

@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, note, number, status, t, tickets } from "./dom.js";
+import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, state, status, t, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -15,11 +15,11 @@ const SAMPLES = {
 };
 
 export async function page() {
-  const [vocabularies, subscriptions] = await Promise.all([get("ontologies"), get("subscriptions?limit=1")]);
-  const progress = kept("first", {});
-  const begun = vocabularies.ontologies.length > 0;
-  if (!begun || (progress.name && !progress.done)) return first(vocabularies, progress);
-  return overview(vocabularies, subscriptions);
+  if (!may("see-vocabulary")) return [h("h1", {}, t("What there is")), h("p", {}, t("Your key has the role {0}.", state.session.role)), may("publish") && card(h("h2", {}, t("Send an event")), publish())];
+  const vocabularies = await get("ontologies"), progress = kept("first", {});
+  const tries = may("change-vocabulary") && may("subscribe") && may("publish");
+  if (tries && (!vocabularies.ontologies.length || (progress.name && !progress.done))) return first(vocabularies, progress);
+  return overview(vocabularies);
 }
 
 function first(vocabularies, progress) {
@@ -83,8 +83,8 @@ function first(vocabularies, progress) {
   return frame;
 }
 
-async function overview(vocabularies, subscriptions) {
-  const series = await get("series?points=2").catch(() => null);
+async function overview(vocabularies) {
+  const series = may("see-operations") ? await get("series?points=2") : null;
   const now = (name) => series?.series[name].values.at(-1) ?? null;
   const newest = await get("subscriptions?limit=10");
   return [
@@ -92,15 +92,15 @@ async function overview(vocabularies, subscriptions) {
     h("div", { class: "figures" },
       figure(t("vocabularies"), number(vocabularies.ontologies.length), "v1/ontologies", "kindcast ontology list"),
       figure(t("concepts"), number(vocabularies.concepts), "v1/concepts/roots", "kindcast concept find WORD"),
-      figure(t("active subscriptions"), number(now("subscriptions") ?? newest.subscriptions.length), "v1/subscriptions?status=active", "kindcast subscriptions"),
-      figure(t("events a second"), number(now("events_per_second"), 1), "v1/series"),
-      figure(t("matches not yet delivered"), number(now("matches_pending")), "v1/series")),
+      series && figure(t("active subscriptions"), number(now("subscriptions") ?? newest.subscriptions.length), "v1/subscriptions?status=active", "kindcast subscriptions"),
+      series && figure(t("events a second"), number(now("events_per_second"), 1), "v1/series"),
+      series && figure(t("matches not yet delivered"), number(now("matches_pending")), "v1/series")),
     h("div", { class: "columns" },
-      card(h("h2", {}, t("Vocabularies")), h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts))))))),
+      card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts)))))) : h("p", {}, t("There is no vocabulary yet."))),
       card(h("h2", {}, t("Subscriptions")), newest.subscriptions.length
         ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(each.metadata?.name || each.id, "#/deliveries/" + each.id), h("code", {}, each.expression ?? each.canonical))))
-        : h("p", {}, t("Nobody has subscribed yet."), " ", link(t("Write a subscription"), "#/subscribe")))),
-    card(h("h2", {}, t("Send an event")), publish()),
+        : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),
+    may("publish") && card(h("h2", {}, t("Send an event")), publish()),
   ];
 }
 
@@ -109,7 +109,7 @@ function publish() {
   const found = h("div", { "aria-live": "polite" });
   return h("div", {}, text, h("div", { class: "row" }, button(t("Send"), async () => {
     const answer = await call("POST", "events", text.value);
-    fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; {1} subscriptions got it.", event.sequence, event.matched), " ", link(t("Follow it"), "#/live?event=" + event.sequence))),
+    fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; {1} subscriptions got it.", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
       answer.events.flatMap((event) => event.notes ?? []).map((each) => note("warn", each.detail)));
   }, "first")), found);
 }

@@ -1,5 +1,5 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, note, number, query, say, select, state, t, table, tag, tickets, when } from "./dom.js";
+import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, say, select, state, t, table, tag, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
@@ -82,7 +82,7 @@ export async function page(rest, parameters) {
         how("v1/backtests", `kindcast backtest '${value}'`, "POST", JSON.stringify({ expression: value }))));
     } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
   });
-  const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }));
+  const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
   const changed = () => { grow(); mark([]); check(); };
 
   text.addEventListener("input", changed);
@@ -130,11 +130,11 @@ export async function page(rest, parameters) {
       made.querySelector("h2").focus();
     } catch (error) { say(error.message, "bad"); }
     create.disabled = !valid;
-  } }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, test));
+  } }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, may("see-events") && test));
 
   changed();
   return [h("h1", {}, t("Subscribe")),
-    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", link(t("Load a vocabulary"), "#/start")),
+    vocabularies.ontologies.length === 0 && note("warn", t("There is no vocabulary yet, so no kinds are known."), " ", may("change-vocabulary") && link(t("Load a vocabulary"), "#/start")),
     h("div", { class: "columns" }, h("div", {}, card(editor(text, marks), offers, h("p", { class: "small quiet" }, t("Arrows and Enter choose a completion, Escape closes the list."))), card(form), made), h("div", {}, card(h("h2", {}, t("What it means")), said), past, live))];
 }
 

@@ -1,11 +1,12 @@
 // Vocabulary: search, tree, picture, versions, unknown terms, upload.
-import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, note, number, query, s, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, may, note, number, query, s, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
-  const part = rest[0] ?? "browse";
-  const parts = { browse: [t("Browse"), browse], upload: [t("Upload"), upload], versions: [t("Versions"), versions], unknown: [t("Unknown terms"), unknown] };
+  const changes = may("change-vocabulary");
+  const parts = { browse: [t("Browse"), browse], ...(changes && { upload: [t("Upload"), upload] }), versions: [t("Versions"), versions], ...(changes && { unknown: [t("Unknown terms"), unknown] }) };
+  const part = rest[0] in parts ? rest[0] : "browse";
   const tabs = h("ul", { class: "tabs" }, Object.entries(parts).map(([name, [text]]) => h("li", {}, h("a", { href: name === "browse" ? "#/vocabulary" : "#/vocabulary/" + name, "aria-current": name === part && "page" }, text))));
-  return [h("h1", {}, t("Vocabulary")), h("nav", { "aria-label": t("Vocabulary") }, tabs), await (parts[part] ?? parts.browse)[1](parameters)];
+  return [h("h1", {}, t("Vocabulary")), h("nav", { "aria-label": t("Vocabulary") }, tabs), await parts[part][1](parameters)];
 }
 const language = () => "lang=" + state.language;
 
@@ -13,7 +14,7 @@ const language = () => "lang=" + state.language;
 
 async function browse(parameters) {
   const roots = await get(`concepts/roots?limit=200&${language()}`);
-  if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button"));
+  if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
   const shown = h("div", { "aria-live": "polite" }), results = h("div", { class: "results" });
   const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
   const open = async (iri, push = true) => {
@@ -91,7 +92,7 @@ async function concept(iri) {
   return [
     card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
       around.children_count > 24 && h("p", { class: "small quiet" }, t("The picture shows 24 of {0} children.", number(around.children_count))),
-      link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show '${it.iri}'`)),
+      may("subscribe") && link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show '${it.iri}'`)),
     h("div", { class: "columns" },
       card(h("h2", {}, t("Names")), names(it.labels), it.synonyms.length > 0 && [h("h3", {}, t("Synonyms")), names(it.synonyms)], list([[t("Vocabulary"), it.ontology]])),
       card(h("h2", {}, t("Who asks for it")), h("p", {}, t("{0} subscriptions name it or one of the {1} concepts beneath it.", number(usage.subscriptions.count), number(usage.descendants_count))),
@@ -180,7 +181,7 @@ async function upload() {
 
 async function versions(parameters) {
   const all = await get("ontologies");
-  if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button"));
+  if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
   const name = parameters.get("name") ?? all.ontologies[0].name;
   const { versions: listed } = await get(`ontologies/${encodeURIComponent(name)}/versions`);
   const active = listed.find((each) => each.active);
@@ -198,7 +199,7 @@ async function versions(parameters) {
   if (parameters.get("to")) await compare();
   return [
     card(h("div", { class: "row" }, field(t("Vocabulary"), select(Object.fromEntries(all.ontologies.map((each) => [each.name, each.name])), name, (event) => (location.hash = "#/vocabulary/versions?" + query({ name: event.target.value })))), field(t("From"), from), field(t("To"), to)),
-      h("div", { class: "row" }, button(t("Compare"), compare), button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger"))),
+      h("div", { class: "row" }, button(t("Compare"), compare), ...(!may("change-vocabulary") ? [] : [button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger")]))),
     found,
     card(h("h2", {}, t("Versions")), table([t("Version"), "", { text: t("concepts"), number: true }, t("uploaded"), t("in force since")], listed.map((each) => [String(each.version), each.active ? tag(t("in force"), "good") : "", number(each.concepts), when(each.created_at), when(each.activated_at)])),
       how(`v1/${base}/versions`, `kindcast ontology list`)),

@@ -473,8 +473,8 @@ class ReplayBody(_Strict):
 )
 async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
     """Moves the cursor back, to a cursor or a moment: the messages since then are delivered again, by whichever way the
-    subscription is read, as far as they are kept. A cursor that is not behind yet stays where it is. A message that
-    comes again has the same cursor and the same `webhook-id`."""
+    subscription is read, as far as they are kept. A cursor that is not behind yet stays where it is; a webhook that
+    failed is tried again at once. A message that comes again has the same cursor and the same `webhook-id`."""
     asked = read_body(ReplayBody, await json_object(request, settings, optional=True))
     if asked.after is not None and asked.since is not None:
         raise _invalid("give after or since, not both", "/after", "/since")

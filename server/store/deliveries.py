@@ -297,17 +297,17 @@ def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -
 
 def replay(connection: Connection, number: int, position: int) -> int:
     """Moves the cursor back to `position`, or to the first message that is kept; returns where it stands. Keeps the
-    ledger's sum. A webhook that failed begins again."""
+    ledger's sum. A webhook that failed begins again, whether the cursor moves or not."""
     subscriber = find_subscriber(connection, number)
     assert subscriber is not None
     first = connection.execute(sa.select(subscriptions.c.created_sequence).where(subscriptions.c.number == number))
     start: int = max(position, first.scalar_one(), subscriber.discarded_through or 0)
-    if start >= subscriber.start:
-        return subscriber.start
-    _count_delivered(connection, number, start, subscriber.start, sign=-1)
-    again = {"acked": start, "consecutive_errors": 0, "next_attempt_at": None}
+    again: dict[str, Any] = {"consecutive_errors": 0, "next_attempt_at": None}
+    if start < subscriber.start:
+        _count_delivered(connection, number, start, subscriber.start, sign=-1)
+        again["acked"] = start
     connection.execute(subscriptions.update().where(subscriptions.c.number == number).values(again))
-    return start
+    return min(start, subscriber.start)
 
 
 def position_before(connection: Connection, moment: float) -> int:

@@ -83,9 +83,19 @@ class Browser:
 
     def click(self, text: str, selector: str = "button, a, summary, [role=treeitem] .node") -> None:
         """Clicks what is called so, as a person would: it must be in view and not covered."""
-        element = self.find(selector, text)
-        self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
-        self.command("POST", f"/element/{element}/click")
+
+        def clicked() -> bool:
+            element = self.find(selector, text)
+            try:
+                self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
+                self.command("POST", f"/element/{element}/click")
+            except AssertionError as error:
+                if "stale element reference" in str(error):  # the page was drawn again meanwhile: find the new one
+                    return False
+                raise
+            return True
+
+        self.until(clicked, f"a click on {text!r}")
 
     def labelled(self, label: str) -> str:
         """The input that a label names."""

@@ -61,6 +61,11 @@ class Receiver:
             self._scripts[path].extend(Answer(each) if isinstance(each, int) else each for each in answers)
         return self.url + path
 
+    def recover(self, path: str) -> None:
+        """Forgets the answers set for a path: it answers 200 from now on."""
+        with self._changed:
+            self._scripts[path].clear()
+
     def swallow(self, path: str) -> str:
         """Makes a path a black hole; returns its URL."""
         self._holes.add(path)

@@ -1,14 +1,17 @@
 """Messages again from an earlier place, and changes under a condition."""
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.receiver import running_receiver
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +74,26 @@ def test_replay_keeps_the_sums_of_the_ledger(client: httpx.Client) -> None:
     ack(client, made, found[-1])
     replay(client, made)
     assert matches_by_state(client) == before
+
+
+def test_replay_tries_a_failed_webhook_again_at_once(tmp_path: Path) -> None:
+    """Also where nothing was delivered, so that the cursor stays: who mended a webhook need not wait."""
+    settings = {"allow_private_sinks": True, "webhook_delays_seconds": (3_600.0,)}
+    with running_receiver() as receiver, running_application(tmp_path, **settings) as client:
+        sink = receiver.script("/late", 500)
+        made = subscribe(client, "n exists", sink=sink, protocol="HTTP")
+        publish(client, n=1)
+        until(lambda: show(client, made).json()["consecutive_errors"] == 1)
+        assert replay(client, made).json()["cursor"] == made["cursor"]
+        until(lambda: show(client, made).json()["pending"] == 0)
+        assert show(client, made).json()["consecutive_errors"] == 0
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_replay_never_goes_behind_the_beginning_of_a_subscription(client: httpx.Client) -> None:

@@ -36,7 +36,7 @@ function header(current) {
 function account() {
   const { name, role, who, tenant } = state.session;
   return [h("span", { class: "small", title: who }, name ? `${name} (${role})` : role ?? who, tenant !== "default" && " · " + tenant),
-    button(t("Sign out"), async () => { state.session = await call("DELETE", "session"); await show(); })];
+    button(t("Sign out"), async () => { state.session = await call("DELETE", "session"); history.replaceState(null, "", "#/start"); await show(); })];
 }
 
 // Where the server has keys and this browser has no session.
@@ -58,6 +58,7 @@ export async function show() {
   const page = PAGES[name] ? name : "start";
   const mine = ++showing;
   state.cleanups.splice(0).forEach((cleanup) => cleanup());
+  document.querySelectorAll("#said .note").forEach((each) => { if (Date.now() - each.dataset.at > 1000) each.remove(); });
   document.documentElement.lang = state.language;
   document.title = `${NAMES()[page]} – kindcast`;
   document.getElementById("skip").textContent = t("Skip to the content");

@@ -19,8 +19,12 @@ async function one(id) {
   const frame = h("div", {});
   const ticket = h("input", { type: "text", autocomplete: "off", value: tickets.of(id) ?? "", onchange: () => { if (ticket.value) tickets.put(id, ticket.value.trim()); else tickets.drop(id); } });
   const since = h("input", { type: "datetime-local", step: "1" });
+  let before = "";
   async function draw() {
     const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
+    const told = JSON.stringify([it, attempts, dead]);
+    if (told === before) return;  // nothing moves under the hand of whoever reads
+    before = told;
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
     renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),

@@ -142,7 +142,7 @@ export const withTicket = (id) => (tickets.of(id) ? { "Kindcast-Ticket": tickets
 
 // Says something, seen and read aloud.
 export function say(text, tone = "good") {
-  const note = h("div", { class: "note " + tone }, text);
+  const note = h("div", { class: "note " + tone, "data-at": Date.now() }, text);
   document.getElementById("said").append(note);
   setTimeout(() => note.remove(), tone === "bad" ? 12000 : 6000);
 }
@@ -168,10 +168,12 @@ export function how(path, command, method = "GET", body) {
 export function figure(name, value, path, command) {
   return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name), path && how(path, command));
 }
+// On a narrow screen each row becomes a block, and each cell says its column's name: the roles keep it a table.
 export function table(head, rows) {
-  return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": head.map((each) => each.text ?? each).join(", ") },
-    h("table", {}, h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col", class: each.number && "number" }, each.text ?? each)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h("td", { class: head[place].number && "number" }, cell)))))));
+  const names = head.map((each) => each.text ?? each);
+  return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": names.filter(Boolean).join(", ") },
+    h("table", { role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head.map((each, place) => h("th", { role: "columnheader", scope: "col", class: each.number && "number" }, names[place])))),
+      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map((cell, place) => h("td", { role: "cell", "data-name": names[place], class: [head[place].number && "number", (cell === "" || cell == null || cell === false) && "nothing"].filter(Boolean).join(" ") || null }, cell)))))));
 }
 export function list(pairs) {
   return h("dl", {}, pairs.filter(([, value]) => value != null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));

@@ -214,7 +214,8 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         browser.see(words)
         assert browser.run("return document.documentElement.lang") == language
         shot(f"start-{language}")
-    browser.run("localStorage.removeItem('kindcast.language')")
+    browser.run("localStorage.removeItem('kindcast.language'); location.reload()")
+    browser.see("What there is")
 
 
 def access(browser: Browser, address: str, shot: Shot) -> None:

@@ -24,7 +24,7 @@ from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
-from kindcast.server.broker.group import Group
+from kindcast.server.broker.group import Group, Touched
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -68,7 +68,7 @@ class Broker:
         """`is_first`: it is the only one of its process, or the one that all others are beside."""
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self.listeners: list[Callable[[Collection[int]], None]] = []
+        self.listeners: list[Callable[[Touched], None]] = []
         """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or
         were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
         self.pending_listeners: list[Callable[[], None]] = []

@@ -7,14 +7,14 @@ Everything is correct without it; it bounds what a reader has to look at.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
-from kindcast.server.broker.group import Group
+from kindcast.server.broker.group import Group, Touched
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store import matches
 from kindcast.server.store.matches import MatchCache
@@ -45,7 +45,7 @@ class Compaction:
         self._woken.set()
         self._stopping = asyncio.Event()
 
-    def announce(self, numbers: Collection[int]) -> None:
+    def announce(self, touched: Touched) -> None:
         """Something was committed. Any thread."""
         if not self._woken.is_set() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)

@@ -7,9 +7,9 @@ command 3 ─┘ savepoint        a commit that fails is undone by all undo step
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "SILENT",
     "Group",
     "GroupBroken",
+    "Touched",
     "admit",
     "admit_many",
     "forget",
@@ -51,6 +52,33 @@ MATCHES_KEPT = 4_000_000
 
 class GroupBroken(Exception):
     """The transaction is lost, with everything in it."""
+
+
+class Touched(Collection[int]):
+    """The numbers of the subscriptions that something was committed about: those that were changed, and those that only
+    got a match. As a collection both together, each once; that costs some ns a match when it is first asked for."""
+
+    def __init__(self, changed: set[int], matched: Numbers) -> None:
+        self.changed = changed
+        self.matched = matched
+        """`int64[matches]`; a subscription stands there once for each match."""
+
+    @cached_property
+    def _all(self) -> set[int]:
+        numbers = self.matched if self.matched.size < MANY_MATCHES else _distinct(self.matched)
+        return self.changed.union(numbers.tolist())
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._all
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self.changed) or self.matched.size > 0
 
 
 class Group:
@@ -97,14 +125,11 @@ class Group:
         if len(mine) > 1 and sum(each.size for each in mine[1:]) > MATCHES_KEPT:  # the first one may be joined already
             self._matched[self._joined_from :] = [_distinct(np.concatenate(mine))]
 
-    def all_touched(self) -> set[int]:
-        """Numbers of the subscriptions that got a match or were changed. Costs some ns a match."""
-        if not self._matched:
-            return self.touched
-        whole = np.concatenate(self._matched) if len(self._matched) > 1 else self._matched[0]
-        if whole.size < MANY_MATCHES:
-            return self.touched.union(whole.tolist())
-        return self.touched.union(_distinct(whole).tolist())
+    def all_touched(self) -> Touched:
+        """The subscriptions that got a match or were changed."""
+        if len(self._matched) == 1:
+            return Touched(self.touched, self._matched[0])
+        return Touched(self.touched, np.concatenate([np.zeros(0, dtype=np.int64), *self._matched]))
 
     def note(self, live: Live, *, told: bool = True) -> None:
         """Note that a subscription was added, removed or changed; `told`: the delivery is to be notified."""

@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.group import Group, GroupBroken
+from kindcast.server.broker.group import Group, GroupBroken, Touched
 from kindcast.server.broker.publishing import Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
@@ -63,7 +63,7 @@ class BrokerThread:
         connection: Connection,
         state: State,
         *,
-        listeners: Sequence[Callable[[Collection[int]], None]],
+        listeners: Sequence[Callable[[Touched], None]],
         pending_listeners: Sequence[Callable[[], None]] = (),
         snapshots: Snapshots | None = None,
         sweeper: Sweeper,

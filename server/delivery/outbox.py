@@ -13,13 +13,15 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
+from kindcast.server.broker.group import Touched
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import as_cloudevent, encode, message_id, message_of
@@ -36,7 +38,9 @@ from kindcast.server.store.deliveries import (
     find_subscriber,
     read_matches,
     record_progress,
+    with_sinks,
 )
+from kindcast.server.store.postings import Numbers
 
 __all__ = ["Endpoints", "Outbox", "RetrySchedule", "progress_queue"]
 
@@ -378,6 +382,44 @@ def progress_queue(broker: Broker) -> WriteQueue[Progress]:
     return WriteQueue(write, log, "the results of %d webhook attempts could not be written; trying again: %s")
 
 
+class SinkNumbers:
+    """Which subscriptions may have a sink: those that had one when the store was read, and those that were changed
+    since. The matches of all others, which are most where readers pull, cost no look into the store. One byte for each
+    number that was ever given."""
+
+    def __init__(self) -> None:
+        self._may = np.zeros(1_024, dtype=np.bool_)
+        self._changed: set[int] = set()
+
+    def add(self, changed: Iterable[int]) -> None:
+        """These were changed."""
+        self._changed.update(changed)
+        self._mark(changed, may=True)
+
+    def among(self, numbers: Numbers) -> list[int]:
+        """Those of `numbers` that may have one; each as often as it stands there."""
+        may: list[int] = numbers[self._may[np.minimum(numbers, self._may.size - 1)]].tolist()
+        return may
+
+    def take_changed(self) -> set[int]:
+        """Those that were changed since the last call: the next read of the store tells which of them have a sink."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def learn(self, asked: set[int], found: set[int]) -> None:
+        """What a read has found out. Those that were changed again meanwhile stay."""
+        self._mark(asked - found - self._changed, may=False)
+        self._mark(found, may=True)
+
+    def _mark(self, numbers: Iterable[int], *, may: bool) -> None:
+        some = np.fromiter(numbers, dtype=np.int64)
+        most = int(some.max(initial=0))
+        if most >= self._may.size - 1:  # the last one stands for all greater numbers: nobody has it
+            more = max(most + 2, 2 * self._may.size) - self._may.size
+            self._may = np.concatenate([self._may, np.zeros(more, dtype=np.bool_)])
+        self._may[some] = may
+
+
 class Outbox:
     """One per process. `run` is its life; everything else is called on the same event loop."""
 
@@ -393,6 +435,8 @@ class Outbox:
             RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter),
         )
         self._announced: set[int] | None = None  # None: look at all of them
+        self._sinks = SinkNumbers()
+        self._knows_sinks = False
         self._woken = asyncio.Event()
         self._woken.set()
         self._stopping = False
@@ -400,12 +444,17 @@ class Outbox:
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def announce(self, numbers: Collection[int]) -> None:
+    def announce(self, touched: Touched) -> None:
         """Something about these subscriptions was committed."""
-        for number in self._under_way.keys() & numbers:
-            self._under_way[number].set()
+        if self._under_way:
+            for number in self._under_way.keys() & touched:
+                self._under_way[number].set()
+        self._sinks.add(touched.changed)
         if self._announced is not None:
-            self._announced.update(numbers)
+            self._announced.update(touched.changed)
+            self._announced.update(self._sinks.among(touched.matched) if self._knows_sinks else touched)
+            if not self._announced:
+                return
         self._woken.set()
 
     def stop(self) -> None:
@@ -436,9 +485,17 @@ class Outbox:
         """Which of the announced subscriptions have something to deliver. One that waits for its next attempt has a
         timer, which only the first look at all of them has to set."""
         announced, self._announced = self._announced, set()
-        due_at = None if announced is None else time.time()
+        changed, due_at = self._sinks.take_changed(), None if announced is None else time.time()
+
+        def look(connection: Connection) -> tuple[list[int], set[int]]:
+            waiting = awaiting_webhooks(connection, announced, due_at=due_at)
+            return waiting, with_sinks(connection, None if announced is None else changed)
+
         try:
-            return await self._broker.read(lambda connection: awaiting_webhooks(connection, announced, due_at=due_at))
+            waiting, found = await self._broker.read(look)
+            self._sinks.learn(changed, found)
+            self._knows_sinks = True
+            return waiting
         except Exception:
             log.exception("the outbox cannot read the store; next attempt in %g s", FAULT_PAUSE_SECONDS)
             self._announced = None

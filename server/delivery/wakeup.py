@@ -13,9 +13,10 @@ Everything here runs on the event loop; `announce` is the door for the broker's 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from kindcast.server.broker.group import Touched
 from kindcast.server.errors import BrokerBusy
 
 __all__ = ["TooManyReaders", "Wakeups"]
@@ -34,15 +35,15 @@ class Wakeups:
         self.watching = 0
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, set[asyncio.Event]] = {}
-        self._followers: list[Callable[[Collection[int]], None]] = []
+        self._followers: list[Callable[[Touched], None]] = []
         self._closers: list[Callable[[], None]] = []
 
-    def announce(self, numbers: Collection[int]) -> None:
+    def announce(self, touched: Touched) -> None:
         """Something about these subscriptions was committed: matches, a status, a deletion. Any thread."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake, numbers)
+            self._loop.call_soon_threadsafe(self._wake, touched)
 
-    def follow(self, follower: Callable[[Collection[int]], None]) -> None:
+    def follow(self, follower: Callable[[Touched], None]) -> None:
         """Calls the follower, on the loop, with every announcement."""
         self._followers.append(follower)
 
@@ -73,9 +74,10 @@ class Wakeups:
         for closer in self._closers:
             closer()
 
-    def _wake(self, numbers: Collection[int]) -> None:
-        for number in self._waiting.keys() & numbers:
-            for woken in self._waiting[number]:
-                woken.set()
+    def _wake(self, touched: Touched) -> None:
+        if self._waiting:
+            for number in self._waiting.keys() & touched:
+                for woken in self._waiting[number]:
+                    woken.set()
         for follower in self._followers:
-            follower(numbers)
+            follower(touched)

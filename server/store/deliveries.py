@@ -39,6 +39,7 @@ __all__ = [
     "read_matches",
     "record_progress",
     "replay",
+    "with_sinks",
 ]
 
 
@@ -284,6 +285,18 @@ def awaiting_webhooks(
             rows = connection.execute(statement.where(subscriptions.c.number.in_(some)))
             called |= {number: start for number, start in rows}
     return sorted(matched_after(connection, called))
+
+
+def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -> set[int]:
+    """Which of these subscriptions (of all, when None) have a sink, whatever their status."""
+    statement = sa.select(subscriptions.c.number).where(subscriptions.c.sink.is_not(None))
+    if numbers is None or len(numbers) > MANY_NUMBERS:
+        found = set(connection.execute(statement).scalars())
+        return found if numbers is None else found & set(numbers)
+    found = set()
+    for some in _portions(sorted(numbers)):
+        found.update(connection.execute(statement.where(subscriptions.c.number.in_(some))).scalars())
+    return found
 
 
 def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:

@@ -505,11 +505,14 @@ def find_fold(connection: Connection) -> Block | None:
     """The next block, if the tail is long enough."""
     reach = _reach(connection)
     mark = mark_of(connection)
-    statement = f"SELECT position, size FROM {match_lists.name} WHERE position > {mark} AND position <= {mark}"
-    rows = connection.exec_driver_sql(f"{statement} ORDER BY position", (reach.folded_through, reach.sequence)).all()
-    whole = reach.sequence - reach.folded_through
-    if not rows or (whole < FOLD_POSITIONS and sum(size for _, size in rows) < FOLD_MATCHES):
+    tail = f"FROM {match_lists.name} WHERE position > {mark} AND position <= {mark}"
+    bounds = reach.folded_through, reach.sequence
+    if bounds[1] == bounds[0]:
         return None
+    count, size = connection.exec_driver_sql(f"SELECT count(*), coalesce(sum(size), 0) {tail}", bounds).one()
+    if not count or (bounds[1] - bounds[0] < FOLD_POSITIONS and size < FOLD_MATCHES):
+        return None
+    rows = connection.exec_driver_sql(f"SELECT position, size {tail} ORDER BY position", bounds).all()
     last, room = min(reach.sequence, reach.folded_through + BLOCK_POSITIONS), BLOCK_MATCHES
     for count, (position, size) in enumerate(rows):
         room -= size

@@ -575,12 +575,20 @@ class DeletedOntology(TypedDict):
     impact: NotRequired[Impact]
 
 
+class Reading(TypedDict):
+    """How events in linked data are read (rule 20)."""
+
+    linked_data: Literal["graphs", "plain"]
+    unknown_contexts: Literal["refuse", "plain"]
+
+
 class Rules(TypedDict):
     """`impact`: what the rules of matching changed here when they came into force."""
 
     meaning: int
     since: str | None
     impact: Impact | None
+    reading: Reading
 
 
 class DeclarationChange(TypedDict):

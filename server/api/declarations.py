@@ -114,11 +114,17 @@ RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 @router.get("/rules", summary="The rules of matching")
 async def get_rules(broker: AppBroker) -> Response:
     """By the rules of which number events are matched, since when that is so here, and which of the subscriptions that
-    were there then mean something else since, as a dry run tells it; null where there were none."""
+    were there then mean something else since, as a dry run tells it; null where there were none. `reading` is how
+    linked data is read here, by the settings `linked_data` and `unknown_contexts`."""
     row = await broker.read(meanings.latest)
+    vocabulary = broker.vocabulary
+    reading = {
+        "linked_data": "graphs" if vocabulary.reads_linked_data else "plain",
+        "unknown_contexts": vocabulary.unknown_contexts,
+    }
     if row is None:
-        return answer({"meaning": broker.vocabulary.meaning, "since": None, "impact": None})
-    return answer({"meaning": row.meaning, "since": moment(row.since), "impact": row.impact})
+        return answer({"meaning": vocabulary.meaning, "since": None, "impact": None, "reading": reading})
+    return answer({"meaning": row.meaning, "since": moment(row.since), "impact": row.impact, "reading": reading})
 
 
 # ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -331,6 +331,8 @@ def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> No
         output.print_json(told)
         return
     output.paragraph(f"the rules of matching have number {told['meaning']}", "bold")
+    if told["reading"]["linked_data"] == "plain":
+        output.paragraph("JSON-LD is read as plain JSON: the setting linked_data says so")
     if told["impact"] is None:
         output.paragraph("no subscription matches differently because of them")
         return

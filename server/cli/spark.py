@@ -43,6 +43,8 @@ def fetch_inputs(client: Client, folder: Path) -> None:
         tables = _bodies(client, "synonyms").values()
         declared["synonyms"] = {word: root for table in tables for word, root in table.items()}
         declared["rates"] = _rates(client)
+        reading = client.rules().get("reading", {})  # an older server does not say it
+        declared["reading"] = {setting: value for setting, value in reading.items() if value == "plain"}
         _write(folder / "declarations.json", json.dumps(declared).encode())
         _write(folder / "subscriptions.ndjson", _answered(http, path_of("subscriptions", "export")).content)
 

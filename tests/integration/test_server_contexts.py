@@ -7,9 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast.server.cli.spark import read_inputs
+from kindcast import Client, Matcher
+from kindcast.server.cli.spark import fetch_inputs, read_inputs
 from kindcast.spark_jobs.snapshot import Inputs
 from tests.harness.application import problem_code, running_application, subscribe
+from tests.harness.server_thread import running_app
 
 HERE, THERE = "https://example.com/here.jsonld", "https://example.com/there.jsonld"
 CARGO = {"@context": {"cargo": "https://e.com/cargo#", "goods": "cargo:goodsDescription"}}
@@ -91,6 +93,29 @@ def test_context_is_there_after_a_restart_and_its_prefixes_are_known(tmp_path: P
         assert answered.json()["events"][0]["matched"] == 1
         assert client.delete("/v1/contexts", params={"url": THERE}).json()["subscriptions"]["flagged"]["count"] == 0
         assert client.post("/v1/events", json=event).json()["events"][0]["matched"] == 1
+
+
+@pytest.mark.parametrize("reads", [{}, {"linked_data": "plain"}, {"unknown_contexts": "plain"}])
+def test_jobs_read_linked_data_as_the_server_does(tmp_path: Path, reads: dict[str, str]) -> None:
+    """By the inputs from its URL and by those from its data folder: their vocabulary has the version of the server."""
+    event = {"@context": {"@vocab": "http://p/"}, "price": {"@value": "5"}}
+    matched, versions = set(), set()
+    with running_app(tmp_path / "data", **reads) as url, Client(url) as client:
+        version = client.ontologies()["vocabulary_version"]
+        client.subscribe("price = \"5\"")
+        matched.add(client.publish(event)["matched"])
+        told = client.rules()["reading"]
+        fetch_inputs(client, tmp_path / "fetched")
+        read_inputs(tmp_path / "data", tmp_path / "read")
+    assert told == {"linked_data": "graphs", "unknown_contexts": "refuse"} | reads
+    for name in ("fetched", "read"):
+        snapshot = Inputs(folder=tmp_path / name).snapshot(tmp_path / f"{name} output")
+        versions.add(snapshot.vocabulary_version)
+        matcher = Matcher(snapshot.vocabulary())
+        matcher.add("s", "price = \"5\"")
+        matched.add(len(matcher.match(event)))
+    assert versions == {version}
+    assert matched == {0 if reads.get("linked_data") else 1}
 
 
 def test_contexts_go_into_the_snapshots_of_jobs(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_jobs_read_linked_data_as_the_server_does(tmp_path: Path, reads: dict[st
     matched, versions = set(), set()
     with running_app(tmp_path / "data", **reads) as url, Client(url) as client:
         version = client.ontologies()["vocabulary_version"]
-        client.subscribe("price = \"5\"")
+        client.subscribe('price = "5"')
         matched.add(client.publish(event)["matched"])
         told = client.rules()["reading"]
         fetch_inputs(client, tmp_path / "fetched")
@@ -112,7 +112,7 @@ def test_jobs_read_linked_data_as_the_server_does(tmp_path: Path, reads: dict[st
         snapshot = Inputs(folder=tmp_path / name).snapshot(tmp_path / f"{name} output")
         versions.add(snapshot.vocabulary_version)
         matcher = Matcher(snapshot.vocabulary())
-        matcher.add("s", "price = \"5\"")
+        matcher.add("s", 'price = "5"')
         matched.add(len(matcher.match(event)))
     assert versions == {version}
     assert matched == {0 if reads.get("linked_data") else 1}

@@ -33,12 +33,15 @@ ServerError
 ├── TenantInUse             it cannot be deleted
 ├── CertificateUnusable     the server cannot speak TLS with the files that it was given
 └── KeysNeeded              the server listens beyond this machine, and there is no key yet
+├── KeysNeeded              the server listens beyond this machine, and there is no key yet
+└── KeysLost                there were keys, and there are none
 """
 
 __all__ = [
     "BacktestFailed",
     "BrokerBusy",
     "CertificateUnusable",
+    "KeysLost",
     "KeysNeeded",
     "LastKey",
     "NothingBefore",
@@ -234,6 +237,8 @@ class TenantInUse(ServerError):
 
 class CertificateUnusable(ServerError):
     """The server cannot speak TLS with the files of its certificate and key."""
+class KeysLost(ServerError):
+    """There were keys, and there are none."""
 
 
 class KeysNeeded(ServerError):

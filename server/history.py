@@ -46,6 +46,8 @@ SERIES: Final[dict[str, str]] = {
     "database_bytes": "bytes of the database file",
 }
 """Name → what it is. A value that is not known is null."""
+SHARED = ("memory_bytes",)
+"""Of the whole process."""
 
 log = logging.getLogger(__name__)
 
@@ -97,8 +99,9 @@ class History:
         for ring in (self._times, *self._rings.values()):
             del ring[:-KEPT]
 
-    def as_json(self, points: int) -> dict[str, Any]:
-        """The samples, `points` of them at most, evenly spread; the newest is always there."""
+    def as_json(self, points: int, *, whole_process: bool) -> dict[str, Any]:
+        """The samples, `points` of them at most, evenly spread; the newest is always there. Without `whole_process`
+        nothing is told of what several tenants share."""
         count = len(self._times)
         every = max(1, -(-count // points))
         places = range((count - 1) % every, count, every)
@@ -106,7 +109,10 @@ class History:
             "step_seconds": STEP_SECONDS * every,
             "times": [round(self._times[each], 3) for each in places],
             "series": {
-                name: {"description": SERIES[name], "values": [_known(ring[each]) for each in places]}
+                name: {
+                    "description": SERIES[name],
+                    "values": [_known(ring[each]) if whole_process or name not in SHARED else None for each in places],
+                }
                 for name, ring in self._rings.items()
             },
         }

@@ -152,7 +152,7 @@ async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
 
 
 def _newest_events(connection: Connection) -> Sequence[Row[Any]]:
-    return newest_events(connection, EVENTS, after=max(0, last_sequence(connection) - EVENTS))[0]
+    return newest_events(connection, EVENTS, after=max(0, last_sequence(connection) - EVENTS))
 
 
 def _newest_trees(connection: Connection) -> Sequence[Row[Any]]:

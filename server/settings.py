@@ -63,6 +63,11 @@ class Settings(BaseSettings):
     """After which a browser must sign in again."""
     audit_retention_seconds: PositiveFloat = 366 * 86_400.0
     """Entries of the audit log older than this are deleted."""
+    audit_entries: PositiveInt = 1_000_000
+    """Kept at most, the newest; of refused requests a tenth of that, so that they do not push out the others."""
+    open_behind_proxy: bool = False
+    """Whether a server without keys answers requests that a proxy passed on: anybody who reaches the proxy may then do
+    everything."""
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
     max_connections: PositiveInt = 4_096

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -65,6 +66,10 @@ MAX_REFUSALS = 100.0
 """Refused requests that the audit log takes at one time; the others are counted in the next entry. So nobody can fill
 the disk with wrong keys."""
 MAX_WAITING_ENTRIES = 1_000
+FORWARDED = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+)
+"""Headers by which a proxy says that it passes on what others sent."""
 MAX_DETAIL = 2_000
 MAX_ACTION = 200
 PATH_CHARACTERS = "/:@,;=+~-._"
@@ -174,7 +179,7 @@ class AccessControl:
 
     async def _forget(self) -> None:
         before = time.time() - self.settings.audit_retention_seconds
-        await anyio.to_thread.run_sync(self.store.forget_audited, before)
+        await anyio.to_thread.run_sync(partial(self.store.forget_audited, before, keep=self.settings.audit_entries))
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -192,10 +197,11 @@ class AccessControl:
 
 @contextlib.asynccontextmanager
 async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
-    """Opens the system's database. Raises `KeysNeeded`, `StoreUnreadable`."""
+    """Opens the system's database. Raises `KeysLost`, `KeysNeeded`, `StoreUnreadable`."""
     access = AccessControl(settings)
     try:
         await anyio.to_thread.run_sync(access.store.open)
+        await anyio.to_thread.run_sync(access.store.check_keys)
         await access.refresh()
         if settings.needs_keys and not any(each.role == "admin" for each in access.ring.keys.values()):
             raise KeysNeeded(
@@ -282,6 +288,9 @@ class Gate:
             return
         access: AccessControl | None = scope["app"].state.access
         if access is None or not access.ring.required:
+            if access is not None and not access.settings.open_behind_proxy and _was_forwarded(scope):
+                await self._answer(scope, receive, send, _forwarded_without_keys())
+                return
             await self._app(scope, receive, send)
             return
         method = scope.get("method", "WEBSOCKET")
@@ -380,6 +389,9 @@ class Gate:
             access.usage.count(caller, refused=1)
         if problem.status_code in (401, 403):
             access.record_refusal(entry_of(scope, caller, problem.status_code, problem.code))
+        await self._answer(scope, receive, send, problem)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
         if scope["type"] == "websocket":
             websocket = WebSocket(scope, receive, send)
             await websocket.send_denial_response(await respond(websocket, problem))
@@ -426,6 +438,19 @@ class _EndsWithKey:
         """The request is over."""
         if self._pending is not None:
             self._pending.cancel()
+
+
+def _was_forwarded(scope: Scope) -> bool:
+    """Whether a proxy passed the request on, as far as it says so."""
+    return any(name in FORWARDED for name, _ in scope["headers"])
+
+
+def _forwarded_without_keys() -> Problem:
+    return Problem(
+        "keys-needed",
+        "a proxy passed this request on, and this server has no keys, so it cannot know who sends it: make the first"
+        " one with kindcast key create --role admin --data …, or allow it with the setting open_behind_proxy",
+    )
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -139,8 +139,10 @@ async def exchange_messages(
     except Exception as error:
         await websocket.send_denial_response(await respond(websocket, error))
         return
-    claim = caller_of(websocket).claim(ticket)
-    await serve_websocket(delivery, websocket, start, claim, lambda error: as_document(problem_of(error)))
+    caller = caller_of(websocket)
+    await serve_websocket(
+        delivery, websocket, start, caller.claim(ticket), lambda error: as_document(problem_of(error)), caller.charge
+    )
 
 
 def _delivery(request: HTTPConnection) -> DeliveryService:

@@ -19,7 +19,7 @@ from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppCaller, AppEventReader, answer, moment, without_payload
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
-from kindcast.server.errors import TooManyMatches, UnknownEvent, UnknownSubscription
+from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.store import events, subscriptions
@@ -90,8 +90,9 @@ async def publish(
 ) -> Response:
     """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
     and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
-    others of its request; when none can be read, the answer is an error. Notes tell of every attribute of an event,
-    100 at most; with `verbose=false` none are made or kept, and only what subscriptions ask about is read."""
+    others of its request; those that the store does not take any more, after it took others, are rejected. When none is
+    accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most; with `verbose=false` none
+    are made or kept, and only what subscriptions ask about is read."""
     decoded = await _decoded(request, reader)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
@@ -106,6 +107,10 @@ async def publish(
                 told.extend(await broker.publish_together(parts, verbose=verbose))
                 continue
             except (InvalidEvent, TooManyMatches) as error:
+                result = error
+            except (StoreUnavailable, BrokerBusy) as error:
+                if not told:
+                    raise
                 result = error
             except TooManyEvents as error:
                 if decoded.single:

@@ -48,15 +48,16 @@ async def watch_events(
 async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
     """The newest events, newest first, with the subscriptions that got them, as the stream above has them."""
     wanted = Filter(None, caller.sees_payloads)
-    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit)[2])
+    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit))
     return answer({"events": rows[::-1]})
 
 
 @router.get("/series", summary="The last day", tags=["health"])
 async def series(
     history: Annotated[History, Depends(_history)],
+    caller: AppCaller,
     points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
 ) -> Response:
     """Rates, times, queues and sizes of the last day, as this process measured them every 30 seconds; a restart begins
-    anew."""
-    return answer(history.as_json(points))
+    anew. What is of the process, and so of all tenants, only those see who may act in all of them; others get null."""
+    return answer(history.as_json(points, whole_process=caller.of_all))

@@ -194,8 +194,8 @@ class Broker:
         `verbose` nothing is noted of them. Raises `BrokerBusy`.
 
         Events that match very many subscriptions are accepted in several commands, and others are served in between. If
-        a later one of these cannot be committed, this raises though the first events are on disk: who publishes them
-        again with their ids makes no duplicates.
+        a later one of these cannot be committed, the results of its events and of those after them are that error: the
+        first ones are on disk. Raises `StoreUnavailable` where none was accepted before.
         """
         if not events:
             return []
@@ -207,11 +207,16 @@ class Broker:
         while len(results) < len(events):
             rest = events[len(results) :] if results else events
             publication = Publication(rest, verbose, self.settings.max_matches_per_event)
-            results += await self._submit(
-                partial(_publish_one, publication=publication, observe=observe),
-                weight=len(rest),
-                publication=publication,
-            )
+            try:
+                results += await self._submit(
+                    partial(_publish_one, publication=publication, observe=observe),
+                    weight=len(rest),
+                    publication=publication,
+                )
+            except StoreUnavailable as error:
+                if not any(isinstance(each, Outcome) for each in results):
+                    raise
+                results += [error] * len(rest)
         return results
 
     async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:

@@ -29,7 +29,7 @@ from kindcast.server.broker.group import Group
 from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, arrived
-from kindcast.server.errors import TooManyMatches
+from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches
 from kindcast.server.store.corrections import correction_key
 from kindcast.server.store.events import EventRow, Known, find_known, insert_events
 from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings
@@ -110,7 +110,7 @@ class Publication:
     max_matches: int | None = None
 
 
-Refused = InvalidEvent | TooManyMatches
+Refused = InvalidEvent | TooManyMatches | StoreUnavailable | BrokerBusy
 """Why an event is not accepted."""
 
 Results = list[Outcome | Refused]

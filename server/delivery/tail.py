@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.errors import ServerError
-from kindcast.server.store.events import find_matches, last_sequence, newest_events
+from kindcast.server.store.events import count_after, find_matches, last_sequence, newest_events
 
 __all__ = ["EVENTS_PER_SECOND", "Filter", "Tails", "newest"]
 
@@ -91,7 +91,10 @@ class Tails:
                 began = after
 
                 def read(connection: Connection, began: int = began) -> tuple[int, int, list[dict[str, Any]]]:
-                    return newest(connection, began, wanted, PER_INTERVAL)
+                    found = newest(connection, began, wanted, PER_INTERVAL)
+                    some = len(found) < PER_INTERVAL
+                    count = len(found) if some else count_after(connection, began, wanted.source)
+                    return max(last_sequence(connection), began), count, found
 
                 try:
                     after, count, found = await self._broker.read(read)
@@ -114,10 +117,9 @@ class Tails:
             log.warning("the live tail ended: %s", error)
 
 
-def newest(connection: Connection, after: int, wanted: Filter, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
-    """The last sequence, how many fitting events came after `after`, and the newest of them in their order."""
-    last = last_sequence(connection)
-    rows, count = newest_events(connection, limit, after=after, source=wanted.source)
+def newest(connection: Connection, after: int, wanted: Filter, limit: int) -> list[dict[str, Any]]:
+    """The newest fitting events after `after`, in their order."""
+    rows = newest_events(connection, limit, after=after, source=wanted.source)
     found = []
     for row in reversed(rows):
         got = find_matches(connection, row.sequence, limit=SUBSCRIPTIONS) if row.matched else []
@@ -134,4 +136,4 @@ def newest(connection: Connection, after: int, wanted: Filter, limit: int) -> tu
                 else None,
             }
         )
-    return max(last, after), count, found
+    return found

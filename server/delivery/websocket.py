@@ -59,13 +59,14 @@ async def serve_websocket(
     start: Start,
     claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
+    charge: Callable[[], None],
 ) -> None:
     """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem`: what an error
-    looks like to a client."""
+    looks like to a client. `charge` is called for each frame of the reader: raises `LimitReached`."""
     bare = CLOUDEVENTS in websocket.scope["subprotocols"]
     await websocket.accept(CLOUDEVENTS if bare else None)
     sending = asyncio.create_task(_send(delivery, websocket, start, bare))
-    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, claim, problem))
+    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, claim, problem, charge))
     try:
         await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -100,12 +101,14 @@ async def _read(
     id: str,
     claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
+    charge: Callable[[], None],
 ) -> None:
     while True:
         frame = await websocket.receive()
         if frame["type"] == "websocket.disconnect":
             return
         try:
+            charge()
             asked = _asked(frame.get("text") or frame.get("bytes") or b"")
             claim = replace(claim, ticket=asked.ticket or claim.ticket)
             if asked.ack is not None:

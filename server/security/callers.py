@@ -49,6 +49,13 @@ class Caller:
         is_admin = self.owner is not None and Permission.ADMINISTER in self.permissions
         return Claim(ticket, self.owner, is_admin)
 
+    def charge(self) -> None:
+        """One more request, within a connection that goes on. Raises `LimitReached`."""
+        for meter in self.meters:
+            meter.check(publishes=False, begins=False)
+        for meter in self.meters:
+            meter.take("requests", 1)
+
     @property
     def sees_payloads(self) -> bool:
         return Permission.SEE_PAYLOADS in self.permissions

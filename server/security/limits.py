@@ -114,9 +114,10 @@ class Meter:
                 buckets.append(same if same and same.rate == limits[name] else _Bucket(unit, float(limits[name])))
         self._buckets, self.limits = buckets, dict(limits)
 
-    def check(self, *, publishes: bool) -> None:
-        """Raises `LimitReached`. Events are only looked at for requests that publish."""
-        most = self.limits.get("connections")
+    def check(self, *, publishes: bool, begins: bool = True) -> None:
+        """Raises `LimitReached`. Events are only looked at for requests that publish, connections for those that
+        begin."""
+        most = self.limits.get("connections") if begins else None
         if most is not None and self.under_way >= most:
             policy = f'"{self.whose}-concurrent-requests";q={int(most)};qu="concurrent-requests"'
             state = f'"{self.whose}-concurrent-requests";r=0'

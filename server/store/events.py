@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, exists, func, select
+from sqlalchemy import Connection, Row, Select, delete, exists, func, select
 
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
@@ -20,6 +20,7 @@ __all__ = [
     "EventMatch",
     "EventRow",
     "Known",
+    "count_after",
     "count_between",
     "discard_before",
     "find_attempts",
@@ -144,16 +145,24 @@ def last_sequence(connection: Connection) -> int:
 
 def newest_events(
     connection: Connection, limit: int, *, after: int = 0, source: str | None = None
-) -> tuple[Sequence[Row[Any]], int]:
-    """The newest events after a sequence, newest first, and how many there are after it; with `source` only of this
-    source. Counting costs one walk over what is after it."""
-    fits = events.c.sequence > after
+) -> Sequence[Row[Any]]:
+    """The newest events after a sequence, newest first; with `source` only of this source, which costs a walk."""
+    return connection.execute(
+        _after(select(events), after, source).order_by(events.c.sequence.desc()).limit(limit)
+    ).all()
+
+
+def count_after(connection: Connection, after: int, source: str | None = None) -> int:
+    """How many events there are after a sequence. Costs a walk over them."""
+    count: int = connection.execute(_after(select(func.count()).select_from(events), after, source)).scalar_one()
+    return count
+
+
+def _after(query: Select[Any], after: int, source: str | None) -> Select[Any]:
+    query = query.where(events.c.sequence > after)
     if source is not None:
-        fits &= events.c.source.concat("") == source  # not by its index, which would sort all events of the source
-    rows = connection.execute(select(events).where(fits).order_by(events.c.sequence.desc()).limit(limit)).all()
-    if len(rows) < limit:
-        return rows, len(rows)
-    return rows, connection.execute(select(func.count()).where(fits)).scalar_one()
+        query = query.where(events.c.source.concat("") == source)  # by its index all events of the source were sorted
+    return query
 
 
 def count_between(connection: Connection, since: float | None, until: float | None) -> tuple[int, int, int]:

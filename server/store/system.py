@@ -32,21 +32,25 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     update,
 )
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from kindcast.server.errors import StoreUnavailable, StoreUnreadable, TenantExists, TenantInUse, UnknownTenant
+from kindcast.server.errors import KeysLost, StoreUnavailable, StoreUnreadable, TenantExists, TenantInUse, UnknownTenant
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import normalised
+from kindcast.server.store.witness import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
 
 LAYOUT = 1
+REFUSALS = (401, 403)
+"""The outcomes of requests that were refused for who sent them."""
 metadata = MetaData()
 _Json = JSON(none_as_null=True)
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -136,9 +140,11 @@ class SystemStore:
         """Opens nothing yet."""
         url = normalised(settings.database_url)
         self.path: Path | None = None
+        self._mark_of_keys: Path | None = None
         options: dict[str, Any] = {}
         if url.get_backend_name() == "sqlite":
             self.path = Path(str(url.database)).with_suffix(".system.db")
+            self._mark_of_keys = mark_of_keys(str(url.database))
             url = url.set(database=str(self.path))
             options["connect_args"] = {"check_same_thread": False}
         self._engine: Engine = create_engine(
@@ -192,6 +198,23 @@ class SystemStore:
 
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
 
+    def check_keys(self) -> None:
+        """Whether the keys that there were are still there. Raises `KeysLost`."""
+        if self._mark() or self.path is None or self._mark_of_keys is None or not self._mark_of_keys.exists():
+            return
+        raise KeysLost(
+            f"there were keys in {self.path}, and there are none: everybody on this machine could do everything. Put"
+            f" the file back, or make a new key: kindcast key create --role admin --data {self.path.parent}; or go on"
+            f" without keys: kindcast repair --data {self.path.parent} --accept-loss"
+        )
+
+    def _mark(self) -> bool:
+        """Whether there are keys; if so, the mark of that is made."""
+        there = self.run(lambda connection: connection.execute(select(func.count()).select_from(keys)).scalar_one()) > 0
+        if there and self._mark_of_keys is not None:
+            self._mark_of_keys.touch(mode=0o600)
+        return there
+
     def changes(self) -> int:
         """A number that grows whenever keys or tenants change, whoever changes them."""
         return self.run(lambda connection: int(connection.execute(select(about.c.changes)).scalar_one()))
@@ -220,6 +243,7 @@ class SystemStore:
             _changed(connection)
 
         self.run(write)
+        self._mark()
 
     def delete_key(self, id: str) -> bool:
         """Whether there was one."""
@@ -229,7 +253,10 @@ class SystemStore:
             _changed(connection)
             return gone
 
-        return self.run(write)
+        gone = self.run(write)
+        if not self._mark() and self._mark_of_keys is not None:
+            self._mark_of_keys.unlink(missing_ok=True)
+        return gone
 
     def add_tenant(self, name: str, limits: Mapping[str, float], now: float) -> None:
         """Raises `TenantExists`."""
@@ -295,9 +322,21 @@ class SystemStore:
             query = query.where(audit.c.who == who)
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
 
-    def forget_audited(self, before: float) -> int:
-        """Delete entries older than `before`; returns how many."""
-        return self.run(lambda connection: connection.execute(delete(audit).where(audit.c.at < before)).rowcount)
+    def forget_audited(self, before: float, *, keep: int) -> int:
+        """Delete entries older than `before`, and all but the newest: of refused requests a tenth of `keep`, so that
+        who has no key cannot push out the others, and `keep` in all. Returns how many. Cost: a walk over the log."""
+
+        def write(connection: Connection) -> int:
+            gone = connection.execute(delete(audit).where(audit.c.at < before)).rowcount
+            refused = audit.c.outcome.in_(REFUSALS)
+            for chosen, most in ((refused, max(1, keep // 10)), (true(), keep)):
+                newest = select(audit.c.number).where(chosen).order_by(audit.c.number.desc())
+                last = connection.execute(newest.offset(most).limit(1)).scalar_one_or_none()
+                if last is not None:
+                    gone += connection.execute(delete(audit).where(chosen, audit.c.number <= last)).rowcount
+            return gone
+
+        return self.run(write)
 
     # ── usage ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,7 +23,7 @@ import msgspec
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import digest_of
 
-__all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "path_of"]
+__all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "mark_of_keys", "path_of"]
 
 WRITE_SECONDS = 1.0
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -82,6 +82,12 @@ def path_of(database: str | Path) -> Path:
     return Path(f"{database}.witness")
 
 
+def mark_of_keys(database: str | Path) -> Path:
+    """The file beside a database that is there as long as there are keys: a server that lost its keys must not start as
+    one that never had any."""
+    return Path(f"{database}.keyed")
+
+
 def follow_clock(seen: Seen | None) -> None:
     """Compare the clock with what was seen before, if the machine has run since."""
     CLOCK.restart(seen.offset if seen is not None and seen.boot and seen.boot == _boot() else None)
@@ -113,8 +119,9 @@ def examine(database: Path) -> dict[str, Any]:
 
 
 def accept(database: Path) -> None:
-    """Forget what was seen: the next start serves what is there."""
+    """Forget what was seen, and that there were keys: the next start serves what is there."""
     path_of(database).unlink(missing_ok=True)
+    mark_of_keys(database).unlink(missing_ok=True)
 
 
 def _boot() -> str:

@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.broker import Broker, publishing
+from kindcast.server.errors import StoreUnavailable
 from tests.harness.application import problem_code, running_application
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "urn:shop", "type": "offer", "data": {"price": 350}}
@@ -343,3 +345,30 @@ def test_event_that_matches_too_many_is_refused_before_it_is_stored(tmp_path: Pa
         assert (answer.status_code, problem_code(answer)) == (422, "no-event-accepted")
         assert [each["event"]["data"]["n"] for each in client.get("/v1/events").json()["events"]] == [1, 0]
         assert "kindcast_matches_total 3.0" in client.get("/metrics").text
+
+
+def test_store_that_refuses_the_rest_of_a_large_fan_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer tells which events are on disk and which are not; where none is, it is an error."""
+    monkeypatch.setattr(publishing, "MATCHES_TRIED", 6)
+    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5})
+    submit, taken = Broker._submit, [1]
+
+    async def refusing(broker: Broker, work: Any, **more: Any) -> Any:
+        if more.get("publication") is not None:
+            if not taken[0]:
+                raise StoreUnavailable
+            taken[0] -= 1
+        return await submit(broker, work, **more)
+
+    monkeypatch.setattr(Broker, "_submit", refusing)
+    batch = [{"specversion": "1.0", "type": "t", "source": "/s", "id": f"{n}", "data": {"n": n}} for n in range(6)]
+    with running_application(tmp_path) as client:
+        for _ in range(3):
+            subscribe(client, "n >= 0")
+        told = publish(client, batch, BATCH)
+        assert (told.status_code, told.json()["accepted"]) == (202, 2)
+        problems = {each["index"]: each["problem"]["type"].rpartition("/")[2] for each in told.json()["rejected"]}
+        assert problems == dict.fromkeys(range(2, 6), "store-unavailable")
+        assert [each["id"] for each in stored(client)] == ["0", "1"]
+        refused = publish(client, batch, BATCH)
+        assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")

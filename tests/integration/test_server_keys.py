@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 import httpx
+import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kindcast.server.client import Client, ProblemError
-from kindcast.server.errors import KeysNeeded, StoreUnavailable
+from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
 from kindcast.server.security.keys import Role
 from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
-from kindcast.server.store.system import SystemStore
+from kindcast.server.settings import Settings
+from kindcast.server.store.system import AuditEntry, SystemStore
 from tests.harness.application import problem_code, publish, running_application
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -433,7 +435,104 @@ def test_no_secret_is_told_or_stored(tmp_path: Path, caplog: pytest.LogCaptureFi
             assert not file.is_file() or secret.encode() not in file.read_bytes(), file
 
 
+# ── what was open by mistake ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+def test_forwarded_requests_are_refused_without_keys(tmp_path: Path, header: str) -> None:
+    """A proxy on the same machine would open a server without keys to everybody; a setting allows it."""
+    forwarded = {header: "192.0.2.1"}
+    with running_application(tmp_path) as client:
+        refused = client.post("/v1/events", json={"a": 1}, headers=forwarded)
+        assert (refused.status_code, problem_code(refused)) == (403, "keys-needed")
+        assert client.get("/v1/events").json()["events"] == []
+        keyed = Keyed(client)
+        assert client.post("/v1/events", json={"a": 1}, headers=keyed.admin | forwarded).status_code == 202
+    with running_application(tmp_path / "open", open_behind_proxy=True) as client:
+        assert client.post("/v1/events", json={"a": 1}, headers=forwarded).status_code == 202
+
+
+def test_server_that_lost_its_keys_does_not_start_without(tmp_path: Path, kindcast: Kindcast) -> None:
+    """Deleted, or without its keys: until another one is made, or somebody says that none are needed."""
+    database = tmp_path / "kindcast.system.db"
+    for _ in range(2):
+        with running_application(tmp_path) as client:
+            client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
+        for each in tmp_path.glob(f"{database.name}*"):
+            each.unlink()
+        with pytest.raises(KeysLost, match=f"kindcast repair --data {tmp_path}"), running_application(tmp_path):
+            pass
+        assert kindcast("repair", "--data", str(tmp_path), "--accept-loss").status == 0
+    with running_application(tmp_path) as client:
+        assert client.get("/v1/subscriptions").status_code == 200
+        client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
+    database.unlink()
+    assert kindcast("key", "create", "--role", "admin", "--data", str(tmp_path)).status == 0
+    with running_application(tmp_path) as client:
+        assert client.get("/v1/subscriptions").status_code == 401
+
+
+def test_last_key_that_was_revoked_opens_the_server(tmp_path: Path, kindcast: Kindcast) -> None:
+    """That is no loss."""
+    with running_application(tmp_path) as client:
+        made = client.post("/v1/keys", json={"role": "admin"}).json()
+    assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 0
+    with running_application(tmp_path) as client:
+        assert client.get("/v1/subscriptions").status_code == 200
+
+
+def test_audit_log_is_bounded_and_refusals_do_not_push_out_the_rest(tmp_path: Path) -> None:
+    store = SystemStore(Settings(data=tmp_path))
+    store.open()
+    try:
+        entry = AuditEntry(at=time.time(), tenant="default", who="key 1", address="", action="POST /v1/x", outcome=201)
+        changed = [msgspec.structs.replace(entry, action=f"POST /v1/{number}") for number in range(30)]
+        refused = [msgspec.structs.replace(entry, outcome=401) for _ in range(200)]
+        store.record([*changed, *refused])
+        assert store.forget_audited(0.0, keep=100) == 190
+        assert [each["outcome"] for each in store.audited(tenant=None, after=0, limit=1_000)] == [201] * 30 + [401] * 10
+        assert store.forget_audited(0.0, keep=20) == 8 + 12
+        assert store.audited(tenant=None, after=0, limit=1_000)[0]["action"] == "POST /v1/12"
+    finally:
+        store.close()
+
+
+def test_memory_of_the_process_is_shown_to_those_of_all_tenants_only(keyed: Keyed) -> None:
+    for key, shown in ((keyed.admin, True), (keyed.key("admin", tenant="ours"), False)):
+        deadline = time.monotonic() + 30.0
+        series = keyed.client.get("/v1/series", headers=key).json()["series"]
+        while not series["memory_bytes"]["values"]:  # it is measured beside the requests
+            assert time.monotonic() < deadline, "nothing was measured"
+            time.sleep(0.05)
+            series = keyed.client.get("/v1/series", headers=key).json()["series"]
+        assert any(each is not None for each in series["memory_bytes"]["values"]) is shown
+        assert any(each is not None for each in series["subscriptions"]["values"])
+
+
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_acknowledgements_over_a_websocket_count_as_requests(tmp_path: Path) -> None:
+    """They are commands like all others: a frame beyond the limit is refused, and the connection stays."""
+    with (
+        running_app(tmp_path) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client,
+    ):
+        keyed = Keyed(client)
+        mine = keyed.key("subscriber", limits={"requests_per_second": 0.5})  # five at one time
+        id = client.post("/v1/subscriptions", json={"expression": ""}, headers=mine).json()["id"]
+        socket = connect(
+            f"{address.replace('http', 'ws', 1)}/v1/subscriptions/{id}/ws", additional_headers=mine, proxy=None
+        )
+        with socket:
+            told = []
+            for _ in range(20):
+                socket.send('{"ack": "0"}')
+                told.append(json.loads(socket.recv(timeout=30.0)))
+        assert told[0] == {"acked": "0"}
+        assert told[-1]["problem"]["status"] == 429
+        used = client.get("/v1/usage", headers=keyed.admin)
+        assert used.status_code == 200
 
 
 def test_rate_limits_are_answered_429(keyed: Keyed) -> None:

@@ -32,7 +32,6 @@ ServerError
 ├── TenantExists            a tenant has this name already
 ├── TenantInUse             it cannot be deleted
 ├── CertificateUnusable     the server cannot speak TLS with the files that it was given
-└── KeysNeeded              the server listens beyond this machine, and there is no key yet
 ├── KeysNeeded              the server listens beyond this machine, and there is no key yet
 └── KeysLost                there were keys, and there are none
 """
@@ -237,6 +236,8 @@ class TenantInUse(ServerError):
 
 class CertificateUnusable(ServerError):
     """The server cannot speak TLS with the files of its certificate and key."""
+
+
 class KeysLost(ServerError):
     """There were keys, and there are none."""
 

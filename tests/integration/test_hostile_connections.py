@@ -64,6 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "max_body_bytes": 100_000,
         "max_reading_bytes": 150_000,
         "trusted_proxies": ("127.0.0.9",),
+        "open_behind_proxy": True,
         "max_connections_per_address": 4,
         "allowed_origins": ("https://shop.example",),
     }

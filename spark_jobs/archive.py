@@ -8,12 +8,13 @@ Files below the named folder are read in order. Names that begin with `_` or `.`
 pyarrow supports can be used (a path, or s3://, gs://, hdfs://).
 """
 
+import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.fs
@@ -37,6 +38,8 @@ EXTENSIONS: dict[str, Format] = {
     ".parquet": "parquet",
 }
 READ_BYTES = 4 << 20
+UNOPENABLE = "{} is not a file that can be opened: remove it from the archive"
+SPARK_S3 = frozenset({"s3a", "s3n"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class Split:
     """
 
     path: str
+    """Absolute, or a URI: every worker opens it, in whatever folder it runs."""
     name: str
     format: Format
     start: int = 0
@@ -58,21 +62,36 @@ class Split:
 
     @property
     def gzipped(self) -> bool:
-        return self.path.endswith(".gz")
+        return self.name.endswith(".gz")
+
+    def open(self) -> Any:
+        """The file, to be read at any place in it. Raises `OSError`, which names the file."""
+        system, path = file_system(self.path)
+        return system.open_input_file(path)
 
 
 def file_system(place: str) -> tuple[Any, str]:
-    """The file system of a path or URI, and the path on it."""
+    """The file system of a path or URI, and the path on it. `s3a://` and `s3n://` are Spark's names of `s3://`."""
     if "://" in place:
-        system, path = pa.fs.FileSystem.from_uri(place)
+        scheme, _, rest = place.partition("://")
+        system, path = pa.fs.FileSystem.from_uri(f"{'s3' if scheme in SPARK_S3 else scheme}://{rest}")
         return system, path
-    return pa.fs.LocalFileSystem(), place
+    return pa.fs.LocalFileSystem(), os.path.abspath(place)
+
+
+def _path_of(place: str, root: str, path: str) -> str:
+    """The path or URI of a file at `path` below `root`, the path of `place`."""
+    if "://" not in place:
+        return path
+    uri, mark, query = place.partition("?")
+    return f"{uri.rstrip('/')}{quote(path[len(root.rstrip('/')) :])}{mark}{query}"
 
 
 def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = SPLIT_ROWS) -> list[Split]:
     """The splits of an archive, a file or a folder. Looks at sizes, line ends at the borders, and Parquet's footers.
 
-    Lines after the first split of a file are not numbered yet (`first` is 0): see `numbered`. Raises `NoArchive`.
+    Lines after the first split of a file are not numbered yet (`first` is 0): see `numbered`. Raises `NoArchive`, and
+    `OSError` for a file that cannot be opened.
     """
     system, root = file_system(place)
     found = system.get_file_info(root)
@@ -82,13 +101,24 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
         files = [found]
     else:
         below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
-        files = sorted((each for each in below if each.is_file), key=lambda each: each.path)
-    splits = [split for file in files for split in _of_file(system, root, file, split_bytes, split_rows)]
+        files = sorted((each for each in below if each.type != pa.fs.FileType.Directory), key=lambda each: each.path)
+    if "://" not in place:
+        _check_links(root)
+    sizes = SplitSizes(split_bytes, split_rows)
+    splits = [split for file in files for split in _of_file(place, root, file, sizes)]
     if not splits:
         raise NoArchive(
             f"{place} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
         )
     return splits
+
+
+def _check_links(root: str) -> None:
+    """Arrow passes by links that lead nowhere, without a word."""
+    for folder, _, names in os.walk(root):
+        for path in (posixpath.join(folder, name) for name in names):
+            if os.path.islink(path) and not os.path.exists(path):
+                raise NoArchive(UNOPENABLE.format(path))
 
 
 def numbered(splits: Sequence[Split], counts: Sequence[int]) -> list[Split]:
@@ -104,9 +134,8 @@ def numbered(splits: Sequence[Split], counts: Sequence[int]) -> list[Split]:
 
 def lines_in(split: Split) -> int:
     """How many lines a split of plain lines has."""
-    system, _ = file_system(split.path)
     count, left = 0, split.stop - split.start
-    with system.open_input_file(split.path) as file:
+    with split.open() as file:
         file.seek(split.start)
         while left > 0:
             block = file.read(min(READ_BYTES, left))
@@ -117,17 +146,20 @@ def lines_in(split: Split) -> int:
     return count
 
 
-def _of_file(system: Any, root: str, file: Any, split_bytes: int, split_rows: int) -> Iterator[Split]:
+def _of_file(place: str, root: str, file: Any, sizes: "SplitSizes") -> Iterator[Split]:
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
     if any(part.startswith(("_", ".")) for part in name.split("/")):
         return
     format = EXTENSIONS.get(posixpath.splitext(file.path.removesuffix(".gz"))[1].lower())
     if format is None:
         return
+    if not file.is_file:  # a pipe, for one
+        raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
     parts = tuple((key, unquote(value)) for key, _, value in folders)
-    whole = Split(path=file.path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
-    yield from SPLITTERS[format](system, whole, file.size, SplitSizes(split_bytes, split_rows))
+    path = _path_of(place, root, file.path)
+    whole = Split(path=path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
+    yield from SPLITTERS[format](whole, file.size, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +170,16 @@ class SplitSizes:
     parquet_rows: int
 
 
-def _whole_file(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+def _whole_file(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     yield whole
 
 
-def _of_lines(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+def _of_lines(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     if whole.gzipped:
         yield whole
         return
     borders = [0]
-    with system.open_input_file(whole.path) as file:
+    with whole.open() as file:
         while borders[-1] + sizes.lines_bytes < size:
             borders.append(_line_after(file, borders[-1] + sizes.lines_bytes, size))
     if borders[-1] < size:
@@ -171,13 +203,13 @@ def _line_after(file: Any, position: int, size: int) -> int:
     return size
 
 
-def _of_parquet(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
-    try:
-        with system.open_input_file(whole.path) as file:
+def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    with whole.open() as file:
+        try:
             footer = pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        yield replace(whole, problem=f"no Parquet that can be read: {error}")
-        return
+        except (pa.ArrowException, OSError) as error:
+            yield replace(whole, problem=f"no Parquet that can be read: {error}")
+            return
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):
         rows += footer.row_group(group).num_rows
@@ -186,7 +218,7 @@ def _of_parquet(system: Any, whole: Split, size: int, sizes: SplitSizes) -> Iter
             start, first, rows = group + 1, first + rows, 0
 
 
-SPLITTERS: Mapping[Format, Callable[[Any, Split, int, SplitSizes], Iterator[Split]]] = {
+SPLITTERS: Mapping[Format, Callable[[Split, int, SplitSizes], Iterator[Split]]] = {
     "lines": _of_lines,
     "csv": _whole_file,
     "parquet": _of_parquet,

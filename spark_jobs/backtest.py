@@ -33,7 +33,7 @@ def backtest_archive(
     `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
     splits = number_lines(session, splits_of(archive), progress)
-    work = partial(_count, snapshot=snapshot, expression=expression, read=read)
+    work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
     for counts in run_tasks(session, splits, work, "backtest", progress):
         test.counts.add(counts)
     return test.report(language=language)

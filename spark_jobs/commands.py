@@ -11,11 +11,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.spark_jobs.report import JobFailed, as_lines, tell_problem, tell_result
-from kindcast.spark_jobs.snapshot import Inputs
+
+if TYPE_CHECKING:
+    from kindcast.spark_jobs.snapshot import Inputs
 
 __all__ = ["main"]
 
@@ -184,7 +186,9 @@ def _snapshot(given: argparse.Namespace) -> Any:
     return _inputs(given).snapshot(given.output / "_kindcast" / "snapshots")
 
 
-def _inputs(given: argparse.Namespace) -> Inputs:
+def _inputs(given: argparse.Namespace) -> "Inputs":
+    from kindcast.spark_jobs.snapshot import Inputs
+
     return Inputs(
         ontologies=tuple(given.ontology),
         relations=_names(given.relations),

@@ -90,7 +90,7 @@ def learn_archive(
     splits = number_lines(session, splits_of(archive), progress)
     learned = Learned()
     trees = [tree for _, tree in predicates]
-    work = partial(_learn, snapshot=snapshot, predicates=trees, asking=asking, read=read)
+    work = partial(_learn, snapshot=snapshot.for_workers(session), predicates=trees, asking=asking, read=read)
     for part in run_tasks(session, splits, work, "learn", progress):
         learned.add(part)
     texts = [text for text, _ in predicates]

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from kindcast.semantic.matching import MatchTable
-from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, file_system, splits_of
+from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
 from kindcast.spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected, Unreadable, event_of, from_events, json_of
 from kindcast.spark_jobs.output import (
     Done,
@@ -148,8 +148,7 @@ def _has_names(split: Split) -> bool:
         return False
     if split.format == "lines":
         return True
-    system, _ = file_system(split.path)
-    with system.open_input_file(split.path) as file:
+    with split.open() as file:
         return set(pq.read_schema(file).names) >= NAMES
 
 
@@ -203,6 +202,7 @@ def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> Da
     """The matches of each event. `events` has the columns of `schemas.EVENTS`; the result those of `MATCHES`, or with
     `explode` of `EXPLODED`. Rows that cannot be read are left out: `quarantined` has them."""
     schema = EXPLODED if explode else MATCHES
+    snapshot = snapshot.for_workers(events.sparkSession)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in matched_rows((decoded(batch)[0] for batch in batches), snapshot, Chosen(explode=explode)):
@@ -355,12 +355,12 @@ def match_archive(
             progress("names", 0, None)
             repeated = find_repeated(session, splits, read, target.own("repeated"))
         options = (asdict(chosen), asdict(read))
-        groups = snapshot.groups(together)
+        groups, sent = snapshot.groups(together), snapshot.for_workers(session)
         single = len(groups) == 1 or chosen.explode
         units: list[tuple[str, Work]] = [
             (
                 unit_name("match" if single else "part", split, _digests(snapshot, group), number == 0, left, options),
-                partial(match_unit, split, snapshot, group, chosen, read, left, first=number == 0, parts=not single),
+                partial(match_unit, split, sent, group, chosen, read, left, first=number == 0, parts=not single),
             )
             for number, group in enumerate(groups)
             for split, left in zip(splits, repeated, strict=True)

@@ -164,6 +164,7 @@ _LIMITS = EventLimits()
 def normalise(events: DataFrame, snapshot: Snapshot) -> DataFrame:
     """Canonical events. `events` has the columns of `schemas.EVENTS`, the result those of `NORMALISED`. Rows that
     cannot be read are left out: `quarantined` has them."""
+    snapshot = snapshot.for_workers(events.sparkSession)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         normaliser = Normaliser(vocabulary_of(snapshot))
@@ -352,7 +353,7 @@ def normalise_archive(
         units: list[tuple[str, Work]] = [
             (
                 unit_name("normalise", split, snapshot.vocabulary_version, asdict(read)),
-                partial(_normalise_unit, split, snapshot, read),
+                partial(_normalise_unit, split, snapshot.for_workers(session), read),
             )
             for split in splits
         ]

@@ -164,8 +164,8 @@ class Output:
     """The output folder of a job, on the driver."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._own = folder / OWN
+        self.folder = folder.absolute()  # workers run in folders of their own
+        self._own = self.folder / OWN
         self._staged = self._own / "staged"
 
     @contextmanager

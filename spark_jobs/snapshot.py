@@ -5,7 +5,7 @@
     FOLDER/shard-000/ …          `Matcher.save`: the subscriptions, in as many shards as fit a worker's memory
 
 The id of a subscription determines its shard, so a changed subscription changes one shard. No pickle: records are
-MessagePack and JSON, the index is flat arrays. The folder must lie where all workers see it.
+MessagePack and JSON, the index is flat arrays. On a cluster, Spark copies the folder to the workers.
 """
 
 import hashlib
@@ -18,6 +18,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
 from kindcast.semantic import InvalidSubscription, Matcher, Operator, Vocabulary
 from kindcast.semantic.errors import SemanticError, UnusableMatcher
 from kindcast.semantic.events import Canonicaliser
@@ -27,6 +30,7 @@ from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators
 from kindcast.semantic.vocabulary import MEANING, Declarations
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
+from kindcast.spark_jobs.session import is_local
 
 __all__ = [
     "SHARD_SUBSCRIPTIONS",
@@ -101,10 +105,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a snapshot holds. It is small, because it goes to the workers with every task. All workers must see
-    `folder`."""
+    """What a snapshot holds. It is small, because it goes to the workers with every task."""
 
     folder: str
+    """Absolute. Workers open it; on a cluster they open their own copies of it (`sent`)."""
     vocabulary_version: str
     shards: tuple[Shard, ...]
     context: bool
@@ -115,11 +119,27 @@ class Snapshot:
     One of another meaning is compiled again from its trees whenever it is opened: write it again to have that done
     once."""
     refused: tuple[Refused, ...] = field(default=(), compare=False)
+    sent: str = field(default="", compare=False)
+    """Where the folder is among the files that Spark gives to its workers; empty where all run on this machine."""
 
     @property
     def place(self) -> Path:
-        """The folder on this machine."""
-        return Path(self.folder)
+        """The folder on the machine of this process."""
+        return Path(SparkFiles.get(self.sent)) if self.sent else Path(self.folder)
+
+    def for_workers(self, session: SparkSession) -> "Snapshot":
+        """The same, for tasks. On a cluster Spark copies the folder to every worker, once for each executor, so no
+        shared file system is needed for it."""
+        context = session.sparkContext
+        if self.sent or is_local(context.master):
+            return self
+        told = repr((self.vocabulary_version, self.shards, self.meaning))
+        name = f"kindcast-{hashlib.sha256(told.encode()).hexdigest()[:20]}"
+        root = Path(SparkFiles.getRootDirectory())  # the driver's: Spark removes it at the end
+        if not (root / name).exists():
+            packed = shutil.make_archive(str(root / "packed" / name), "tar", self.place.parent, self.place.name)
+            context.addArchive(f"{packed}#{name}")
+        return replace(self, sent=f"{name}/{self.place.name}")
 
     def groups(self, together: int = SHARD_SUBSCRIPTIONS) -> tuple[tuple[int, ...], ...]:
         """The shards in groups that a worker holds at one time: so many subscriptions, one shard at least."""
@@ -142,7 +162,7 @@ class Snapshot:
                 raise UnusableSnapshot(f"{folder} was written by another version of kindcast: write it again")
             shards = tuple(Shard(**each) for each in said.pop("shards"))
             refused = tuple(Refused(**each) for each in said.pop("refused"))
-            found = cls(**said | {"folder": str(folder)}, shards=shards, refused=refused)
+            found = cls(**said | {"folder": str(folder.absolute())}, shards=shards, refused=refused)
             return found if found.meaning == MEANING else found._with_present_meaning()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnusableSnapshot(f"{folder} holds no snapshot of a matcher: {error}") from error
@@ -221,14 +241,14 @@ def write_snapshot(
         context = context or asks
         written.append(Shard(name, len(matcher), f"{vocabulary.version}:{digest}"))
     snapshot = Snapshot(
-        folder=str(folder),
+        folder=str(folder.absolute()),
         vocabulary_version=vocabulary.version,
         shards=tuple(written),
         context=context,
         meaning=MEANING,
         refused=tuple(refused),
     )
-    told = {name: value for name, value in asdict(snapshot).items() if name != "folder"}
+    told = {name: value for name, value in asdict(snapshot).items() if name not in ("folder", "sent")}
     (writing / "snapshot.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     writing.rename(folder)

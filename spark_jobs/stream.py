@@ -162,6 +162,7 @@ def start_stream(
 ) -> StreamingQuery:
     """Start matching `events` (of `stream_events`). `newest` gives the snapshot of each batch; without
     `trigger_seconds` the stream ends when all that is there now is matched. Raises `UnusableOutput`."""
+    output = output.absolute()  # workers run in folders of their own
     output.mkdir(parents=True, exist_ok=True)
     checkpoint = output / OWN / "checkpoint"
     if any(output.glob("batch=*")) and not checkpoint.is_dir():
@@ -202,7 +203,11 @@ def _write_batch(frame: DataFrame, number: int, output: Path, snapshot: Snapshot
     building.mkdir(parents=True)
     frame.persist()
     try:
-        rows = readable(frame).mapInArrow(_writer(building, snapshot, chosen), spark_schema(WRITTEN)).collect()
+        rows = (
+            readable(frame)
+            .mapInArrow(_writer(building, snapshot.for_workers(frame.sparkSession), chosen), spark_schema(WRITTEN))
+            .collect()
+        )
         bad = quarantined(frame).collect()
     finally:
         frame.unpersist()

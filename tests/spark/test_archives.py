@@ -166,6 +166,34 @@ def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -
         splits_of(str(tmp_path))
 
 
+def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:
+    """A link that leads nowhere, and a file that is gone when its split is read: the error names it."""
+    (tmp_path / "good.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
+    (tmp_path / "link.ndjson").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(NoArchive, match=r"link\.ndjson is not a file that can be opened"):
+        splits_of(str(tmp_path))
+    (tmp_path / "link.ndjson").unlink()
+    for name in ("gone.ndjson", "gone.jsonl.gz", "gone.csv", "gone.parquet"):
+        pq.write_table(pa.Table.from_pylist(EVENTS), tmp_path / name)
+        (split,) = (split for split in splits_of(str(tmp_path)) if split.name == name)
+        (tmp_path / name).unlink()
+        with pytest.raises(OSError, match=name.replace(".", r"\.")):
+            list(read_split(split, AS_IT_STANDS))
+
+
+def test_relative_places_and_uris_of_files_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers run in folders of their own. Names are written out where a URI needs it."""
+    (tmp_path / "in" / "day=1").mkdir(parents=True)
+    (tmp_path / "in" / "day=1" / "a b#é.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    splits = [*splits_of("in"), *splits_of((tmp_path / "in").as_uri())]
+    monkeypatch.chdir("/")
+    assert [split.name for split in splits] == ["day=1/a b#é.ndjson"] * 2
+    assert [len(found) for split in splits for found in read_split(split, AS_IT_STANDS)] == [1, 1]
+
+
 def test_parts_that_several_groups_of_shards_made_are_joined_wherever_their_row_groups_end(tmp_path: Path) -> None:
     """Each part was written in pieces of its own; an event is one row again, in its order."""
     count = 23

@@ -1,10 +1,12 @@
 """The example documents of ONE Record and of NGSI-LD data models are read without loss, says the oracle."""
 
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from kindcast import Vocabulary
+from kindcast import Matcher, Vocabulary
 from kindcast.semantic.events.linked_data.compiled import CompiledContexts
 from kindcast.semantic.events.linked_data.graph import unfolded
 from kindcast.semantic.events.linked_data.reader import DEEPEST, DOCUMENT_VALUES, GraphReader
@@ -77,3 +79,24 @@ def _published(scalar: Any) -> Any:
     if isinstance(scalar, Resource):
         return ("node", scalar.iri, scalar.types)
     return ("str", scalar.text) if isinstance(scalar, TypedText) else (type(scalar).__name__, scalar)
+
+
+def test_every_object_property_of_one_record_takes_the_iri_of_a_logistics_object(shared_data: Path) -> None:
+    """By local name, IRI and CURIE, in both versions, with the code lists beside them."""
+    folder = shared_data / "jsonld" / "onerecord"
+    instance = "https://1r.example.com/logistics-objects/957e"
+    for version, count in (("2025-07", 320), ("2026-07", 328)):
+        vocabulary = Vocabulary.from_files(
+            folder / f"IATA-1R-DM-{version}.ttl.gz", folder / "IATA-1R-CL-2026-07.ttl.gz"
+        )
+        with gzip.open(folder / f"IATA-1R-DM-{version}.ttl.gz", "rt", encoding="utf-8") as file:
+            found = re.findall(r"^(?:cargo)?:(\w+) rdf:type owl:ObjectProperty", file.read(), re.MULTILINE)
+        assert len(found) == count
+        matcher = Matcher(vocabulary)
+        for name in found:
+            for spelt in (name, f"<https://onerecord.iata.org/ns/cargo#{name}>", f"cargo:{name}"):
+                matcher.add(spelt, f'{spelt} = "{instance}"')
+        name = found[0]
+        graph = {"@context": {"cargo": "https://onerecord.iata.org/ns/cargo#"}, f"cargo:{name}": {"@id": instance}}
+        spelt = {name, f"<https://onerecord.iata.org/ns/cargo#{name}>", f"cargo:{name}"}
+        assert {each.subscription for each in matcher.match(graph)} == spelt

@@ -1,7 +1,7 @@
 """The base class of all engines: clauses in, rows of matching clauses out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -89,6 +89,11 @@ class Engine(ABC):
     def nbytes(self) -> int | None:
         """The bytes of index and caches; None if the engine does not measure them."""
         return None
+
+    @property
+    def structure(self) -> Mapping[str, int]:
+        """How many parts of each kind there are, by name, for people who watch; empty if the engine tells nothing."""
+        return {}
 
     @abstractmethod
     def check_invariants(self) -> None:

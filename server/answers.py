@@ -118,9 +118,10 @@ class ChangedSubscription(Subscription):
 
 
 class SubscriptionState(Subscription):
-    """`pending`: messages that wait for it."""
+    """`pending`: messages that wait for it; `pending_since`: when the oldest of them was accepted."""
 
     pending: int
+    pending_since: str | None
     waiting_for_operators: int
 
 
@@ -849,10 +850,20 @@ class MeasuredSeries(TypedDict):
     values: list[float | None]
 
 
+class OperatorSeries(TypedDict):
+    """What was learned of an operator: seconds of a call, and the share of calls that it answers with yes."""
+
+    cost: list[float | None]
+    selectivity: list[float | None]
+
+
 class History(TypedDict):
+    """`operators`: of those that are called most."""
+
     step_seconds: float
     times: list[float]
     series: dict[str, MeasuredSeries]
+    operators: dict[str, OperatorSeries]
 
 
 class SentAttempt(TypedDict):

@@ -79,7 +79,7 @@ async def running_services(settings: Settings, reader: EventReader, *, is_first:
         async with (
             running_delivery(broker, settings, hears_signals=is_first) as delivery,
             running_late_matching(broker, settings) as late_matching,
-            running_history(broker) as history,
+            running_history(broker, late_matching) as history,
         ):
             tails = Tails(broker, delivery.wakeups)
             yield TenantServices(broker, jobs, backtests, delivery, late_matching, tails, history)

@@ -9,7 +9,7 @@ replaced atomically.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -218,6 +218,17 @@ class Compaction:
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in memtables)
         caches = sum(each.nbytes for each in list(self.scratches)) + self.results.nbytes
         return parts + caches + self._locations.nbytes + self._columns.nbytes + self._builder.nbytes
+
+    @property
+    def structure(self) -> Mapping[str, int]:
+        """Segments, their clusters and living rows, and the rows of the memtables."""
+        segments, memtables = self.parts
+        return {
+            "segments": len(segments),
+            "clusters": sum(len(each.clusters) for each in segments),
+            "segment_rows": sum(each.live for each in segments),
+            "memtable_rows": sum(map(len, memtables)),
+        }
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 

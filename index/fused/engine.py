@@ -13,7 +13,7 @@ Exact for the whole clause language; `kindcast.index.fused.conjuncts` says which
 and which are asked by programs of the rows that got so far. Clauses are not kept, only their compiled form.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +260,10 @@ class FusedEngine(Engine):
     def nbytes(self) -> int:
         """The bytes of everything that grows with what is stored, and of caches; some of it reckoned."""
         return self._compaction.nbytes
+
+    @property
+    def structure(self) -> Mapping[str, int]:
+        return self._compaction.structure
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 

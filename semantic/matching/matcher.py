@@ -217,6 +217,12 @@ class Matcher:
         return self._engine.nbytes
 
     @property
+    def index_structure(self) -> Mapping[str, int]:
+        """How many parts of each kind the index has, by name; empty for an engine that tells nothing. The owner's
+        thread."""
+        return self._engine.structure
+
+    @property
     def changes(self) -> int:
         """How many subscriptions were added or removed since this matcher was made or opened."""
         return self._subscriptions.changes

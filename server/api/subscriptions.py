@@ -45,7 +45,7 @@ from kindcast.server.security.tickets import hashed, new_ticket
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
-from kindcast.server.store.deliveries import position_before
+from kindcast.server.store.deliveries import position_before, waits_since
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = [
@@ -355,17 +355,18 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
 
 @router.get("/{id}", summary="One subscription")
 async def get_one(id: Id, broker: AppBroker) -> Response:
-    """What it asks, its status, its counters, its last failure, and how many messages wait."""
+    """What it asks, its status, its counters, its last failure, how many messages wait, and since when."""
 
-    def read(connection: Connection) -> tuple[Row[Any], int, int]:
+    def read(connection: Connection) -> tuple[Row[Any], int, float | None, int]:
         row = subscriptions.find_subscription(connection, id)
         if row is None:
             raise UnknownSubscription(id)
-        waiting = pending_store.count_waiting(connection, row.number)
-        return row, subscriptions.count_pending(connection, row.number), waiting
+        undecided = pending_store.count_waiting(connection, row.number)
+        waiting = subscriptions.count_pending(connection, row.number)
+        return row, waiting, waits_since(connection, row.number) if waiting else None, undecided
 
-    row, pending, waiting = await broker.read(read)
-    counts = {"pending": pending, "waiting_for_operators": waiting}
+    row, waiting, since, undecided = await broker.read(read)
+    counts = {"pending": waiting, "pending_since": moment(since), "waiting_for_operators": undecided}
     return answer(_shown(row, broker.vocabulary.version, time.time()) | counts, headers=_etag(row))
 
 

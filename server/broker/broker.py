@@ -266,6 +266,10 @@ class Broker:
         """The bytes of index and caches; None for an engine that does not count them. Raises `StoreUnavailable`."""
         return await self._submit(lambda group: group.state.matcher.index_bytes, reads_only=True)
 
+    async def index_structure(self) -> Mapping[str, int]:
+        """How many parts of each kind the index has, by name. Raises `StoreUnavailable`."""
+        return await self._submit(lambda group: group.state.matcher.index_structure, reads_only=True)
+
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_subscription(self, new: NewSubscription, quota: Quota = NO_QUOTA) -> Row[Any]:

@@ -39,6 +39,8 @@ __all__ = [
     "read_matches",
     "record_progress",
     "replay",
+    "waits_since",
+    "webhooks_wait_since",
     "with_sinks",
 ]
 
@@ -214,6 +216,11 @@ class Progress:
     next_attempt_at: float | None = None
 
 
+MOST_BEHIND = 1_000
+MOST_WAITING = 100
+"""Subscriptions that `webhooks_wait_since` looks at."""
+
+
 def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None:
     """The subscription of this id, or of this number."""
     condition = subscriptions.c.id == key if isinstance(key, str) else subscriptions.c.number == key
@@ -297,6 +304,31 @@ def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -
     for some in _portions(sorted(numbers)):
         found.update(connection.execute(statement.where(subscriptions.c.number.in_(some))).scalars())
     return found
+
+
+def waits_since(connection: Connection, number: int) -> float | None:
+    """When the oldest event that waits for a subscription was accepted; None where nothing waits. Cost: that of
+    `find_positions`, and two look-ups."""
+    subscriber = find_subscriber(connection, number)
+    if subscriber is None:
+        return None
+    found = read_matches(connection, number, after=subscriber.start, limit=1, byte_budget=0)
+    if not found:
+        return None
+    accepted = sa.select(events.c.accepted_at).where(events.c.sequence == found[0].sequence)
+    return connection.execute(accepted).scalar_one_or_none()
+
+
+def webhooks_wait_since(connection: Connection) -> float | None:
+    """The same of all webhooks that may be called: of the 100 whose cursors are furthest behind and for which something
+    waits, among the 1,000 furthest behind."""
+    pushed = sa.select(subscriptions.c.number, _START.label("start")).where(
+        subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
+    )
+    behind = {number: start for number, start in connection.execute(pushed.order_by("start").limit(MOST_BEHIND))}
+    waiting = sorted(matched_after(connection, behind), key=lambda number: behind[number])
+    found = (waits_since(connection, number) for number in waiting[:MOST_WAITING])
+    return min((each for each in found if each is not None), default=None)
 
 
 def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:

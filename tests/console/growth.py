@@ -89,7 +89,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10.0, help="events a second")
     asked = parser.parse_args()
     for minutes, page, heap, nodes, listeners in measure(asked.minutes, asked.every, asked.rate):
-        sys.stdout.write(f"{minutes:6.1f} min  {page:10}  {heap:6.2f} MB  {nodes:6} elements  {listeners:6} listeners\n")
+        sys.stdout.write(
+            f"{minutes:6.1f} min  {page:10}  {heap:6.2f} MB  {nodes:6} elements  {listeners:6} listeners\n"
+        )
         sys.stdout.flush()
 
 

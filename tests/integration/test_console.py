@@ -260,6 +260,47 @@ def test_series_measures_rates_between_two_samples(tmp_path: Path) -> None:
     assert len(few["times"]) == 2
 
 
+def test_series_shows_lag_the_index_and_what_was_learned(tmp_path: Path) -> None:
+    """The age of what waits for a webhook; clauses are in the memtable or in segments; an operator that is called for
+    the first time has no past, and one that is gone is left out."""
+
+    async def scenario() -> tuple[dict[str, Any], dict[str, Any]]:
+        settings = Settings(data=tmp_path, allow_private_sinks=True, webhook_delays_seconds=(3_600.0,))
+        app = create_app(settings)
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        ):
+            services = app.state.tenants.default
+            await services.history.sample()
+            body = {"expression": "price <= 400", "sink": "http://127.0.0.1:9/"}
+            made = (await client.post("/v1/subscriptions", json=body)).json()
+            await client.post("/v1/subscriptions", json={"expression": "price > 9 or price < 3"})
+            await client.post("/v1/events", json={"price": 5})
+            learned = services.late_matching.late_matchers.experience
+            learned.note("similar", "similar(a)", True, 0.25)
+            learned.note("gone", "gone(a)", True, 0.25)
+            await services.history.sample()
+            one = (await client.get(f"/v1/subscriptions/{made['id']}")).json()
+            return one, (await client.get("/v1/series")).json()
+
+    one, told = asyncio.run(scenario())
+    assert one["pending"] == 1
+    assert one["created_at"] <= one["pending_since"]
+    last = {name: each["values"][-1] for name, each in told["series"].items()}
+    assert 0 < last["webhook_lag_seconds"] < 600
+    assert told["series"]["webhook_lag_seconds"]["values"][-2] == 0
+    assert last["index_memtable_rows"] + last["index_segment_rows"] == 3
+    assert last["index_segments"] >= 0
+    assert list(told["operators"]) == ["similar"]
+    cost, selectivity = told["operators"]["similar"]["cost"], told["operators"]["similar"]["selectivity"]
+    assert len(cost) == len(selectivity) == len(told["times"])
+    assert cost[-2] is None
+    assert 0 < cost[-1] <= 0.25
+    assert 0 < selectivity[-1] <= 1
+
+
 def test_tail_sends_events_of_the_source_that_is_watched(tmp_path: Path) -> None:
     """A watcher of one source gets its events with their matches, and no others; it starts with what comes next."""
     with running_app(tmp_path) as address, httpx.Client(base_url=address, timeout=60.0) as client:

@@ -23,6 +23,8 @@ async function one(id) {
   async function draw() {
     const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
     const told = JSON.stringify([it, attempts, dead]);
+    const age = frame.querySelector("[data-age]");
+    if (age && it.pending_since) age.textContent = lasting((Date.now() - new Date(it.pending_since)) / 1000);
     if (told === before) return;  // nothing moves under the hand of whoever reads
     before = told;
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
@@ -30,7 +32,7 @@ async function one(id) {
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
       h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
       diagnosis(it, dead.dead_letters.length),
-      h("div", { class: "figures" }, figureOf(t("wait for delivery"), number(it.pending)), it.sink && figureOf(t("attempts"), number(it.times_sent)), it.sink && figureOf(t("of them failed"), number(it.times_failed)), figureOf(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : "")), it.waiting_for_operators > 0 && figureOf(t("wait for operators"), number(it.waiting_for_operators))),
+      h("div", { class: "figures" }, figureOf(t("wait for delivery"), number(it.pending)), it.pending > 0 && h("div", { class: "figure" }, h("b", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000)), t("the oldest waits for")), it.sink && figureOf(t("attempts"), number(it.times_sent)), it.sink && figureOf(t("of them failed"), number(it.times_failed)), figureOf(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : "")), it.waiting_for_operators > 0 && figureOf(t("wait for operators"), number(it.waiting_for_operators))),
       h("div", { class: "columns" },
         card(h("h2", {}, t("Subscription")), h("pre", {}, it.expression ?? short(it.canonical)), list([[t("Id"), h("code", {}, it.id)], [t("delivered"), it.sink ? h("code", {}, it.sink) : t("by pull or stream")], [t("made"), when(it.created_at)], [t("ends"), when(it.expires_at)], [t("last success"), it.sink && when(it.last_success)], [t("last failure"), it.last_failure && when(it.last_failure)], [t("next attempt"), it.next_attempt_at && when(it.next_attempt_at)], [t("cursor"), it.cursor]]), it.notes.map((each) => note("warn", each.detail)),
           how("v1/subscriptions/" + id, `kindcast subscriptions`)),
@@ -55,6 +57,10 @@ async function one(id) {
   every(5000, () => { if (![ticket, since].includes(document.activeElement)) draw().catch(() => {}); });
   return frame;
 }
+const lasting = (seconds) => {
+  const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
+  return new Intl.NumberFormat(state.language, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.max(0, seconds) / size);
+};
 const figureOf = (name, value) => h("div", { class: "figure" }, h("b", {}, value), name);
 
 // Why a webhook is late, in one sentence.

@@ -152,5 +152,13 @@ const TEXTS = [
   ["subscribes, and changes vocabularies", "abonniert und ändert Wortschätze", "订阅并更改词汇"],
   ["reads everything but payloads", "liest alles außer den Inhalten", "读取除内容外的一切"],
   ["may do everything", "darf alles", "全部权限"],
+  ["Oldest event that waits for a webhook", "Ältestes Ereignis, das auf einen Webhook wartet", "等待 webhook 的最旧事件"],
+  ["Segments of the index", "Segmente des Index", "索引段"],
+  ["Clusters of the index", "Cluster des Index", "索引簇"],
+  ["Clauses in segments", "Klauseln in Segmenten", "段中的子句"],
+  ["Newest clauses, not yet in a segment", "Neueste Klauseln, noch in keinem Segment", "最新子句,尚未入段"],
+  ["{0}: learned seconds of a call", "{0}: gelernte Sekunden je Aufruf", "{0}:学得的每次调用秒数"],
+  ["{0}: share of calls answered with yes", "{0}: Anteil der Aufrufe mit Ja", "{0}:回答“是”的调用比例"],
+  ["the oldest waits for", "so lange wartet die älteste", "最旧消息已等待"],
 ];
 export const TRANSLATIONS = Object.fromEntries(TEXTS.map(([en, de, zh]) => [en, { de, zh }]));

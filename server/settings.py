@@ -9,12 +9,14 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy import make_url
 
 from kindcast.semantic.planner import PLANNERS, UnknownPlanner
+from kindcast.server.security.keys import Role
 from kindcast.server.security.limits import bad_limit
 
 __all__ = ["Settings", "is_loopback"]
@@ -50,9 +52,23 @@ class Settings(BaseSettings):
     """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
     # ── who may do what ─────────────────────────────────────────────────────────────────────────────────────────────
+    oidc_issuer: str | None = None
+    """Identity provider (OpenID Connect) whose tokens are accepted beside keys: its issuer, an https address."""
+    oidc_audience: str | None = None
+    """What a token's `aud` must be or contain."""
+    oidc_roles: dict[str, Role | Literal["admin-of-all-tenants"]] = {}
+    """From the values of the claim `oidc_roles_claim` to roles; other values give none."""
+    oidc_roles_claim: str = "roles"
+    """A claim, or the way to it, such as `realm_access.roles`: a list of texts, or one text."""
+    oidc_tenant_claim: str | None = None
+    """The claim that names the tenant; None: tokens act in the tenant `default`."""
+    oidc_ca: Path | None = None
+    """PEM file of the authorities that the issuer's certificate may come from; default: those of the system."""
+    oidc_leeway_seconds: Annotated[float, Field(ge=0.0, le=600.0)] = 60.0
+    """By which the issuer's clock may differ."""
     key_limits: dict[str, float] = {}
-    """Of each key, where it has no other: `requests_per_second`, `events_per_second`, `bytes_per_second`,
-    `connections`, `subscriptions`."""
+    """Of each key, where it has no other, and of each subject of an identity provider: `requests_per_second`,
+    `events_per_second`, `bytes_per_second`, `connections`, `subscriptions`."""
     tenant_limits: dict[str, float] = {}
     """The same of each tenant."""
     max_open_tenants: PositiveInt = 256
@@ -249,10 +265,23 @@ class Settings(BaseSettings):
             raise ValueError("tls_key is set without tls_certificate")
         return self
 
+    @model_validator(mode="after")
+    def _issuer_is_whole(self) -> "Settings":
+        if self.oidc_issuer is None:
+            return self
+        parts = urlsplit(self.oidc_issuer)
+        here = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if not here and parts.scheme != "https":
+            raise ValueError("oidc_issuer must be an https address; http is for this machine only")
+        if not self.oidc_audience or not self.oidc_roles:
+            raise ValueError("oidc_issuer needs oidc_audience and oidc_roles as well")
+        return self
+
     @property
     def needs_keys(self) -> bool:
-        """Whether others than this machine's users reach the server, so that requests need keys in any case."""
-        return not is_loopback(self.host)
+        """Whether requests need a key, or a token, in any case: others than this machine's users reach the server, or
+        it has an identity provider."""
+        return not is_loopback(self.host) or self.oidc_issuer is not None
 
     @property
     def has_tenants(self) -> bool:

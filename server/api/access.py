@@ -28,7 +28,8 @@ from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError, UnknownTenant
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
-from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key
+from kindcast.server.security.identity_provider import IdentityProvider, ProviderUnavailable, TokenRefused
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, Permission, RouteTable, needs_of
 from kindcast.server.security.sessions import Session, Sessions, is_of_own_page, session_token
@@ -75,6 +76,7 @@ MAX_ACTION = 200
 PATH_CHARACTERS = "/:@,;=+~-._"
 """Characters of a path that the audit log has as they are. Control characters never are: a terminal may show it."""
 FIELDS = ("RateLimit-Policy", "RateLimit")
+INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'}
 
 _log = logging.getLogger("kindcast.access")
 
@@ -86,6 +88,7 @@ class AccessControl:
         self.settings = settings
         self.store = SystemStore(settings)
         self.ring = KeyRing(self.store, settings)
+        self.provider = None if settings.oidc_issuer is None else IdentityProvider(settings)
         self.usage = Usage()
         self.sessions = Sessions(settings.session_seconds)
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
@@ -99,9 +102,13 @@ class AccessControl:
         """See the changes of keys and tenants."""
         await anyio.to_thread.run_sync(self.ring.load)
 
-    def identify(self, scope: Scope) -> Caller:
-        """Who sends a request: by its key, or by the session of its browser. Raises `Problem`."""
+    async def identify(self, scope: Scope) -> Caller:
+        """Who sends a request: by its key, by the session of its browser, or by a token of the identity provider.
+        Raises `Problem`."""
         headers = Headers(scope=scope)
+        token = _bearer(headers)
+        if self.provider is not None and token is not None and id_of(token) is None:
+            return await self._subject(self.provider, token, headers)
         key, session = self._key_of(scope, headers)
         chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is chosen no longer
@@ -119,10 +126,27 @@ class AccessControl:
         return caller
 
     def is_valid(self, caller: Caller) -> bool:
-        """Whether neither its key nor its session has ended."""
+        """Whether neither its key, its token nor its session has ended."""
         if caller.session is not None and self.sessions.of_hash(caller.session) is None:
             return False
+        if caller.expires_at is not None:
+            return time.time() < caller.expires_at
         return caller.key is None or self.ring.is_valid(caller.key)
+
+    async def _subject(self, provider: IdentityProvider, token: str, headers: Headers) -> Caller:
+        try:
+            identity = await provider.identify(token)
+        except TokenRefused as error:
+            raise Problem("token-wrong", str(error), headers=INVALID_TOKEN) from error
+        tenant = headers.get(TENANT_HEADER)
+        caller = self.ring.subject(identity, provider.issuer, tenant)
+        if caller is None:
+            raise Problem("other-tenant", "the token names no tenant, or another one than Kindcast-Tenant")
+        if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
+            raise problem_of(UnknownTenant(caller.tenant))
+        if not caller.permissions:
+            raise Problem("not-permitted", f"{caller.who} has none of the roles that the setting oidc_roles knows")
+        return caller
 
     def _key_of(self, scope: Scope, headers: Headers) -> tuple[Key, Session | None]:
         if "authorization" not in headers and (token := session_token(scope)) is not None:
@@ -132,14 +156,14 @@ class AccessControl:
                     detail = "a session is for this server's own pages: other programs send a key"
                     raise Problem("wrong-origin", detail)
                 return self.ring.keys[session.key], session
-        scheme, _, text = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not text.strip():
+        token = _bearer(headers)
+        if token is None:
             raise Problem(
                 "key-missing",
                 "this server needs a key: send it as Authorization: Bearer …",
                 headers={"WWW-Authenticate": 'Bearer realm="kindcast"'},
             )
-        key = self.ring.find(text.strip())
+        key = self.ring.find(token)
         if key is None:
             raise wrong_key()
         return key, None
@@ -203,7 +227,11 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
         await anyio.to_thread.run_sync(access.store.open)
         await anyio.to_thread.run_sync(access.store.check_keys)
         await access.refresh()
-        if settings.needs_keys and not any(each.role == "admin" for each in access.ring.keys.values()):
+        if (
+            settings.needs_keys
+            and access.provider is None
+            and not any(each.role == "admin" for each in access.ring.keys.values())
+        ):
             raise KeysNeeded(
                 f"{settings.host} can be reached from other machines, and there is no key yet: make the first one with"
                 f" kindcast key create --role admin --data {settings.data}"
@@ -218,6 +246,8 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
             with contextlib.suppress(ServerError):
                 await access.flush()
     finally:
+        if access.provider is not None:
+            await access.provider.close()
         access.store.close()
 
 
@@ -226,8 +256,14 @@ def wrong_key() -> Problem:
     return Problem(
         "key-wrong",
         "this key is not known here, was revoked, or its time is over",
-        headers={"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'},
+        headers=INVALID_TOKEN,
     )
+
+
+def _bearer(headers: Headers) -> str | None:
+    """The key or token of a request."""
+    scheme, _, text = headers.get("authorization", "").partition(" ")
+    return text.strip() or None if scheme.lower() == "bearer" else None
 
 
 def caller_of(request: HTTPConnection) -> Caller:
@@ -261,11 +297,15 @@ def describe_security(document: dict[str, Any], access: AccessControl | None) ->
         "scheme": "bearer",
         "description": "An API key. A server without keys, which listens on its own machine only, asks for none.",
     }
+    accepted: list[dict[str, list[str]]] = [{"key": []}]
+    if access is not None and access.provider is not None:
+        schemes["token"] = {"type": "openIdConnect", "openIdConnectUrl": access.provider.discovery}
+        accepted.append({"token": []})
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             needs = needs_of(method.upper(), path)
             if needs is not None and Permission.PUBLIC not in needs:
-                operation["security"] = [{"key": []}] if required else [{"key": []}, {}]
+                operation["security"] = accepted if required else [*accepted, {}]
                 operation["x-permissions"] = sorted(needs)
     return document
 
@@ -299,9 +339,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            scope[CALLER] = caller = access.identify(scope)
-        except Problem as problem:
-            await self._refuse(scope, receive, send, problem, access, None)
+            scope[CALLER] = caller = await access.identify(scope)
+        except (Problem, ProviderUnavailable) as error:
+            await self._refuse(scope, receive, send, problem_of(error), access, None)
             return
         try:
             self._admit(scope, caller, needs, method)

@@ -39,6 +39,7 @@ from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownCo
 from kindcast.server.delivery.message import CursorGone, InvalidCursor
 from kindcast.server.delivery.websocket import BadFrame
 from kindcast.server.security.egress import SinkRefused
+from kindcast.server.security.identity_provider import ProviderUnavailable
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.strict_json import MalformedJson
 
@@ -108,6 +109,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (BadFrame, "invalid-request"),
     (errors.UnknownKey, "unknown-key"),
     (errors.LastKey, "last-key"),
+    (ProviderUnavailable, "identity-provider-unavailable"),
     (errors.UnknownTenant, "unknown-tenant"),
     (errors.TenantExists, "tenant-exists"),
     (errors.TenantInUse, "tenant-in-use"),

@@ -83,6 +83,8 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
     "key-wrong": ProblemType(401, "The key is not known, was revoked, or its time is over."),
     "keys-needed": ProblemType(403, "A proxy passed the request on, and the server has no keys."),
+    "token-wrong": ProblemType(401, "The token is not the identity provider's for this server, or its time is over."),
+    "identity-provider-unavailable": ProblemType(503, "The identity provider did not tell its keys. Send it again."),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
     "other-tenant": ProblemType(403, "The key belongs to another tenant."),
     "unknown-tenant": ProblemType(404, "There is no such tenant."),

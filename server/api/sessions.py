@@ -45,7 +45,7 @@ async def read_session(request: Request, access: AppAccess) -> Response:
     if not access.ring.required:
         return _answer(access, ANYBODY)
     try:
-        caller = access.identify(request.scope)
+        caller = await access.identify(request.scope)
     except Problem as problem:
         if problem.code != "key-missing":
             raise
@@ -126,6 +126,8 @@ def _answer(access: AccessControl, caller: Caller | None) -> Response:
         session = access.sessions.of_hash(caller.session)
     key = None if caller is None or caller.key is None else access.ring.keys.get(caller.key)
     ends = [] if session is None else [session.ends_at]
+    if caller is not None and caller.expires_at is not None:
+        ends.append(caller.expires_at)
     if key is not None and key.expires_at is not None:
         ends.append(key.expires_at)
     return answer(

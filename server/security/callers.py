@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from kindcast.server.security.identity_provider import Identity
 from kindcast.server.security.keys import DEFAULT_TENANT, Key, id_of, is_key_of
 from kindcast.server.security.limits import Meter, Quota
 from kindcast.server.security.permissions import Permission, permissions_of
@@ -22,6 +23,9 @@ from kindcast.server.store.system import SystemStore, Tenant
 __all__ = ["ANYBODY", "Caller", "KeyRing", "Usage"]
 
 EVERYTHING = frozenset(Permission)
+MAX_SUBJECTS = 10_000
+"""Subjects of an identity provider whose use is remembered; of those without requests under way the longest unused one
+is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,8 @@ class Caller:
     """The id of its key, if it has one."""
     session: str | None = None
     """The hash of the token of its session, if it is a browser that signed in."""
+    expires_at: float | None = None
+    """When its token ends, if it has one of an identity provider."""
     meters: tuple[Meter, ...] = ()
     """What it and its tenant may take."""
 
@@ -108,10 +114,11 @@ class KeyRing:
         self._tenants: dict[str, Tenant] = {}
         self._key_meters: dict[str, Meter] = {}
         self._tenant_meters: dict[str, Meter] = {}
+        self._subject_meters: dict[str, Meter] = {}
 
     @property
     def required(self) -> bool:
-        """Whether requests need a key: there are some, or the server can be reached from elsewhere."""
+        """Whether requests need a key or a token: there are some, or the server can be reached from elsewhere."""
         return bool(self._keys) or self._settings.needs_keys
 
     @property
@@ -162,6 +169,23 @@ class KeyRing:
             meters=(self._key_meter(key), self.tenant_meter(wanted)),
         )
 
+    def subject(self, identity: Identity, issuer: str, tenant: str | None) -> Caller | None:
+        """Who comes with a token of the identity provider and acts in `tenant` (None: its own); None where it may not
+        act there."""
+        own = identity.tenant if self._settings.oidc_tenant_claim is not None else DEFAULT_TENANT
+        wanted = tenant or own or DEFAULT_TENANT
+        if not identity.of_all and wanted != own:
+            return None
+        return Caller(
+            who=f"subject {identity.subject}",
+            owner=f"subject {identity.subject} of {issuer}",
+            tenant=wanted,
+            permissions=EVERYTHING if identity.of_all else permissions_of(identity.roles),
+            of_all=identity.of_all,
+            expires_at=identity.expires_at,
+            meters=(self._subject_meter(identity.subject), self.tenant_meter(wanted)),
+        )
+
     def tenant_meter(self, tenant: str) -> Meter:
         """What the tenant takes and may take."""
         known = self._tenants.get(tenant)
@@ -170,6 +194,14 @@ class KeyRing:
         if meter is None:
             meter = self._tenant_meters[tenant] = Meter("tenant", limits)
         meter.set(limits)
+        return meter
+
+    def _subject_meter(self, subject: str) -> Meter:
+        meter = self._subject_meters.pop(subject, None) or Meter("key", self._settings.key_limits)
+        if len(self._subject_meters) >= MAX_SUBJECTS:
+            idle = (name for name, each in self._subject_meters.items() if not each.under_way)
+            self._subject_meters.pop(next(idle, ""), None)
+        self._subject_meters[subject] = meter  # the longest unused come first
         return meter
 
     def _key_meter(self, key: Key) -> Meter:

@@ -6,7 +6,7 @@ folder. Everybody asks here, so nobody else needs to know.
 
 from pathlib import Path
 
-__all__ = ["shipped", "shipped_context", "shipped_names"]
+__all__ = ["file_or_shipped", "shipped", "shipped_context", "shipped_names"]
 
 FOLDER = Path(__file__).parent / "shipped"
 
@@ -24,6 +24,17 @@ def shipped(name: str) -> Path:
     if wanted not in names:
         raise FileNotFoundError(f"no vocabulary {name!r} is shipped with kindcast; there are {', '.join(names)}")
     return FOLDER / wanted
+
+
+def file_or_shipped(path: str | Path) -> Path:
+    """The file at `path`; where there is none, and it is the bare name of a shipped vocabulary, the file of that.
+
+    >>> file_or_shipped("shop.ttl").name, file_or_shipped("elsewhere/shop.ttl").as_posix()
+    ('shop.ttl', 'elsewhere/shop.ttl')
+    """
+    file = Path(path)
+    is_bare = file.parent == Path() and not file.exists()
+    return shipped(file.name) if is_bare and file.name in shipped_names() else file
 
 
 def shipped_names() -> tuple[str, ...]:

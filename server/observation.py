@@ -6,8 +6,10 @@ are published, so publishers pay nothing for it.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -15,15 +17,22 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import CanonicalEvent, SemanticError, Vocabulary
 from kindcast.semantic.events import Canonicaliser
 from kindcast.semantic.model import AGGREGATES
+from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.semantic.vocabulary import ConceptId
-from kindcast.server.broker import Broker
+from kindcast.server.broker import Broker, RecentAttributes
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.store.events import last_sequence, newest_events
 from kindcast.server.store.subscriptions import newest_subscriptions
 from kindcast.server.strict_json import decode
 
-__all__ = ["attributes_seen", "unknown_terms", "uses_of"]
+__all__ = ["attributes_seen", "recent_attributes", "unknown_terms", "uses_of"]
 
+RECENT_EVENTS = 50
+"""Newest events whose attributes are compared with what a new subscription asks about."""
+RECENT_LEAST = 10
+"""Of these so many are read, however long it takes; then `RECENT_BUDGET` ends it."""
+RECENT_BUDGET = 0.25
+RECENT_SECONDS = 2.0
 EVENTS = 500
 """Newest events that one answer reads."""
 SUBSCRIPTIONS = 5_000
@@ -149,6 +158,28 @@ async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
         return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
 
     return await asyncio.to_thread(look)
+
+
+async def recent_attributes(broker: Broker, reader: EventReader) -> SeenAttributes:
+    """The attributes of the newest events, for advice to subscribers. Read again when there are newer events, but not
+    more often than every `RECENT_SECONDS`; reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS` events."""
+    vocabulary, known = broker.vocabulary, broker.recent_attributes
+    newest = await broker.read(last_sequence)
+    if known is not None and known.version == vocabulary.version:
+        is_fresh = known.sequence == newest or time.monotonic() < known.made_at + RECENT_SECONDS
+        if is_fresh:
+            return known.seen
+    rows = await broker.read(lambda connection: newest_events(connection, RECENT_EVENTS, after=newest - EVENTS)[0])
+
+    def look() -> SeenAttributes:
+        until = time.monotonic() + RECENT_BUDGET
+        read = (event for _, event in _read(rows, reader, vocabulary))
+        least = list(islice(read, RECENT_LEAST))
+        return SeenAttributes.of(chain(least, takewhile(lambda _: time.monotonic() < until, read)), vocabulary)
+
+    seen = await asyncio.to_thread(look)
+    broker.recent_attributes = RecentAttributes(seen, newest, vocabulary.version, time.monotonic())
+    return seen
 
 
 def _newest_events(connection: Connection) -> Sequence[Row[Any]]:

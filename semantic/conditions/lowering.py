@@ -5,8 +5,9 @@ Attributes and readings that nobody asks about are left out of lowered events, s
 care for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
 from kindcast.semantic.conditions.aggregates import values_of
@@ -38,6 +39,8 @@ class Lowering:
         self._attributes: dict[str, AttributeId] = {}
         self._columns: dict[tuple[str, str], ColumnId] = {}
         self._aggregates: dict[str, str] = {}  # aggregate -> the attribute over which it ranges
+        self._readings: dict[str, set[str]] = {}  # attribute -> its readings, of the first `_gathered` columns
+        self._gathered = 0
 
     def clause(self, atoms: tuple[Atom, ...]) -> LoweredClause | None:
         """The clause of `atoms`, or None if it can never hold (a concept that is gone). Linear in the operands."""
@@ -122,6 +125,14 @@ class Lowering:
     def asks(self, name: str, reading: str) -> bool:
         """Whether some subscription reads an attribute so."""
         return (name, reading) in self._columns
+
+    def readings(self, name: str) -> Collection[str]:
+        """The readings of an attribute that subscriptions ask about. Linear in the columns that are new since the last
+        call."""
+        for attribute, reading in islice(reversed(self._columns), len(self._columns) - self._gathered):
+            self._readings.setdefault(attribute, set()).add(reading)
+        self._gathered = len(self._columns)
+        return self._readings.get(name, ())
 
     def columns(self, name: str, value: Value) -> ValueColumns:
         """The columns that some subscription reads of `value` under the attribute `name`."""

@@ -104,6 +104,11 @@ class Canonicaliser:
         """What is declared of an attribute."""
         return self._declaration(name)
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary under which it reads."""
+        return self._vocabulary
+
     def canonicalise(
         self, event: Mapping[str, Any] | Event, graph: tuple[Event, tuple[Note, ...]] | None = None
     ) -> CanonicalEvent:

@@ -14,17 +14,19 @@ event then goes through `Canonicaliser` and `Lowering`, the only place that defi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
+from kindcast.semantic.events.advice import advice_on_name, advice_on_value
 from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText
+from kindcast.semantic.vocabulary.near_names import NearNames
 from kindcast.semantic.vocabulary.stated import may_state
 
 __all__ = ["EventPlans", "ReadEvent"]
@@ -59,8 +61,8 @@ class _Member:
     the columns that take a number as it is (None: not known, or it is measured), and what became of values."""
 
     __slots__ = (
-        "attributes", "cells", "elements", "is_measured", "names", "noted", "numbers", "present", "raw", "shapes",
-        "sibling", "states", "texts", "units",
+        "attributes", "cells", "elements", "is_measured", "lacks_unit", "names", "noted", "numbers", "present", "raw",
+        "shapes", "sibling", "states", "strange", "texts", "units",
     )  # fmt: skip
 
     def __init__(self, raw: str, names: tuple[str, ...], attributes: Mapping[str, AttributeId]) -> None:
@@ -75,6 +77,9 @@ class _Member:
         self.is_measured = False
         """Whether something may be noted of a number without a unit: it has a declared one, or the attribute is
         declared as a kind that numbers may not be."""
+        self.lacks_unit: bool | None = None
+        """Whether subscriptions compare it with quantities, and a number without a unit satisfies none of them; None:
+        nobody asked yet."""
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
@@ -84,6 +89,8 @@ class _Member:
         self.cells: dict[tuple[type, Any, str | None], Cell] = {}
         self.noted: dict[Any, tuple[Note, ...]] = {}
         """What is noted of a value, or of (number, unit)."""
+        self.strange: tuple[Note, ...] | None = None
+        """What is noted of the name itself; None: nobody asked yet."""
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
         """The objects under this name, by their own names."""
 
@@ -193,7 +200,8 @@ class ReadEvent:
     def notes(self, most: int) -> Sequence[Note]:
         """What its publisher should know of the event: of every attribute, distinct, at most so many."""
         if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
-            return self.canonical().notes[:most]
+            canonical = self.canonical()
+            return list(dict.fromkeys((*canonical.notes, *self._plans.advice(canonical, most))))[:most]
         return self._plans.notes(self._published, self._noted, most)
 
     def copied(self) -> "ReadEvent":
@@ -224,6 +232,7 @@ class EventPlans:
         self._names: dict[str, _Member] = {}
         self._unions: dict[tuple[Present, ...], Present] = {}
         self._types: dict[frozenset[str], tuple[frozenset[str], bool]] = {}
+        self._near: tuple[int, NearNames] | None = None
         self._root = _Member("", (), {})
         self._context = _Member(CONTEXT, (), {})
 
@@ -268,7 +277,8 @@ class EventPlans:
         """The notes of an event that was read by a plan, at most so many."""
         found = dict.fromkeys(first)
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
-        for member, value, unit in self._values(self._groups(data, context)):
+        groups = self._groups(data, context)
+        for member, value, unit in self._values(groups):
             is_kept = type(value) not in OBJECTS  # these hold an object, which has no hash
             noted = member.noted.get(value if unit is None else (value, unit)) if is_kept else None
             if noted is None:
@@ -276,8 +286,46 @@ class EventPlans:
             if noted:
                 found.update(dict.fromkeys(noted))
                 if len(found) >= most:
-                    break
+                    return list(found)[:most]
+        for shape, _, depth, _, _ in groups:
+            if depth != CONTEXT_DEPTH:
+                for member in shape.members:
+                    found.update(dict.fromkeys(self._strange(member)))
         return list(found)[:most]
+
+    def advice(self, event: CanonicalEvent, most: int) -> list[Note]:
+        """What an event's publisher should know beside its notes, of its first `most` attributes."""
+        found: list[Note] = []
+        for name, values in islice(event.attributes.items(), most):
+            if name.startswith(f"{CONTEXT}."):
+                continue
+            if not self._lowering.may_ask(name):
+                found.extend(advice_on_name(name, self._known_names()))
+            readings = self._lowering.readings(name)
+            for value in values[:most]:
+                found.extend(advice_on_value(name, value, self.canonicaliser.vocabulary, readings))
+        return found
+
+    def _strange(self, member: _Member) -> tuple[Note, ...]:
+        """What is to be noted of a name."""
+        if member.strange is None:
+            asked = member.attributes or any(map(self._lowering.may_ask, member.names))
+            member.strange = () if asked else tuple(advice_on_name(member.names[0], self._known_names()))
+        return member.strange
+
+    def _lacks_unit(self, member: _Member) -> bool:
+        if member.lacks_unit is None:
+            readings = {each for name in member.attributes for each in self._lowering.readings(name)}
+            member.lacks_unit = "number" not in readings and any(each.startswith("amount:") for each in readings)
+        return member.lacks_unit
+
+    def _known_names(self) -> NearNames:
+        """Names that a declaration, the vocabulary or a subscription has."""
+        asked = self._lowering.asked
+        if self._near is None or self._near[0] != asked:
+            declared = self.canonicaliser.vocabulary.attributes.declarations
+            self._near = asked, NearNames((*declared, *self._lowering.numbered[0]))
+        return self._near[1]
 
     def _groups(self, data: Mapping[str, Any], context: Mapping[str, Any] | None) -> list[_Group]:
         """Where the walk of an event begins. Raises `_Refused`."""
@@ -682,7 +730,7 @@ class EventPlans:
                         yield member, stated.scalar, None
                 elif kind is int or kind is float:
                     unit = shape.unit_beside(member, data, names)
-                    if unit or member.is_measured:
+                    if unit or member.is_measured or self._lacks_unit(member):
                         yield member, value, unit
                 elif kind is dict:
                     inner = self._shape(member, value)
@@ -700,9 +748,12 @@ class EventPlans:
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """What is to be noted of one value."""
         notes: list[Note] = []
+        vocabulary, readings = self.canonicaliser.vocabulary, self._lowering.readings
         for name in member.names:
-            self.canonicaliser.read(name, value, unit, notes)
-        found = tuple(notes)
+            read = self.canonicaliser.read(name, value, unit, notes)
+            if name == member.names[0] or readings(name):
+                notes.extend(advice_on_value(name, read, vocabulary, readings(name), unit))
+        found = tuple(dict.fromkeys(notes))
         if type(value) not in OBJECTS and (type(value) is not str or len(value) <= LONGEST):
             self._count(1)
             member.noted[value if unit is None else (value, unit)] = found

@@ -7,7 +7,7 @@ explanation shows all of them.
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest
@@ -16,7 +16,9 @@ from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of
 from kindcast.semantic.errors import property_in_words
+from kindcast.semantic.events.advice import advice_on_value
 from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.explanations.words import sentence
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.operator_layer import OperatorLayer
 from kindcast.semantic.model import (
@@ -28,6 +30,7 @@ from kindcast.semantic.model import (
     EveryValue,
     Instant,
     Not,
+    Note,
     OperatorCall,
     Presence,
     Quantity,
@@ -40,7 +43,9 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.bindings import joined, reported
 from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, unified
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
+from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression
+from kindcast.semantic.vocabulary.near_names import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["as_json", "explain"]
@@ -182,9 +187,22 @@ def explain(
         "clauses": clauses,
         "notes": [
             {"code": note.code, "attribute": note.attribute, "detail": note.detail}
-            for note in (*compiled.notes, *canonical.notes)
+            for note in dict.fromkeys((*compiled.notes, *_advice(compiled, canonical, vocabulary), *canonical.notes))
         ],
     }
+
+
+def _advice(compiled: Compiled, event: CanonicalEvent, vocabulary: Vocabulary) -> Iterator[Note]:
+    """What the subscriber should know beside the verdicts, and the publisher of what is asked."""
+    names = NearNames((*vocabulary.attributes.declarations, *event.attributes))
+    yield from advise(compiled, vocabulary, SeenAttributes({}, names))
+    for name in dict.fromkeys(name for clause in compiled.clauses for atom in clause for name in atom.attributes):
+        for value in event.attributes.get(name, ())[:MOST_ADVISED]:
+            yield from advice_on_value(name, value, vocabulary)
+
+
+MOST_ADVISED = 20
+"""Values of an attribute of which something is noted."""
 
 
 def _summary(clauses: list[dict[str, Any]]) -> str:
@@ -332,14 +350,39 @@ class _Teller:
                 return f"{text}: {attribute} is not an array of objects"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
         if not values:
-            return f"{text}: {attribute} is absent"
+            return f"{text}: {attribute} is absent{self._instead(attribute)}"
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             if not values_of(self._event, predicate.operand.name):
                 return f"{text}: {predicate.operand.name} is absent"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
+        sentences = self._sentences(atom, attribute, values)
+        if sentences:
+            return sentences
         said = [each for each in values if each["verdict"]] or values
         shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
         return f"{text}: {shown} {'satisfies' if verdict != atom.negated else 'does not'}"
+
+    def _sentences(self, atom: Atom, attribute: str, told: list[dict[str, Any]]) -> str:
+        """The values that satisfy, or all where none does, in words; empty where there are none for one of them."""
+        pairs = list(zip(values_of(self._event, attribute), told, strict=True))
+        decisive = [pair for pair in pairs if pair[1]["verdict"]] or pairs
+        found = []
+        for value, each in decisive[:3]:
+            if each["verdict"] is None:
+                return ""
+            said = sentence(atom.predicate, value, each["verdict"], self._vocabulary, self._language)
+            if said is None:
+                return ""
+            found.append(said)
+        return ", ".join(found) + (" …" if len(decisive) > 3 else "")
+
+    def _instead(self, attribute: str) -> str:
+        """The attribute of the event whose name is nearly that of an absent one."""
+        asked = NearNames((attribute,))
+        for name in self._event.attributes:
+            if not name.startswith("ce.") and asked.nearest(name) == attribute:
+                return f"; the event has {name}"
+        return ""
 
 
 def _shown(value: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from lark import Token, UnexpectedCharacters, UnexpectedInput
 from kindcast.semantic.errors import Problem
 from kindcast.semantic.language.literals import KEYWORDS, is_keyword
 from kindcast.semantic.model import Position
+from kindcast.semantic.units.codes import AMBIGUOUS
 
 __all__ = ["HABITS", "nearest_keyword", "syntax_problem"]
 
@@ -79,6 +80,12 @@ HABITS = {
 """What people write who know another language → what they mean."""
 
 
+_IS_A = re.compile(r"\bis\s+an?\s*\Z", re.IGNORECASE)
+_BETWEEN = re.compile(r"\bbetween\s*\Z", re.IGNORECASE)
+_ENDS = re.compile(r"(\S{1,40})\s+and\s+(\S{1,40})", re.IGNORECASE)
+_MONEY = re.compile(r"([$£¥])\s*([0-9][0-9.]*)")
+_THOUSANDS = re.compile(r"[0-9]{1,3}\Z")
+_GROUPS = re.compile(r"(?:,[0-9]{3})+(?![0-9])")
 _WORD = re.compile(r"[\w.\-:@]{1,40}")
 _LAST_WORD = re.compile(r"(\w+)\s*\Z")
 _ANY = re.compile(r"(?s:.)")
@@ -94,6 +101,10 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
     offset = min(int(getattr(error, "pos_in_stream", None) or 0), max(len(text) - 1, 0))
     at = _position(text, offset)
     rest = text[offset:]
+    phrase = _phrase(text, offset)
+    if phrase is not None:
+        detail, meant = phrase
+        return Problem("syntax", detail, at, ({"label": meant},))
     sign = _habit(text, offset)
     if sign is not None:
         start, meant = _position(text, offset - (not rest.startswith(sign))), HABITS[sign]
@@ -111,6 +122,25 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
         return Problem("syntax", detail + _advice(word, expected), at)
     near = _near(text[:offset]) if "WORD" in expected else nearest_keyword(word)
     return Problem("syntax", detail, at, ({"label": near},) if near else ())
+
+
+def _phrase(text: str, offset: int) -> tuple[str, str] | None:
+    """What to say, and what to write, where a phrase of everyday language or of SQL stands around `offset`."""
+    before, rest = text[max(offset - 60, 0) : offset], text[offset : offset + 100]
+    if _IS_A.search(before):
+        return "`is a` is not understood; write isa", "isa"
+    if _BETWEEN.search(before) and (ends := _ENDS.match(rest)):
+        meant = f"[{ends[1]}, {ends[2]}]"
+        return f"the ends of `between` stand in brackets; write between {meant}", meant
+    if money := _MONEY.match(rest):
+        currencies = AMBIGUOUS[money[1]]
+        meant = f"{money[2]} {currencies[0]}"
+        others = " or ".join(currencies[1:])
+        return f"a currency stands behind the number, by its code; write {meant} (or {others} for {money[1]})", meant
+    if (start := _THOUSANDS.search(before)) and (groups := _GROUPS.match(rest)):
+        meant = start[0] + groups[0].replace(",", "")
+        return f"numbers have no commas; write {meant}", meant
+    return None
 
 
 def _near(before: str) -> str | None:

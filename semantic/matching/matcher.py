@@ -44,6 +44,7 @@ from kindcast.semantic.matching.saved_matcher import SavedMatcher, open_saved, s
 from kindcast.semantic.matching.verification import OpenDecision, Readable, Verification, parts_of
 from kindcast.semantic.model import CanonicalEvent, Event, Match, Note, SubscriptionSlot
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
+from kindcast.semantic.subscriptions.advice import advise
 from kindcast.semantic.subscriptions.bulk_compilation import (
     Bulk,
     ClauseParts,
@@ -254,8 +255,11 @@ class Matcher:
         return self._subscriptions.tree(self._subscriptions.slot(name))
 
     def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
-        """Check and compile an expression without adding it. Raises `InvalidSubscription` with every problem."""
-        return compile_expression(expression, self.vocabulary, self.operators)
+        """Check and compile an expression without adding it; the `notes` of one in text have advice as well. Raises
+        `InvalidSubscription` with every problem."""
+        compiled = compile_expression(expression, self.vocabulary, self.operators)
+        said = advise(compiled, self.vocabulary) if isinstance(expression, str) else ()
+        return compiled.with_notes(tuple(dict.fromkeys((*compiled.notes, *said)))) if said else compiled
 
     def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
         """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
@@ -407,6 +411,12 @@ class Matcher:
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
         """The event with every reading of every value, and notes for its publisher. Raises `InvalidEvent`."""
         return self._canonicaliser.canonicalise(event)
+
+    def notes(self, event: Mapping[str, Any] | Event, most: int = 100) -> Sequence[Note]:
+        """What the publisher of an event should know: terms, units and values that are not read as they are probably
+        meant, and attributes whose names are nearly those that subscriptions ask about; at most so many. Raises
+        `InvalidEvent`."""
+        return self.read(event).notes(most)
 
     def events_of(self, document: Mapping[str, Any] | Event) -> list[Event]:
         """The events of a document (rule 21), in order, each with an id and to be matched by itself; a document of one

@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
     from kindcast.semantic.subscriptions.bulk_compilation import Described, compile_many
     from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
 
-__all__ = ["Described", "compile_expression", "compile_many", "restore_expression"]
+__all__ = ["Described", "SeenAttributes", "advise", "compile_expression", "compile_many", "restore_expression"]
 
 __getattr__ = on_demand(
     __name__,
     {
+        "kindcast.semantic.subscriptions.advice": (
+            "SeenAttributes",
+            "advise",
+        ),
         "kindcast.semantic.subscriptions.bulk_compilation": (
             "Described",
             "compile_many",

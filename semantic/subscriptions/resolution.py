@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from kindcast.semantic.conditions.predicates import enumeration_of, holds_instants, read_as
-from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError
+from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError, UnknownUnit
 from kindcast.semantic.events.canonical_events import range_of
 from kindcast.semantic.language import nearest_keyword
 from kindcast.semantic.language.literals import is_absolute_iri
@@ -54,6 +54,37 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
 
 __all__ = ["Resolved", "resolve"]
 
+NO_VALUE = frozenset({"null", "none", "nil", "undefined", "empty"})
+"""What other languages call the absence of a value."""
+HABITS = {
+    "like": "contains",
+    "ilike": "contains",
+    "has": "contains",
+    "includes": "contains",
+    "regex": "matches",
+    "regexp": "matches",
+    "rlike": "matches",
+    "equals": "=",
+    "eq": "=",
+    "ne": "!=",
+    "lt": "<",
+    "lte": "<=",
+    "le": "<=",
+    "gt": ">",
+    "gte": ">=",
+    "ge": ">=",
+    "under": "below",
+    "kindof": "isa",
+    "kind_of": "isa",
+    "type_of": "isa",
+    "instanceof": "isa",
+    "subclassof": "isa",
+    "starts": "startswith",
+    "ends": "endswith",
+    "was": "is",
+    "are": "isa",
+}
+"""Words of other languages that stand where a comparison stands → ours."""
 CANDIDATES = 20
 """Meanings of an ambiguous term that are listed at most."""
 SUGGESTED = 10
@@ -214,9 +245,23 @@ class _Resolver:
             candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)
             self.problem("ambiguous-term", detail, term.at, candidates)
         else:
-            detail = f"no concept is named {term.text!r}"
-            self.problem("unknown-concept", detail, term.at, tuple(vocabulary.suggest(term.text)))
+            self.problem("unknown-concept", *self.unknown(attribute, term))
         return term
+
+    def unknown(self, attribute: str, term: Term) -> tuple[str, Position | None, tuple[dict[str, object], ...]]:
+        """What to say of a term that no concept is named by: the concept in another spelling, else near names."""
+        vocabulary = self.vocabulary
+        detail = f"no concept is named {term.text!r}"
+        if term.text.casefold() in NO_VALUE:
+            return f"{detail}; to ask for absence write {attribute} missing", term.at, ({"label": "missing"},)
+        respelt = vocabulary.respelt(term.text).candidates
+        if respelt and "://" in term.text:
+            meant = vocabulary.iri(respelt[0])
+            return f"{detail}, but one is named {meant}", term.at, (vocabulary.summary(respelt[0]),)
+        near = vocabulary.suggest(term.text)
+        first = [{"label": vocabulary.label(each), "lang": None, "iri": vocabulary.iri(each)} for each in respelt]
+        others = [each for each in near if all(each["iri"] != one["iri"] for one in first)]
+        return detail, term.at, (*first, *others)[: max(len(near), 1)]
 
     def kept(self, attribute: str, iri: str, term: Term) -> Term:
         """A term that was resolved before: its IRI, its replacement, or the same IRI flagged as gone (rule 14)."""
@@ -251,7 +296,7 @@ class _Resolver:
         known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
         there = f"besides isa, below and is there are {known}" if known else "there are isa, below and is"
         near = list(relations.names.near(written, 3))
-        keyword = nearest_keyword(written)
+        keyword = HABITS.get(written.casefold()) or nearest_keyword(written)
         suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
         detail = f"no relation is named {written!r}; {there} (relations are asked for when an ontology is uploaded)"
         self.problem("unknown-relation", detail, node.at, tuple(suggestions))
@@ -265,7 +310,7 @@ class _Resolver:
             other = self.name(node.operand.name, node.operand.at)
             operand: Constant | AttributeRef = replace(node.operand, name=other)
             if self.declaration(other) is None and aggregate_of(other) is None:
-                detail = f"{node.operand.name} is read as an attribute of the event; put it in quotes to mean a string"
+                detail = self.of_operand(name, node.operand.name)
                 self.notes.append(Note("attribute-operand", name, detail))
             return replace(node, attribute=name, operand=operand)
         counts = (aggregate_of(name) or ("",))[0] == "count"
@@ -280,6 +325,15 @@ class _Resolver:
             return replace(node, attribute=name, operand=self.constant(name, node.operand))
         self.ordered(name, node.operand)
         return replace(node, attribute=name)
+
+    def of_operand(self, name: str, operand: str) -> str:
+        """That an operand without quotes is another attribute of the event, and what else may be meant."""
+        if len(self.vocabulary.resolve(operand, asked=True).candidates) == 1:
+            return (
+                f"{operand} is read as an attribute of the event, and not as the concept of this name: write "
+                f'{name} isa {operand}, or "{operand}" in quotes to compare texts'
+            )
+        return f"{operand} is read as an attribute of the event; put it in quotes to mean a string"
 
     def between(self, node: Between) -> Between:
         name = self.name(node.attribute, node.at)
@@ -341,7 +395,9 @@ class _Resolver:
             return None
         if self.vocabulary.resolve(term.text, is_iri=term.is_iri).candidates:
             return None
-        detail = f"no concept is named {term.text!r}: values are compared with it as an IRI"
+        respelt = self.vocabulary.respelt(term.text).candidates
+        meant = f"; one is named {self.vocabulary.iri(respelt[0])}" if respelt else ""
+        detail = f"no concept is named {term.text!r}: values are compared with it as an IRI{meant}"
         self.notes.append(Note("unknown-iri", attribute, detail))
         return Instance(term.text)
 
@@ -439,6 +495,9 @@ class _Resolver:
     def attempt(self, code: str, check: Callable[[], object], at: Position | None) -> None:
         try:
             check()
+        except UnknownUnit as error:
+            suggestions: tuple[dict[str, object], ...] = tuple({"label": each} for each in error.suggestions)
+            self.problem(code, f"unknown unit {error.unit!r}: {error.detail}", at, suggestions)
         except SemanticError as error:
             self.problem(code, str(error), at)
 

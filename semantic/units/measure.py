@@ -56,6 +56,7 @@ from kindcast.semantic.units.grammar import (
     variants,
     without_prefix,
 )
+from kindcast.semantic.units.mistakes import meant_units
 from kindcast.semantic.units.rates import read_rates
 
 __all__ = ["Measure", "Units", "known_names", "product_of"]
@@ -363,7 +364,8 @@ class Units:
             choices = AMBIGUOUS.get(unit.strip())
             if choices:
                 raise UnknownUnit(unit, "several units have this name", choices)
-            raise UnknownUnit(unit, suggestions=nearest(unit, _every_name()))
+            meant = meant_units(unit, self.knows)
+            raise UnknownUnit(unit, suggestions=meant or nearest(unit, _every_name()))
         return scale
 
     def _scale(self, unit: str) -> Scale | None:

@@ -30,6 +30,7 @@ from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain
 from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern, attribute_readings
 from kindcast.semantic.vocabulary.labels import label_in
+from kindcast.semantic.vocabulary.near_names import NearNames
 from kindcast.semantic.vocabulary.stated import (
     CodeMembers,
     QuantityMembers,
@@ -599,6 +600,11 @@ class AttributeScheme:
             return True
         found = self.declaration(name)
         return found is not None and found.quantity is not None
+
+    @cached_property
+    def near_names(self) -> NearNames:
+        """The declared names, for suggestions. Made when first asked for."""
+        return NearNames(self.declarations)
 
     @cached_property
     def states(self) -> bool:

@@ -20,7 +20,7 @@ from kindcast.semantic.ontology.namespaces import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.vocabulary.aliases import Aliases
 
-__all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded"]
+__all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded", "spellings"]
 
 Level = Literal["iri", "short", "label", "folded", "synonym"]
 
@@ -227,3 +227,49 @@ def folded(text: str) -> str:
     ('temperature sensor', True)
     """
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+SPELT = 64
+"""Characters of a text of which other spellings are made."""
+
+
+def spellings(text: str) -> Iterator[str]:
+    """Other spellings of a name, nearest first: with blanks, hyphens, underscores or nothing between its words, and its
+    last word in the singular and the plural of English. At most 24, folded.
+
+    >>> list(spellings("galaxy"))
+    ['galaxys', 'galaxies', 'galaxyes']
+    >>> [each for each in spellings("hard-disks") if each in ("hard disk", "harddisk", "hard_disks")]
+    ['hard disk', 'hard_disks', 'harddisk']
+    """
+    if not text or len(text) > SPELT:
+        return
+    words = folded(text.replace("-", " ").replace("_", " ")).split()
+    if not words:
+        return
+    *others, last = words
+    seen = {folded(text)}
+    joints = (" ", "-", "_", "") if others else (" ",)
+    for joint in joints:
+        for end in (last, *_other_numbers(last)):
+            spelling = joint.join((*others, end))
+            if spelling not in seen:
+                seen.add(spelling)
+                yield spelling
+
+
+def _other_numbers(word: str) -> Iterator[str]:
+    """The plural of a singular, the singular of a plural; several where the ending does not tell."""
+    if len(word) < 3 or not word.isalpha():
+        return
+    if word.endswith("s"):
+        if word.endswith("ies"):
+            yield f"{word[:-3]}y"
+        if word.endswith(("ses", "xes", "zes", "ches", "shes")):
+            yield word[:-2]
+        yield word[:-1]
+        return
+    yield f"{word}s"
+    if word.endswith("y"):
+        yield f"{word[:-1]}ies"
+    yield f"{word}es"

@@ -27,6 +27,7 @@ from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
 from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.shipped_vocabularies import file_or_shipped
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.aliases import Aliases, main_forms
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
@@ -39,9 +40,9 @@ from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, b
 from kindcast.semantic.vocabulary.relations import Relations
 from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import root_words
-from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
+from kindcast.semantic.vocabulary.terms import Resolution, TermIndex, spellings
 
-__all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term"]
+__all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "unknown_term"]
 
 
 LISTED = 100  # entries of a list in the report; the numbers are complete
@@ -277,8 +278,9 @@ class Vocabulary:
         **declarations: Any,
     ) -> "Vocabulary":
         """One vocabulary of several files, each named by its file name, and reasoned about by itself; each of
-        `relations` must be in one of them at least. Raises as `from_bytes`, and OSError."""
-        documents = [(file.name, file.read_bytes()) for file in map(Path, paths)]
+        `relations` must be in one of them at least. A bare name that is no file here is that of a shipped vocabulary
+        (`shop.ttl`). Raises as `from_bytes`, and OSError."""
+        documents = [(file.name, file.read_bytes()) for file in map(file_or_shipped, paths)]
         ontologies = read_several(documents, limits=limits, reason=reason, relations=relations)
         return cls(ontologies, **declarations)
 
@@ -451,6 +453,18 @@ class Vocabulary:
                 self._readings.clear()
             self._readings[text] = found
         return found
+
+    def respelt(self, text: str) -> Resolution:
+        """What another spelling of `text` means, or the same IRI with the other of `http` and `https`: for suggestions.
+        Nothing where several concepts are spelt so. Costs some 25 look-ups."""
+        scheme, colon, rest = text.partition("://")
+        if colon and scheme in ("http", "https"):
+            return self._terms.resolve(f"{'http' if scheme == 'https' else 'https'}://{rest}", is_iri=True)
+        for spelling in spellings(text):
+            found = self._terms.resolve(spelling)
+            if found.candidates:
+                return found if len(found.candidates) == 1 else Resolution()
+        return Resolution()
 
     def aliased(self, text: str) -> Resolution:
         """What `text` means as an alias of a name (rule 24): nothing where there are no aliases."""
@@ -711,12 +725,22 @@ def notes_on_event_term(
     hold concepts, none."""
     if not found.candidates:
         if holds_concepts:
-            yield Note("unknown-term", attribute, f"{published!r} is not a known concept: it stays a string")
+            yield unknown_term(attribute, published, vocabulary)
         return
     if len(found.candidates) > 1:
         labels = _named([vocabulary.label(concept) for concept in found.candidates])
         yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: all are counted")
     yield from notes_on_term(attribute, published, found, vocabulary)
+
+
+def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note:
+    """That a published string is no concept, and which concept it would be in another spelling."""
+    meant = vocabulary.respelt(published).candidates
+    near = ""
+    if meant:
+        iri = vocabulary.iri(meant[0])
+        near = f"; is {iri if '://' in published else vocabulary.label(meant[0])} meant?"
+    return Note("unknown-term", attribute, f"{published!r} is not a known concept: it stays a string{near}")
 
 
 def _named(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from kindcast.semantic import InvalidSubscription, Vocabulary
 from kindcast.semantic.language import plain_words, to_tree
-from kindcast.semantic.subscriptions import compile_expression
+from kindcast.semantic.subscriptions import SeenAttributes, advise, compile_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
@@ -20,7 +20,7 @@ from kindcast.server.api.requests import (
     body_schema,
     json_object,
 )
-from kindcast.server.observation import attributes_seen, unknown_terms
+from kindcast.server.observation import attributes_seen, recent_attributes, unknown_terms
 
 __all__ = ["router"]
 
@@ -64,7 +64,8 @@ async def check(
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
         raise Problem("invalid-request", "`position` is a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
-    told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang)
+    seen = await recent_attributes(broker, reader)
+    told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang, seen)
     if position is not None:
         attributes = await attributes_seen(broker, reader)
         names = list(broker.state.operators.known)
@@ -82,7 +83,7 @@ async def unknown(broker: AppBroker, reader: AppEventReader) -> Response:
     return answer(await unknown_terms(broker, reader))
 
 
-def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str) -> dict[str, Any]:
+def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen: SeenAttributes) -> dict[str, Any]:
     try:
         compiled = compile_expression(text, vocabulary, operators)
     except InvalidSubscription as error:
@@ -102,7 +103,10 @@ def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str) -> di
         "words": plain_words(tree, label, lang),
         "clauses": compiled.clause_count,
         "cost": compiled.cost,
-        "notes": [{"code": n.code, "attribute": n.attribute, "detail": n.detail} for n in compiled.notes],
+        "notes": [
+            {"code": n.code, "attribute": n.attribute, "detail": n.detail}
+            for n in dict.fromkeys((*compiled.notes, *advise(compiled, vocabulary, seen)))
+        ],
     }
 
 

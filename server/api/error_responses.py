@@ -263,6 +263,8 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         if each["type"] == "json_invalid":
             return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
         fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
+        if (near := (each.get("ctx") or {}).get("near")) is not None:
+            fault["detail"] += f"; is {near} meant?"
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
         else:

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
-from kindcast.semantic import SemanticError
+from kindcast.semantic import Note, SemanticError
+from kindcast.semantic.subscriptions import advise, restore_expression
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
+    AppEventReader,
     AppSettings,
     Ticket,
     answer,
@@ -33,11 +36,13 @@ from kindcast.server.api.requests import (
     parse_page_cursor,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import NewSubscription, entity_tag
+from kindcast.server.broker.subscription_commands import NewSubscription, as_records, entity_tag
+from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery.message import parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
+from kindcast.server.observation import recent_attributes
 from kindcast.server.pending.explanation import subscription_plan
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -132,8 +137,16 @@ def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate({name: value for name, value in body.items() if name not in NOT_YET})
     except ValidationError as error:
-        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
-        raise RequestValidationError(found) from None
+        raise RequestValidationError([_placed(each, model) for each in error.errors(include_url=False)]) from None
+
+
+def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
+    """What validation found, with its place in the body, and of an unknown member the name that is near to it."""
+    told = {**found, "loc": ("body", *found["loc"])}
+    if found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
+        near = get_close_matches(str(found["loc"][0])[:100], list(model.model_fields), n=1)
+        told["ctx"] = {"near": near[0]} if near else {}
+    return told
 
 
 def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None = None) -> tuple[NewSubscription, str]:
@@ -290,10 +303,13 @@ Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired
 
 
 @router.post("", summary="Subscribe", status_code=201, openapi_extra=body_schema(SubscriptionBody.model_json_schema()))
-async def subscribe(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
+async def subscribe(
+    request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller, reader: AppEventReader
+) -> Response:
     """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
-    again. Every event that is accepted after this answer is matched against it."""
-    created = await _create(await json_object(request, settings), broker, settings, caller)
+    again. Every event that is accepted after this answer is matched against it. Its `notes` also tell what may be a
+    mistake: an attribute that no recent event has and whose name is near to another's, numbers against quantities."""
+    created = await _create(await json_object(request, settings), broker, settings, caller, reader)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
 
 
@@ -492,14 +508,24 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
 # ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _create(body: dict[str, Any], broker: Broker, settings: Settings, caller: Caller) -> dict[str, Any]:
+async def _create(
+    body: dict[str, Any], broker: Broker, settings: Settings, caller: Caller, reader: EventReader
+) -> dict[str, Any]:
     check_size(body, settings)
     new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
     row = await broker.create_subscription(new, caller.quota)
     created = {"id": row.id, "ticket": ticket}
     if row.secret is not None:
         created["secret"] = row.secret
-    return created | _shown(row, broker.vocabulary.version, time.time())
+    shown = _shown(row, broker.vocabulary.version, time.time())
+    seen, vocabulary, operators = await recent_attributes(broker, reader), broker.vocabulary, broker.state.operators
+
+    def advised() -> tuple[Note, ...]:
+        return advise(restore_expression(row.tree, vocabulary, operators.available), vocabulary, seen)
+
+    said = await asyncio.to_thread(advised)
+    shown["notes"] = [*shown["notes"], *as_records(said)]
+    return created | shown
 
 
 def check_size(body: dict[str, Any], settings: Settings) -> None:

@@ -7,6 +7,7 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
 from kindcast.semantic.ontology import Progress, Reason, silent
+from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
@@ -58,6 +60,17 @@ MAX_SLICE_EVENTS = 1_000
 """Of these events, matched at one time."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecentAttributes:
+    """The attributes of the events up to a sequence, read under one version of the vocabulary."""
+
+    seen: SeenAttributes
+    sequence: int
+    version: str
+    made_at: float
+    """By `time.monotonic`."""
+
+
 class Broker:
     """One per process and database. Its coroutines run on one event loop; each change is on disk when it returns.
 
@@ -85,6 +98,8 @@ class Broker:
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self._graphs = GraphReading(settings)
+        self.recent_attributes: RecentAttributes | None = None
+        """The attributes of recent events, as they were last read for advice to subscribers."""
         self.documents = DocumentReader(settings)
         """The reader of uploaded documents."""
         self.vocabulary_commands = VocabularyCommands(self, self.documents)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
+from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.cli.spark import run_job
 from kindcast.server.client import Client, ProblemError
@@ -42,7 +43,7 @@ def backtest(
 ) -> None:
     """How often an expression would have matched, on which days, with samples, and which part of it cuts how much."""
     if archive is not None:
-        files = [part for path in ontology or [] for part in ("--ontology", path)]
+        files = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
         given = ["--time", time_from] if time_from else []
         asked = ["--expression", expression, "--language", lang]
         report = run_job(["backtest", "--archive", archive, *files, *given, *asked])

@@ -13,7 +13,16 @@ from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.cli import output
 from kindcast.server.cli.problems import CommandFailed
 
-__all__ = ["Line", "RelationsOption", "event_lines", "json_file", "listed", "one_event", "read_ontology"]
+__all__ = [
+    "Line",
+    "RelationsOption",
+    "event_lines",
+    "json_file",
+    "listed",
+    "one_event",
+    "ontology_path",
+    "read_ontology",
+]
 
 
 RelationsOption = Annotated[
@@ -47,6 +56,11 @@ def read_ontology(name: str) -> Path:
     raise CommandFailed(
         f"there is no file {name}.", f"Shipped with kindcast, and loaded by name: {', '.join(shipped_names())}"
     )
+
+
+def ontology_path(name: str) -> str:
+    """The same as the path that a job opens; the address of another file system stays what it is."""
+    return name if "://" in name else str(read_ontology(name))
 
 
 def listed(names: str) -> list[str]:

@@ -60,6 +60,7 @@ class Tally:
     accepted: int = 0
     duplicates: int = 0
     matched: int = 0
+    undecided: int = 0
     refused: int = 0
     told: list[dict[str, Any]] = field(default_factory=list)
 
@@ -69,13 +70,18 @@ class Tally:
         self.duplicates += _count(answer.get("duplicates"))
         for event in answer.get("events") or ():
             self.matched += int(event.get("matched") or 0)
+            self.undecided += int(event.get("undecided") or 0)
             if len(self.told) <= SHOWN_EVENTS:
                 self.told.append(event)
 
     def show(self) -> None:
         """The sum, and each event where there are few."""
         twice = f", {self.duplicates} known already" if self.duplicates else ""
-        output.paragraph(f"accepted {_plural(self.accepted, 'event')}{twice}, {_plural(self.matched, 'match', 'es')}")
+        open = f", {self.undecided:,} undecided" if self.undecided else ""
+        found = f"{_plural(self.matched, 'match', 'es')}{open}"
+        output.paragraph(f"accepted {_plural(self.accepted, 'event')}{twice}, {found}")
+        if self.undecided:
+            output.hint("Undecided: subscriptions whose operators have not answered yet; their matches follow.")
         if len(self.told) > SHOWN_EVENTS:
             return
         for event in self.told:

@@ -16,6 +16,7 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import JsonOption, connected
+from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.client.calls import path_of
@@ -350,7 +351,7 @@ def _files(
     ontology: list[str] | None, relations: str, declarations: str | None, subscriptions: str | None
 ) -> list[str]:
     options = {"--relations": relations, "--declarations": declarations, "--subscriptions": subscriptions}
-    found = [part for path in ontology or [] for part in ("--ontology", path)]
+    found = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
     return found + [part for name, value in options.items() if value for part in (name, value)]
 
 

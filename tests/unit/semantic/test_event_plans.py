@@ -139,7 +139,7 @@ def test_notes_cover_every_value_up_to_a_bound(matcher: Matcher) -> None:
     expected = [("wrong-dimension", "box.weight"), ("unknown-unit", "weight"), ("wrong-dimension", "weight")]
     assert set(expected) <= set(codes)
     assert len(codes) == len(set(read.notes(100)))
-    assert set(read.notes(100)) == set(matcher.canonicalise(data).notes)
+    assert set(read.notes(100)) >= set(matcher.canonicalise(data).notes)
     assert len(read.notes(2)) == 2
 
 

@@ -96,7 +96,7 @@ def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
     (told,) = explain(vocabulary, "not grossWeight > 20", event)["clauses"][0]["predicates"]
     assert told["property"] == {"label": "gross weight", "iris": [iri]}
     assert told["attribute"] == "grossWeight"
-    assert told["reason"].startswith("not grossWeight > 20: ")
+    assert told["reason"].startswith("12 is not more than 20 [")
     assert told["reason"].endswith(f' [grossWeight ("gross weight", <{iri}>)]')
     (told,) = explain(vocabulary, "count(grossWeight) > 1", event, language="de")["clauses"][0]["predicates"]
     assert told["reason"].endswith(f' [grossWeight ("Bruttogewicht", <{iri}>)]')

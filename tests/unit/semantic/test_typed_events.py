@@ -245,14 +245,14 @@ def test_subscription_to_a_type_that_can_never_hold_is_refused(text: str, code: 
     [
         ('ce.type = "offer" and price < 5 USD', []),
         ('ce.type = "offer" and price.value < 5', []),
-        ('ce.type = "offer" and ce.source = "/x" and prize missing', []),
+        ('ce.type = "offer" and ce.source = "/x" and prize missing', ["near-attribute"]),
         ('ce.type = "offer" and gift = true', ["attribute-of-other-type"]),
         ('ce.type = "gifts" and gif = true', ["undeclared-attribute"]),
         ('ce.type = "offr"', ["undeclared-type"]),
         ('ce.type = "offer" and price missing', ["mandatory-attribute"]),
         ('ce.type in ("offer", "gifts") and gift = true', []),
-        ('not ce.type = "offer" and prize < 5', []),
-        ("prize < 5", []),
+        ('not ce.type = "offer" and prize < 5', ["near-attribute"]),
+        ("prize < 5", ["near-attribute"]),
         ('state = "olde"', ["not-in-enumeration"]),
     ],
 )

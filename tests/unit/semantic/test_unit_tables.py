@@ -13,6 +13,7 @@ from kindcast.semantic.errors import UnknownUnit
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
 from kindcast.semantic.units.measure import known_names
+from kindcast.semantic.units.mistakes import KINDS, MEANT, SURPRISING
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"
@@ -152,3 +153,13 @@ def _slope(units: Units, name: str) -> float:
     """What one more of the unit adds, without the rounding of a large offset."""
     step = 2.0**20
     return (units.measure(step, name).amount - units.measure(0, name).amount) / step
+
+
+def test_tables_of_mistakes_name_units_that_are_and_units_that_are_not(units: Units) -> None:
+    """What is called surprising is a unit, what is meant by another word is one, and that word is none; every dimension
+    that has a name can be measured."""
+    assert [unit for unit in SURPRISING if not units.knows(unit)] == []
+    assert [word for word in MEANT if units.knows(word)] == []
+    assert [unit for meant in MEANT.values() for unit in meant if not units.knows(unit)] == []
+    measured = {units.dimension(name) for name in (*SYMBOLS, *CODES_REC20, "degC", "mol") if name not in AMBIGUOUS}
+    assert set(KINDS) - measured == set()

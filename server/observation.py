@@ -169,7 +169,7 @@ async def recent_attributes(broker: Broker, reader: EventReader) -> SeenAttribut
         is_fresh = known.sequence == newest or time.monotonic() < known.made_at + RECENT_SECONDS
         if is_fresh:
             return known.seen
-    rows = await broker.read(lambda connection: newest_events(connection, RECENT_EVENTS, after=newest - EVENTS)[0])
+    rows = await broker.read(lambda connection: newest_events(connection, RECENT_EVENTS, after=newest - EVENTS))
 
     def look() -> SeenAttributes:
         until = time.monotonic() + RECENT_BUDGET

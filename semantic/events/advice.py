@@ -39,11 +39,18 @@ def advice_on_value(
         written = published_in_words(value)
         yield from advice_on_unit(name, stated, vocabulary, f"{written} {stated}" if is_number(written) else written)
     amounts = sorted(each.removeprefix(AMOUNT) for each in readings if each.startswith(AMOUNT))
+    kind = None if declaration is None else declaration.kind
     is_bare = value.number is not None and value.amount is None
     if is_bare and amounts and "number" not in readings:
         detail = (
             f"{published_in_words(value)} is a plain number, and subscriptions compare {name} with "
             f"{in_words(amounts[0])}: publish the unit as well, or declare the attribute's unit, or unit_from"
+        )
+        yield Note("plain-number", name, detail)
+    elif is_bare and "instant" in readings and "number" not in readings and kind is None:
+        detail = (
+            f"{published_in_words(value)} is a plain number, and subscriptions compare {name} with date-times: declare "
+            "the attribute with kind instant"
         )
         yield Note("plain-number", name, detail)
     elif value.amount is not None and value.number is None and "number" in readings and not amounts:
@@ -52,7 +59,6 @@ def advice_on_value(
             "plain numbers: declare the attribute's unit, so that both compare"
         )
         yield Note("quantity-for-number", name, detail)
-    kind = None if declaration is None else declaration.kind
     if value.text is None or value.is_numeric or value.concepts or kind in NOT_NUMERIC:
         return
     if "concept" in readings and kind is None and len(value.text) <= LONGEST_TERM and value.instant is None:

@@ -78,8 +78,8 @@ class _Member:
         """Whether something may be noted of a number without a unit: it has a declared one, or the attribute is
         declared as a kind that numbers may not be."""
         self.lacks_unit: bool | None = None
-        """Whether subscriptions compare it with quantities, and a number without a unit satisfies none of them; None:
-        nobody asked yet."""
+        """Whether subscriptions compare it with quantities or date-times, and a plain number satisfies none of them;
+        None: nobody asked yet."""
         self.sibling: str | None = None
         """The last segment of the attribute that says the unit of its numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
@@ -316,7 +316,8 @@ class EventPlans:
     def _lacks_unit(self, member: _Member) -> bool:
         if member.lacks_unit is None:
             readings = {each for name in member.attributes for each in self._lowering.readings(name)}
-            member.lacks_unit = "number" not in readings and any(each.startswith("amount:") for each in readings)
+            otherwise = any(each == "instant" or each.startswith("amount:") for each in readings)
+            member.lacks_unit = otherwise and "number" not in readings
         return member.lacks_unit
 
     def _known_names(self) -> NearNames:

@@ -11,9 +11,11 @@ from kindcast.semantic.units.mistakes import in_words, is_number, not_a_quantity
 from kindcast.semantic.vocabulary.near_names import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, unknown_term
 
-__all__ = ["advice_on_name", "advice_on_unit", "advice_on_value", "published_in_words"]
+__all__ = ["DATES", "advice_on_name", "advice_on_unit", "advice_on_value", "published_in_words"]
 
 AMOUNT = "amount:"
+DATES = frozenset({"instant", "since", "until", "day", "month", "year"})
+"""Readings of date-times and dates."""
 LONGEST_TERM = 100
 """Characters; a longer string is text and no name of a concept."""
 NOT_NUMERIC = frozenset({"concept", "text", "version", "ip"})
@@ -47,7 +49,7 @@ def advice_on_value(
             f"{in_words(amounts[0])}: publish the unit as well, or declare the attribute's unit, or unit_from"
         )
         yield Note("plain-number", name, detail)
-    elif is_bare and "instant" in readings and "number" not in readings and kind is None:
+    elif is_bare and kind is None and "number" not in readings and not DATES.isdisjoint(readings):
         detail = (
             f"{published_in_words(value)} is a plain number, and subscriptions compare {name} with date-times: declare "
             "the attribute with kind instant"

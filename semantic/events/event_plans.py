@@ -21,7 +21,7 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.advice import advice_on_name, advice_on_value
+from kindcast.semantic.events.advice import DATES, advice_on_name, advice_on_value
 from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
@@ -316,7 +316,7 @@ class EventPlans:
     def _lacks_unit(self, member: _Member) -> bool:
         if member.lacks_unit is None:
             readings = {each for name in member.attributes for each in self._lowering.readings(name)}
-            otherwise = any(each == "instant" or each.startswith("amount:") for each in readings)
+            otherwise = any(each in DATES or each.startswith("amount:") for each in readings)
             member.lacks_unit = otherwise and "number" not in readings
         return member.lacks_unit
 

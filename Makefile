@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.spark-ready
 BENCH_READY := $(VENV)/.bench-ready
+DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test campaign check fix bench docs lock clean
+.PHONY: help setup demo serve test campaign check fix bench docs docs-check lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +56,7 @@ demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matche
 serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
-test: $(SPARK_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
+test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
 CAMPAIGNS := agreement fuzz graphs kills neighbours requests soak w3c
@@ -97,7 +98,14 @@ console-tests: $(SPARK_READY) $(AXE)  ## the console in a real browser, with axe
 console-pictures: $(SPARK_READY)  ## pictures of every page of the console: build/console-pictures
 	@$(BIN)/python -m tests.console build/console-pictures
 
-docs: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
+$(DOCS_READY): $(READY) requirements-docs.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $(DOCS_READY)
+
+docs: $(DOCS_READY)  ## build the docs as a site in build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "open build/site/index.html"
+
+docs-check: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
 	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py
 
 # Needs uv. No registry is named in the lock files; test_house.py watches over it. requirements-suites.lock is written by hand.
@@ -109,6 +117,7 @@ lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -o requirements-spark.lock
 	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
 	$(LOCK) --extra bench -c requirements.lock -c requirements-spark.lock -o requirements-bench.lock
+	$(LOCK) --extra docs -c requirements.lock -o requirements-docs.lock
 
 clean:  ## remove what make made, the virtual environment included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage dist

@@ -21,6 +21,7 @@ from tests.harness.ports import free_port
 SESSIONS = (
     "README.md",
     "docs/tutorial.md",
+    "docs/publishing.md",
     "docs/operations.md",
     "docs/security.md",
     "docs/event-schemas.md",

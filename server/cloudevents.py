@@ -17,6 +17,7 @@ import itertools
 import re
 import secrets
 import threading
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ __all__ = [
     "DecodedEvent",
     "EventReader",
     "ReadGraph",
+    "ReadingBudget",
     "TooManyEvents",
     "UnknownContent",
     "arrived",
@@ -219,6 +221,21 @@ def says_several(error: InvalidEvent | None) -> bool:
     return error is not None and any(problem.code == "several-events" for problem in error.problems)
 
 
+@dataclass(slots=True, kw_only=True)
+class ReadingBudget:
+    """What reading the graphs of one request may cost yet: values, and seconds of processor time where no compiled
+    context reads them or a document of several events is taken apart."""
+
+    values: int
+    seconds: float
+
+    def check_seconds(self) -> None:
+        """Raises `InvalidEvent` where none is left."""
+        if self.seconds <= 0:
+            detail = "reading the documents of the request takes too long: send fewer at once"
+            raise InvalidEvent([Problem("reading-too-slow", detail)])
+
+
 class EventReader:
     """Reads requests. Stateless but for the ids that it gives, and what takes documents apart; any thread."""
 
@@ -260,8 +277,16 @@ class EventReader:
         `InvalidEvent`."""
         return self._from_object(value) if _is_event(value) else self._from_data(value, {})
 
-    def parts_of(self, document: DecodedEvent, vocabulary: Vocabulary) -> list[DecodedEvent]:
+    def parts_of(self, document: DecodedEvent, vocabulary: Vocabulary, budget: ReadingBudget) -> list[DecodedEvent]:
         """The events of a document (rule 21), itself where it is one. Raises `InvalidEvent`, `TooManyEvents`."""
+        budget.check_seconds()
+        began = time.thread_time()
+        try:
+            return self._parts_of(document, vocabulary, budget.seconds)
+        finally:
+            budget.seconds -= time.thread_time() - began
+
+    def _parts_of(self, document: DecodedEvent, vocabulary: Vocabulary, seconds: float) -> list[DecodedEvent]:
         event, digest = document.event, None
         if not document.enveloped:
             event = Event(event.data, {name: value for name, value in event.context.items() if name != "id"})
@@ -269,7 +294,7 @@ class EventReader:
         with self._lock:
             if self._canonicaliser is None or self._canonicaliser[0] is not vocabulary:
                 self._canonicaliser = vocabulary, Canonicaliser(vocabulary)
-            parts = self._canonicaliser[1].events_of(event, digest)
+            parts = self._canonicaliser[1].events_of(event, digest, seconds=seconds)
         if len(parts) == 1:
             return [document]
         self.check_count(len(parts))
@@ -283,11 +308,13 @@ class EventReader:
                 raise InvalidEvent([Problem("too-many-values", detail)])
         return found
 
-    async def take_apart(self, document: DecodedEvent, vocabulary: Vocabulary) -> list[DecodedEvent]:
+    async def take_apart(
+        self, document: DecodedEvent, vocabulary: Vocabulary, budget: ReadingBudget
+    ) -> list[DecodedEvent]:
         """`parts_of` in a worker thread: one document at a time, so that many of them leave threads for others. One
         event loop."""
         async with self._turn:
-            return await run_to_the_end(partial(self.parts_of, document, vocabulary))
+            return await run_to_the_end(partial(self.parts_of, document, vocabulary, budget))
 
     # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.documents import DocumentReader, without_keywords
+from kindcast.semantic.events.documents import MOST_SECONDS, DocumentReader, without_keywords
 from kindcast.semantic.events.linked_data.reader import GraphReader, is_graph, may_be_graph
 from kindcast.semantic.events.typed_events import JSON_NUMBER, TypedEvents
 from kindcast.semantic.flatten import (
@@ -185,10 +185,10 @@ class Canonicaliser:
         """The event as its publisher wrote it, out of its document. Raises `InvalidEvent`."""
         return self._documents.published(event)
 
-    def events_of(self, event: Event, digest: str | None = None) -> list[Event]:
+    def events_of(self, event: Event, digest: str | None = None, *, seconds: float = MOST_SECONDS) -> list[Event]:
         """The events of a document (rule 21), in order; `event` itself where it is one: see `DocumentReader`. Raises
         `InvalidEvent`."""
-        return self._documents.events_of(event, digest)
+        return self._documents.events_of(event, digest, seconds=seconds)
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 

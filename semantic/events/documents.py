@@ -10,6 +10,7 @@ not say all by itself, because others describe its nodes too, the event is the w
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -33,7 +34,10 @@ from kindcast.semantic.vocabulary.splits import ANY, Path, Split, Splits
 __all__ = ["MOST_TOGETHER", "DocumentReader", "digest_of", "without_keywords"]
 
 MOST_TOGETHER = 64 << 20
-"""Bytes of all events of one document as they are stored; those of RDF alone, and whole documents that are repeated."""
+"""Bytes of all events of one document as they are stored, with what they inherit: a large context for each of many
+events, or a whole document that is repeated. An envelope within an envelope counts beside its own events."""
+MOST_SECONDS = 5.0
+"""Processor time for taking one document apart."""
 LONGEST_ID = 2_000
 """Characters of an id; that of an envelope that is longer counts by its digest."""
 CONTEXT = "@context"
@@ -46,6 +50,25 @@ class _Part(NamedTuple):
     event: Event
     name: str | None
     revision: str | None
+
+
+class _Allowance:
+    """What taking a document apart may cost: bytes of events, and seconds of this thread."""
+
+    def __init__(self, seconds: float) -> None:
+        self._bytes = MOST_TOGETHER
+        self._seconds = seconds
+        self._until = time.thread_time() + seconds
+
+    def take(self, data: Any) -> None:
+        """One more event. Raises `InvalidEvent`: `too-many-values`, `reading-too-slow`."""
+        self._bytes -= len(data) if isinstance(data, str) else len(msgspec.json.encode(data, enc_hook=str))
+        if self._bytes < 0:
+            detail = f"the events of the document have more than {MOST_TOGETHER:,} bytes by themselves: split it"
+            raise InvalidEvent([Problem("too-many-values", detail)])
+        if time.thread_time() > self._until:
+            detail = f"taking the document apart takes longer than {self._seconds:.2g} s: split it"
+            raise InvalidEvent([Problem("reading-too-slow", detail)])
 
 
 class DocumentReader:
@@ -83,16 +106,17 @@ class DocumentReader:
         nodes = top_level(event.data)
         return Event(nodes[0], event.context) if len(nodes) == 1 else event
 
-    def events_of(self, event: Event, digest: str | None = None) -> list[Event]:
+    def events_of(self, event: Event, digest: str | None = None, *, seconds: float = MOST_SECONDS) -> list[Event]:
         """The events of a document, in order; `event` itself where it is one.
 
         Where `event` has an `id`, theirs are that id, `#`, and their `@id` with the declared revision, else their
         position. Without it they are `@id` and revision, else the digest of the document (`digest`, by default that of
-        its content) and the position. Linear, but for RDF, where events may share statements. Raises `InvalidEvent`.
+        its content) and the position. Linear, but where events share statements or a context; within `seconds` of this
+        thread's processor time. Raises `InvalidEvent`.
         """
         if isinstance(event.data, Node) or ROOT in event.context:
             return [event]
-        parts = list(self._taken(event, 0))
+        parts = list(self._taken(event, 0, _Allowance(seconds)))
         if len(parts) == 1:
             return [event]
         envelope = str(event.context["id"]) if "id" in event.context else None
@@ -108,16 +132,17 @@ class DocumentReader:
 
     # ── envelopes ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _taken(self, event: Event, depth: int) -> Iterator[_Part]:
+    def _taken(self, event: Event, depth: int, allowed: _Allowance) -> Iterator[_Part]:
         """The events of a document, through envelopes within envelopes."""
         if depth > DEEPEST:
             raise InvalidEvent([Problem("too-deep", f"more than {DEEPEST} envelopes within each other")])
         parts = self._elements(event) if self.may_split(event.data) else None
         if parts is None:
-            yield from self._nodes(event)
+            yield from self._nodes(event, allowed)
             return
         for part in parts:
-            within = list(self._taken(part.event, depth + 1))
+            allowed.take(part.event.data)
+            within = list(self._taken(part.event, depth + 1, allowed))
             if len(within) == 1:  # a graph says its IRI, however it is written
                 yield part._replace(name=within[0].name or part.name)
             else:
@@ -172,7 +197,7 @@ class DocumentReader:
 
     # ── graphs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _nodes(self, event: Event) -> Iterator[_Part]:
+    def _nodes(self, event: Event, allowed: _Allowance) -> Iterator[_Part]:
         """The events of a graph, a document each."""
         media_type = media_type_of(event.context)
         whole = Event(event.data, {name: value for name, value in event.context.items() if name != "id"})
@@ -184,8 +209,10 @@ class DocumentReader:
             named = [each for each in roots if not each.startswith("_:") and len(each) <= LONGEST_ROOT]
             yield _Part(whole, named[0] if named else None, None)
             return
-        documents = self._graphs.documents_of(event.data, media_type, roots, MOST_TOGETHER)
+        documents = self._graphs.documents_of(event.data, media_type, roots, allowed.take)
         for number, root in enumerate(roots):
+            if documents is None:
+                allowed.take(event.data)
             part = (
                 Event(event.data, {**whole.context, ROOT: root})
                 if documents is None

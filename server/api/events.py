@@ -97,14 +97,15 @@ async def publish(
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
     results = iter(await broker.publish(good, verbose=verbose))
+    budget = broker.reading_budget()
     told: list[Outcome] = []
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
             try:
-                parts = await reader.take_apart(each, broker.vocabulary)
-                told.extend(await broker.publish_together(parts, verbose=verbose))
+                parts = await reader.take_apart(each, broker.vocabulary, budget)
+                told.extend(await broker.publish_together(parts, verbose=verbose, budget=budget))
                 continue
             except (InvalidEvent, TooManyMatches) as error:
                 result = error

@@ -25,7 +25,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
-from kindcast.server.cloudevents import DecodedEvent, EventReader, arrived, says_several
+from kindcast.server.cloudevents import DecodedEvent, EventReader, ReadingBudget, arrived, says_several
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.explanation import blocking_answers, decide_now
@@ -89,7 +89,7 @@ async def _matched(
     if "event" in body:
         decoded_event = reader.from_object(body["event"])
         (found,) = await broker.match([decoded_event.event])
-        told = await _of_document(decoded_event, found, broker, reader, late_matching)
+        told = await _of_document(decoded_event, found, broker, reader, late_matching, broker.reading_budget())
         if found.problem is not None and "problem" in told:
             raise found.problem
         return answer(told | {"vocabulary_version": broker.vocabulary.version})
@@ -100,8 +100,9 @@ async def _matched(
         raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
     decoded = await asyncio.to_thread(lambda: [_decoded(reader, item) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
+    budget = broker.reading_budget()
     listed = [
-        await _of_document(each, next(results), broker, reader, late_matching)
+        await _of_document(each, next(results), broker, reader, late_matching, budget)
         if isinstance(each, DecodedEvent)
         else _result(EventMatches([], problem=each))
         for each in decoded
@@ -133,7 +134,7 @@ async def explain_verdict(
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
-    parts = await reader.take_apart(document, vocabulary)
+    parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
     now = time.time()
     published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
@@ -198,11 +199,12 @@ async def _of_document(
     broker: Broker,
     reader: EventReader,
     late_matching: LateMatchingService,
+    budget: ReadingBudget,
 ) -> dict[str, Any]:
     """The result of an event; where it is a document of several, that of each of them, and all matches together."""
     if not says_several(found.problem):
         return await _with_operators(found, broker, late_matching)
-    parts = await reader.take_apart(document, broker.vocabulary)
+    parts = await reader.take_apart(document, broker.vocabulary, budget)
     of_parts = await broker.match([each.event for each in parts])
     told = [
         {"id": each.id} | await _with_operators(result, broker, late_matching)

@@ -42,7 +42,7 @@ from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
-from kindcast.server.cloudevents import DecodedEvent, ReadGraph
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import BrokerBusy, StoreUnavailable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
@@ -234,12 +234,19 @@ class Broker:
                 results += [error] * len(rest)
         return results
 
-    async def publish_together(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> list[Outcome]:
-        """Accept the events of one document, in order, all of them or none. Raises `InvalidEvent` with the problems of
+    def reading_budget(self) -> ReadingBudget:
+        """What reading the linked data of a request may cost."""
+        return self._graphs.budget()
+
+    async def publish_together(
+        self, events: Sequence[DecodedEvent], *, verbose: bool = True, budget: ReadingBudget | None = None
+    ) -> list[Outcome]:
+        """Accept the events of one document, in order, all of them or none. Graphs are read within `budget`, by default
+        that of a request. Raises `InvalidEvent` with the problems of
         those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
-        events = await self._graphs.read(events, self.vocabulary)
+        events = await self._graphs.read(events, self.vocabulary, budget)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching

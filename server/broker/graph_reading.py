@@ -16,7 +16,7 @@ from typing import Any
 
 from kindcast.semantic import Event, InvalidEvent, Problem, Vocabulary
 from kindcast.semantic.events import Canonicaliser, TakesLong
-from kindcast.server.cloudevents import DecodedEvent, ReadGraph
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.settings import Settings
 from kindcast.server.worker_threads import run_to_the_end
 
@@ -53,8 +53,18 @@ class GraphReading:
         self._quick = _Lane()
         self._slow = _Lane()
 
-    async def read(self, events: Sequence[DecodedEvent], vocabulary: Vocabulary) -> Sequence[DecodedEvent]:
-        """`events`, those that are graphs with what they were read as under `vocabulary`."""
+    def budget(self) -> ReadingBudget:
+        """That of a new request."""
+        settings = self._settings
+        return ReadingBudget(
+            values=settings.max_graph_values_per_request, seconds=settings.max_graph_seconds_per_request
+        )
+
+    async def read(
+        self, events: Sequence[DecodedEvent], vocabulary: Vocabulary, budget: ReadingBudget | None = None
+    ) -> Sequence[DecodedEvent]:
+        """`events`, those that are graphs with what they were read as under `vocabulary`, within `budget`, by default
+        that of a new request."""
         reader = self._quick.reader(vocabulary)
         graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each.event)]
         if not graphs:
@@ -67,7 +77,7 @@ class GraphReading:
                 read = _quickly(reader, first.event, vocabulary)
                 if read is not None:
                     return [replace(first, graph=read)]
-        found = await self._read([events[number].event for number in graphs], vocabulary)
+        found = await self._read([events[number].event for number in graphs], vocabulary, budget or self.budget())
         known = dict(zip(graphs, found, strict=True))
         return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
 
@@ -75,19 +85,20 @@ class GraphReading:
         """What those of `events` that are graphs were read as under `vocabulary`."""
         reader = self._quick.reader(vocabulary)
         graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each)]
-        found = await self._read([events[number] for number in graphs], vocabulary) if graphs else []
+        found = await self._read([events[number] for number in graphs], vocabulary, self.budget()) if graphs else []
         known = dict(zip(graphs, found, strict=True))
         return [known.get(number) for number in range(len(events))]
 
-    async def _read(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
+    async def _read(
+        self, events: Sequence[Event], vocabulary: Vocabulary, budget: ReadingBudget
+    ) -> list[ReadGraph | None]:
         """What the documents of one request were read as, in order; None for those that hold no graph."""
         found: dict[int, ReadGraph | None] = {}
         handed_over: list[int] = []
-        most = self._settings.max_graph_values_per_request
-        start, left = 0, most
+        start = 0
 
         def some(reader: Canonicaliser) -> None:
-            nonlocal start, left
+            nonlocal start
             until = time.perf_counter() + SLICE_SECONDS
             while start < len(events) and time.perf_counter() < until:
                 event = events[start]
@@ -95,8 +106,9 @@ class GraphReading:
                     found[start] = None
                     start += 1
                     continue
-                left -= values_of(event.data, left)
-                if left < 0:
+                budget.values -= values_of(event.data, budget.values)
+                if budget.values < 0:
+                    most = self._settings.max_graph_values_per_request
                     detail = f"the documents of the request hold more than {most:,} values: send fewer at once"
                     found[start] = ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
                 elif (read := _quickly(reader, event, vocabulary)) is None:
@@ -108,7 +120,6 @@ class GraphReading:
         while start < len(events):
             async with self._quick.lock:
                 await run_to_the_end(partial(some, self._quick.reader(vocabulary)))
-        budget = self._settings.max_graph_seconds_per_request
 
         def one(reader: Canonicaliser, event: Event) -> tuple[ReadGraph, float]:
             began = time.thread_time()
@@ -119,15 +130,15 @@ class GraphReading:
             return read, time.thread_time() - began
 
         for number in handed_over:
-            if budget <= 0:
-                limit = self._settings.max_graph_seconds_per_request
-                detail = f"reading the documents of the request takes longer than {limit:g} s: send fewer at once"
-                found[number] = ReadGraph(vocabulary, InvalidEvent([Problem("reading-too-slow", detail)]))
+            try:
+                budget.check_seconds()
+            except InvalidEvent as problem:
+                found[number] = ReadGraph(vocabulary, problem)
                 continue
             async with self._slow.lock:
                 reader = self._slow.reader(vocabulary)
                 found[number], seconds = await run_to_the_end(partial(one, reader, events[number]))
-            budget -= seconds
+            budget.seconds -= seconds
         return [found[number] for number in range(len(events))]
 
 

@@ -57,11 +57,11 @@ def graph_of_rdf(data: bytes, media_type: str, is_event_class: Callable[[str], b
 
 
 def documents_of_rdf(
-    data: bytes, media_type: str, roots: Collection[str], members: Collection[str], most: int
+    data: bytes, media_type: str, roots: Collection[str], members: Collection[str], take: Callable[[str], None]
 ) -> list[str] | None:
     """For each of `roots` the statements that are reached from it, not through another root, and those by which one of
     `members` leads to it, as N-Triples, which all four syntaxes include; None where the document names graphs.
-    `data` was read before. Raises `InvalidEvent` where they have more than `most` characters."""
+    `data` was read before. `take` is told each, and may raise."""
     about: dict[str, list[Statement]] = {}
     leading: dict[str, list[str]] = {}
     for statement in statements(data, RDF_TYPES[media_type]):
@@ -75,7 +75,6 @@ def documents_of_rdf(
         objects = {each[2]: None for each in stated if isinstance(each[2], str)}
         lines[subject] = "".join(map(ntriples_of, stated)), objects
     documents = []
-    left = most
     for root in roots:
         seen = {root: None}
         for key in (waiting := [root]):
@@ -84,10 +83,7 @@ def documents_of_rdf(
                     seen[each] = None
                     waiting.append(each)
         document = "".join([*(lines[key][0] for key in seen if key in lines), *leading.get(root, ())])
-        left -= len(document)
-        if left < 0:
-            detail = f"the {len(roots):,} events of the document have more than {most:,} bytes by themselves: split it"
-            raise InvalidEvent([Problem("too-many-values", detail)])
+        take(document)
         documents.append(document)
     return documents
 

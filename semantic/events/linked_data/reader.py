@@ -209,17 +209,22 @@ class GraphReader:
             raise InvalidEvent([Problem("unreachable-nodes", detail)])
         return graph
 
-    def documents_of(self, data: Any, media_type: str, roots: list[str], most: int) -> list[Any] | None:
+    def documents_of(
+        self, data: Any, media_type: str, roots: list[str], take: Callable[[Any], None]
+    ) -> list[Any] | None:
         """The data of a document for each of `roots`, which by itself gives the event of this root; None where there is
-        none: where a node of a JSON-LD document is described for several of its events, or RDF has named graphs. Raises
-        `InvalidEvent` where they have more than `most` bytes."""
+        none: where a node of a JSON-LD document is described for several of its events, or RDF has named graphs. `take`
+        is told each, before it is read, and may raise; so may reading."""
         if media_type in RDF_TYPES:
-            return documents_of_rdf(_bytes_of(data, media_type), media_type, roots, self._members, most)
+            return documents_of_rdf(_bytes_of(data, media_type), media_type, roots, self._members, take)
         parts = top_level(data)
         if len(parts) != len(roots):
             return None
+        for part in parts:
+            take(part)
         known, tree = self._events(data, media_type)
         for number, (part, root) in enumerate(zip(parts, known, strict=True)):
+            take("")
             own, alone = self._events(part, JSON_LD)
             is_same = own == [root] or (len(own) == 1 and own[0].startswith(UNNAMED) and root.startswith(UNNAMED))
             if not is_same or not _is_same(tree(number), alone(0)):

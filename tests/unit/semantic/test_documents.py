@@ -1,5 +1,6 @@
 """Documents of several events: which events they hold, what each is, and what it is called (rule 21)."""
 
+import itertools
 import json
 from typing import Any
 
@@ -7,7 +8,12 @@ import pytest
 
 from kindcast.semantic import Event, InvalidEvent, Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.events import documents
+from kindcast.semantic.events.documents import DocumentReader
+from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.vocabulary import SHIPPED_SPLITS, Declarations
+from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.splits import Splits, split_of
 
 EX = "http://example.org/"
@@ -360,3 +366,48 @@ def test_the_same_revision_twice_in_a_document_is_a_repetition() -> None:
     twice = [{"id": "x", "modified": "1"}, {"id": "x", "modified": "1"}]
     found = events({"type": "bundle", "id": "bundle--1", "objects": twice})
     assert len({each.context["id"] for each in found}) == 1
+
+
+@pytest.mark.parametrize("taken", ["nodes", "elements", "RDF"])
+def test_documents_whose_events_would_be_too_large_are_refused_before_these_are_read(
+    monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    """A context is repeated in each event: 100 kB of document would be 400 events of 5 kB."""
+    monkeypatch.setattr(documents, "MOST_TOGETHER", 100_000)
+    events_read, read = GraphReader._events, list[Any]()
+
+    def counted(self: GraphReader, data: Any, *given: Any, **named: Any) -> Any:
+        read.append(data)
+        return events_read(self, data, *given, **named)
+
+    monkeypatch.setattr(GraphReader, "_events", counted)
+    context = {"tree": "https://w3id.org/tree#", **{f"term{number}": f"{EX}{number}" for number in range(150)}}
+    nodes = [{"@id": f"{EX}n{number}", "term1": number} for number in range(400)]
+    kind = {"id": "7", "datacontenttype": "application/ld+json"}
+    if taken == "nodes":
+        assert code_of({"@context": context, "@graph": nodes}, kind) == "too-many-values"
+        assert len(read) <= 2
+    elif taken == "elements":
+        assert code_of({"@context": context, "tree:member": nodes}, kind) == "too-many-values"
+        assert len(read) <= 100_000 // 5_000 + 1
+    else:
+        shared = "\n".join(f"_:s <{EX}p> {number} ." for number in range(100))
+        turtle = shared + "\n".join(f"<{EX}n{number}> <{EX}q> _:s ." for number in range(400))
+        assert code_of(turtle, {"id": "7", "datacontenttype": "text/turtle"}) == "too-many-values"
+        assert len(read) <= 2
+
+
+def test_a_document_that_takes_too_long_to_be_taken_apart_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the processor time of the thread, at the next event."""
+    reader = GraphReader({}, EventLimits())
+    parts = DocumentReader(reader, Splits(), EventSchemas())
+    bundle = Event(
+        {"type": "bundle", "id": "bundle--1", "objects": [{"n": number} for number in range(9)]}, {"id": "7"}
+    )
+    assert len(parts.events_of(bundle)) == 9
+    clock = itertools.count(0.0, 1.0)
+    monkeypatch.setattr("time.thread_time", lambda: next(clock))
+    with pytest.raises(InvalidEvent) as caught:
+        parts.events_of(bundle, seconds=3.0)
+    assert caught.value.problems[0].code == "reading-too-slow"
+    assert next(clock) == 5.0

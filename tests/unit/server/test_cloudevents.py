@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import threading
 from typing import Any
@@ -14,6 +15,7 @@ from kindcast.server.cloudevents import (
     BadRequestMode,
     DecodedEvent,
     EventReader,
+    ReadingBudget,
     TooManyEvents,
     UnknownContent,
 )
@@ -277,7 +279,7 @@ def test_documents_are_taken_apart_one_at_a_time_and_leave_threads_for_others() 
     reader = EventReader(max_events=10)
     begun, may_end, calls = threading.Event(), threading.Event(), list[str]()
 
-    def waits(document: DecodedEvent, _: Vocabulary) -> list[DecodedEvent]:
+    def waits(document: DecodedEvent, *_: object) -> list[DecodedEvent]:
         calls.append(document.id)
         begun.set()
         assert may_end.wait(60)
@@ -285,7 +287,8 @@ def test_documents_are_taken_apart_one_at_a_time_and_leave_threads_for_others() 
 
     async def body() -> None:
         document = reader.from_object({"n": 1})
-        waiting = [asyncio.create_task(reader.take_apart(document, Vocabulary())) for _ in range(50)]
+        budget = ReadingBudget(values=10, seconds=1.0)
+        waiting = [asyncio.create_task(reader.take_apart(document, Vocabulary(), budget)) for _ in range(50)]
         try:
             assert await asyncio.to_thread(begun.wait, 60)
             waiting[0].cancel()
@@ -299,3 +302,19 @@ def test_documents_are_taken_apart_one_at_a_time_and_leave_threads_for_others() 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reader, "parts_of", waits)
         asyncio.run(body())
+
+
+def test_the_documents_of_a_request_are_taken_apart_within_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one has used the next ones lack; with none left a document is refused unread."""
+    reader, vocabulary = EventReader(max_events=10), Vocabulary()
+    document = reader.from_object({"type": "bundle", "id": "bundle--1", "objects": [{"n": 1}, {"n": 2}]})
+    budget = ReadingBudget(values=10, seconds=1.0)
+    assert len(reader.parts_of(document, vocabulary, budget)) == 2
+    assert 0 < budget.seconds < 1
+    clock = itertools.count(0.0, 0.6)
+    monkeypatch.setattr("time.thread_time", lambda: next(clock))
+    for _ in range(2):
+        with pytest.raises(InvalidEvent) as caught:
+            reader.parts_of(document, vocabulary, budget)
+        assert caught.value.problems[0].code == "reading-too-slow"
+    assert next(clock) == pytest.approx(3.0), "the second one was not begun"

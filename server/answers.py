@@ -117,6 +117,19 @@ class ChangedSubscription(Subscription):
     secret: NotRequired[str]
 
 
+class TestDelivery(TypedDict):
+    """How a sink took a test message. `status_code` is null where no answer came; `seconds`: until it came, or the
+    attempt had failed."""
+
+    subscription: str
+    webhook_id: str
+    at: str
+    outcome: Literal["delivered", "failed", "gone"]
+    status_code: int | None
+    detail: str
+    seconds: float
+
+
 class SubscriptionState(Subscription):
     """`pending`: messages that wait for it; `pending_since`: when the oldest of them was accepted."""
 
@@ -1233,6 +1246,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions/{id}/pause": {200: Subscription},
     "POST /v1/subscriptions/{id}/resume": {200: Subscription},
     "POST /v1/subscriptions/{id}/rotate-secret": {200: ChangedSubscription},
+    "POST /v1/subscriptions/{id}/test": {200: TestDelivery},
     "POST /v1/subscriptions/{id}/replay": {200: Subscription},
     "GET /v1/subscriptions/{id}/events": {200: MessagePage},
     "POST /v1/subscriptions/{id}/ack": {200: Cursor},

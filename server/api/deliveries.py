@@ -12,13 +12,15 @@ from starlette.requests import HTTPConnection
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
 from kindcast.server.api.requests import AppBroker, Ticket, answer, moment
+from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, subscriber_of
 from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
 from kindcast.server.delivery.service import DeliveryService
 from kindcast.server.delivery.stream import find_start, stream
 from kindcast.server.delivery.wakeup import TooManyReaders
 from kindcast.server.delivery.websocket import serve_websocket
-from kindcast.server.security.tickets import TICKET_HEADER
+from kindcast.server.errors import SinkMissing, SubscriptionGone
+from kindcast.server.security.tickets import TICKET_HEADER, check_ticket
 from kindcast.server.store.events import read_attempts
 
 __all__ = ["router"]
@@ -98,6 +100,31 @@ async def list_attempts(
         for row in rows
     ]
     return answer({"subscription": id, "attempts": listed})
+
+
+@router.post("/test", summary="Send a test message")
+async def send_test(request: Request, id: SubscriptionId, ticket: Ticket) -> Response:
+    """Sends a signed message of the type `io.kindcast.subscription.test` to the sink, once, and answers how it was
+    taken. Also while the subscription is paused or disabled; its status, counters and attempts stay as they are."""
+    delivery = _delivery(request)
+    subscriber = await delivery.broker.read(lambda connection: subscriber_of(connection, id))
+    check_ticket(ticket, subscriber.ticket_hash, subscriber.created_by)
+    if subscriber.expires_at <= CLOCK.now():
+        raise SubscriptionGone("the subscription has expired: renew it first")
+    if subscriber.sink is None:
+        raise SinkMissing("only a subscription with a sink can be tested: what is read by pull or stream needs no test")
+    trial = await delivery.outbox.test(subscriber)
+    return answer(
+        {
+            "subscription": id,
+            "webhook_id": trial.message_id,
+            "at": moment(trial.outcome.at),
+            "outcome": trial.outcome.kind,
+            "status_code": trial.outcome.status_code,
+            "detail": trial.outcome.detail,
+            "seconds": round(trial.seconds, 6),
+        }
+    )
 
 
 # Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.

@@ -174,6 +174,23 @@ def rotate_secret(
         _show(client.rotate_secret(id, overlap_seconds=overlap, ticket=ticket), json)
 
 
+@commands.command("test", epilog="Example: kindcast subscriptions test sub_123 --ticket TICKET")
+def send_test(
+    id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Send a signed test message to the webhook, once. The exit status is 1 if it was not taken."""
+    with connected(server) as client:
+        told = client.test_sink(id, ticket=ticket)
+    if json:
+        output.print_json(told)
+    elif told["outcome"] == "delivered":
+        output.paragraph(f"delivered: the sink answered {told['status_code']} after {told['seconds']:.3f} s")
+    else:
+        output.warn(f"not delivered after {told['seconds']:.3f} s: {told['detail']}")
+    if told["outcome"] != "delivered":
+        raise typer.Exit(1)
+
+
 @commands.command(
     "replay", epilog="Example: kindcast subscriptions replay sub_123 --since 2026-11-23T08:00:00Z --ticket TICKET"
 )

@@ -604,6 +604,11 @@ class Calls(VocabularyCalls, OperatorCalls):
         return post(path_of("subscriptions", id, "rotate-secret"), body, headers=self.ticket_header(id, ticket))
 
     @described
+    def test_sink(self, id: str, *, ticket: str | None = None) -> Call[Json]:
+        """Sends a signed test message to the webhook of a subscription, once, and tells how it was taken."""
+        return post(path_of("subscriptions", id, "test"), None, headers=self.ticket_header(id, ticket))
+
+    @described
     def replay(
         self, id: str, *, after: str | int | None = None, since: str | None = None, ticket: str | None = None
     ) -> Call[Json]:

@@ -4,7 +4,8 @@ The event is stored as JSON text and passed on as it is, never parsed again, unl
 a message has the same bytes on every attempt, and costs a copy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,12 +17,15 @@ from kindcast.server.store.deliveries import StoredMatch, Subscriber, end_of_log
 __all__ = [
     "CursorGone",
     "InvalidCursor",
+    "Notice",
     "Page",
     "as_cloudevent",
     "chosen",
     "encode",
     "message_id",
     "message_of",
+    "notice_as_cloudevent",
+    "notice_of",
     "parse_cursor",
     "start_of",
     "subscriber_of",
@@ -182,7 +186,45 @@ def as_cloudevent(subscription: str, match: StoredMatch, attributes: Sequence[st
     return msgspec.json.encode(more).decode()[:-1] + "," + body.lstrip().removeprefix("{")
 
 
-def encode(value: Message | Page) -> bytes:
+class Notice(msgspec.Struct, frozen=True):
+    """What the server itself says of a subscription, in the form of a message. It has no cursor: it is no match, and
+    there is nothing to acknowledge."""
+
+    event: msgspec.Raw
+    bindings: msgspec.Raw
+    subscription: str
+    vocabulary_version: None = None
+
+
+SOURCE = "/v1/subscriptions/"
+"""Before the id of the subscription: the source of the events of notices."""
+
+
+def notice_of(subscription: str, type: str, id: str, at: float, data: Mapping[str, Any]) -> Notice:
+    """A notice about a subscription: a CloudEvent of this type. `id` is the id of the event and of the webhook.
+
+    >>> notice_of("s1", "io.kindcast.subscription.test", "n1", 0.0, {}).event[:44]
+    b'{"specversion":"1.0","id":"n1","source":"/v1'
+    """
+    event = {
+        "specversion": "1.0",
+        "id": id,
+        "source": SOURCE + subscription,
+        "type": type,
+        "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
+        "datacontenttype": "application/json",
+        "data": data,
+    }
+    return Notice(msgspec.Raw(msgspec.json.encode(event)), _NO_BINDINGS, subscription)
+
+
+def notice_as_cloudevent(notice: Notice) -> str:
+    """The event of a notice, with its subscription as an extension attribute."""
+    more = msgspec.json.encode({"kindcastsubscription": notice.subscription}).decode()
+    return more[:-1] + "," + bytes(notice.event).decode().removeprefix("{")
+
+
+def encode(value: Message | Page | Notice) -> bytes:
     """JSON, in one line unless the stored event has several."""
     return _encoder.encode(value)
 

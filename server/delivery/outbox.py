@@ -12,9 +12,10 @@ on the event loop; couriers share the senders' connections and the endpoints' sl
 import asyncio
 import logging
 import random
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,15 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.group import Touched
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
-from kindcast.server.delivery.message import as_cloudevent, encode, message_id, message_of
+from kindcast.server.delivery.message import (
+    Notice,
+    as_cloudevent,
+    encode,
+    message_id,
+    message_of,
+    notice_as_cloudevent,
+    notice_of,
+)
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused, check_sink
@@ -42,7 +51,7 @@ from kindcast.server.store.deliveries import (
 )
 from kindcast.server.store.postings import Numbers
 
-__all__ = ["Endpoints", "Outbox", "RetrySchedule", "progress_queue"]
+__all__ = ["Endpoints", "Outbox", "RetrySchedule", "Trial", "progress_queue"]
 
 
 log = logging.getLogger(__name__)
@@ -330,16 +339,30 @@ def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
 
 
 def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
-    protocolsettings = subscriber.protocolsettings or {}
-    bare = protocolsettings.get("format") == "cloudevents"
     chosen = subscriber.id, match, subscriber.attributes
+    body = as_cloudevent(*chosen).encode() if _is_bare(subscriber) else encode(message_of(*chosen))
+    return _addressed(subscriber, message_id(subscriber.id, match), body)
+
+
+def _noticed(subscriber: Subscriber, id: str, notice: Notice) -> Delivery:
+    body = notice_as_cloudevent(notice).encode() if _is_bare(subscriber) else encode(notice)
+    return _addressed(subscriber, id, body)
+
+
+def _is_bare(subscriber: Subscriber) -> bool:
+    """Whether its sink gets the CloudEvent itself, without the message around it."""
+    return (subscriber.protocolsettings or {}).get("format") == "cloudevents"
+
+
+def _addressed(subscriber: Subscriber, id: str, body: bytes) -> Delivery:
+    protocolsettings, bare = subscriber.protocolsettings or {}, _is_bare(subscriber)
     rotated = subscriber.old_secret is not None and (subscriber.old_secret_until or 0.0) > time.time()
     return Delivery(
         sink=subscriber.sink or "",
         secret=subscriber.secret or "",
-        message_id=message_id(subscriber.id, match),
+        message_id=id,
         old_secret=subscriber.old_secret if rotated else None,
-        body=as_cloudevent(*chosen).encode() if bare else encode(message_of(*chosen)),
+        body=body,
         content_type="application/cloudevents+json" if bare else "application/json",
         protocolsettings=protocolsettings,
         sinkcredential=subscriber.sinkcredential or {},
@@ -420,6 +443,18 @@ class SinkNumbers:
         self._may[some] = may
 
 
+TEST_TYPE = "io.kindcast.subscription.test"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a test delivery ended; `seconds`: until the status of the answer was there, or the attempt had failed."""
+
+    message_id: str
+    outcome: Outcome
+    seconds: float
+
+
 class Outbox:
     """One per process. `run` is its life; everything else is called on the same event loop."""
 
@@ -435,6 +470,7 @@ class Outbox:
             RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter),
         )
         self._announced: set[int] | None = None  # None: look at all of them
+        self._longest_wait = settings.webhook_timeout_seconds
         self._sinks = SinkNumbers()
         self._knows_sinks = False
         self._woken = asyncio.Event()
@@ -461,6 +497,25 @@ class Outbox:
         """Makes `run` end."""
         self._stopping = self._courier.stopping = True
         self._woken.set()
+
+    async def test(self, subscriber: Subscriber) -> Trial:
+        """Makes one attempt to deliver a test message, whatever the status of the subscription, which it does not
+        change. Waits for a slot of the endpoint no longer than an attempt may take. The sink must be there."""
+        id = f"msg_{subscriber.id}_test{secrets.token_hex(8)}"
+        notice = notice_of(subscriber.id, TEST_TYPE, id, time.time(), {"subscription": subscriber.id})
+        failing = subscriber.consecutive_errors > 0
+        try:
+            async with AsyncExitStack() as slot:
+                async with asyncio.timeout(self._longest_wait):
+                    place = self._courier.endpoints.slot(_endpoint(subscriber), failing=failing)
+                    await slot.enter_async_context(place)
+                began = time.monotonic()
+                sender = self._senders[subscriber.protocol or DEFAULT_PROTOCOL]
+                outcome = await sender.send(_noticed(subscriber, id, notice))
+                return Trial(id, outcome, time.monotonic() - began)
+        except TimeoutError:
+            detail = "not sent: earlier messages to this address still wait for their answers"
+            return Trial(id, Outcome(kind="failed", at=time.time(), detail=detail), 0.0)
 
     async def run(self) -> None:
         """Delivers until `stop`; then gives attempts under way a moment, and writes down what came of them."""

@@ -26,6 +26,7 @@ class DeliveryService:
 
     broker: Broker
     wakeups: Wakeups
+    outbox: Outbox
     settings: Settings
 
 
@@ -42,7 +43,7 @@ async def running_delivery(
     delivering = asyncio.create_task(outbox.run(), name="outbox")
     try:
         with _closing_on_signal(wakeups) if hears_signals else contextlib.nullcontext():
-            yield DeliveryService(broker, wakeups, settings)
+            yield DeliveryService(broker, wakeups, outbox, settings)
     finally:
         wakeups.close()
         outbox.stop()

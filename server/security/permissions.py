@@ -151,6 +151,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "POST /v1/subscriptions/{id}/resume": Permission.SUBSCRIBE,
     "POST /v1/subscriptions/{id}/replay": Permission.SUBSCRIBE,
     "POST /v1/subscriptions/{id}/rotate-secret": Permission.SUBSCRIBE,
+    "POST /v1/subscriptions/{id}/test": Permission.SUBSCRIBE,
     "GET /v1/subscriptions/{id}/events": Permission.RECEIVE,
     "POST /v1/subscriptions/{id}/ack": Permission.RECEIVE,
     "GET /v1/subscriptions/{id}/stream": Permission.RECEIVE,

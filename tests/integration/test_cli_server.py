@@ -170,6 +170,7 @@ def test_subscriptions_pause_resume_renew_delete_need_the_ticket(kindcast: Kindc
     assert kindcast("subscriptions", "pause", id, *at, "--ticket", "wrong").status == 1
     assert kindcast("subscriptions", "replay", id, *at, "--after", "x").status == 1
     assert kindcast("subscriptions", "rotate-secret", id, *at, *ticket, "--overlap", "2h").status == 1  # no sink
+    assert kindcast("subscriptions", "test", id, *at, *ticket).status == 1  # no sink
     assert kindcast("subscriptions", "pause", id, *at, *ticket, "--json").json["status"] == "paused"
     assert kindcast("subscriptions", "resume", id, *at, *ticket, "--json").json["status"] == "active"
     assert kindcast("subscriptions", "renew", id, *at, *ticket, "--ttl", "7d", "--json").json["status"] == "active"

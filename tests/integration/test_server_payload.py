@@ -10,7 +10,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from kindcast.server.delivery.message import chosen
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
-from tests.harness.receiver import Received, Receiver, running_receiver
+from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 
 SALE: dict[str, Any] = {"price": 3, "size": {"width": 1, "height": 2}, "parts": [{"n": 1, "m": 2}, "x", {"n": 3}]}
 
@@ -111,3 +111,44 @@ def test_only_a_webhook_has_a_secret(client: httpx.Client) -> None:
     path = f"/v1/subscriptions/{made['id']}/rotate-secret"
     assert problem_code(client.post(path, json={}, headers=ticket(made))) == "sink-missing"
     assert problem_code(client.post(path, json={"overlap_seconds": -1}, headers=ticket(made))) == "invalid-request"
+
+
+@pytest.mark.parametrize("format", ["message", "cloudevents"])
+def test_a_test_message_is_signed_and_changes_nothing(client: httpx.Client, receiver: Receiver, format: str) -> None:
+    """Also while it is paused; the sink sees what it will see of an event, without a cursor."""
+    path = f"/tested-{format}"
+    made = subscribe(client, "t exists", sink=receiver.url + path, protocolsettings={"format": format})
+    route = f"/v1/subscriptions/{made['id']}/test"
+    assert problem_code(client.post(route)) == "ticket-missing"
+    client.post(f"/v1/subscriptions/{made['id']}/pause", headers=ticket(made))
+    before = show(client, made).json()
+    told = client.post(route, headers=ticket(made)).json()
+    assert (told["outcome"], told["status_code"], told["detail"]) == ("delivered", 200, "")
+    assert 0 < told["seconds"] < 60
+    (request,) = receiver.requests(path)
+    assert verifies(made["secret"], request)
+    assert request.headers["webhook-id"] == told["webhook_id"]
+    event = request.message["event"] if format == "message" else request.message
+    assert (event["type"], event["id"]) == ("io.kindcast.subscription.test", told["webhook_id"])
+    assert "cursor" not in request.message
+    assert "kindcastcursor" not in request.message
+    assert show(client, made).json() == before
+    assert client.get(f"/v1/subscriptions/{made['id']}/attempts").json()["attempts"] == []
+
+
+def test_a_test_message_that_is_refused_is_told_and_not_retried(client: httpx.Client, receiver: Receiver) -> None:
+    receiver.script("/refusing", Answer(503, (("Retry-After", "3600"),)))
+    made = subscribe(client, "t2 exists", sink=f"{receiver.url}/refusing")
+    told = client.post(f"/v1/subscriptions/{made['id']}/test", headers=ticket(made)).json()
+    assert (told["outcome"], told["status_code"], told["detail"]) == ("failed", 503, "the sink answered 503")
+    assert show(client, made).json()["times_failed"] == 0
+    silent = subscribe(client, "t3 exists", sink="http://127.0.0.1:9/")
+    told = client.post(f"/v1/subscriptions/{silent['id']}/test", headers=ticket(silent)).json()
+    assert (told["outcome"], told["status_code"], told["detail"]) == ("failed", None, "no connection to the sink")
+
+
+def test_only_a_webhook_can_be_tested(client: httpx.Client) -> None:
+    made = subscribe(client)
+    answer = client.post(f"/v1/subscriptions/{made['id']}/test", headers=ticket(made))
+    assert problem_code(answer) == "sink-missing"
+    assert client.post("/v1/subscriptions/none/test").status_code == 404

@@ -8,7 +8,7 @@ BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test campaign check fix bench docs docs-check lock clean
+.PHONY: help setup demo serve test campaign check fix bench docs docs-check audit lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,7 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term:skip-covered
 
-CAMPAIGNS := agreement fuzz graphs kills neighbours requests soak w3c
+CAMPAIGNS := agreement fuzz graphs kills neighbours requests soak tenants w3c
 campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"
 	@$(BIN)/python -m tests.campaigns $(filter $(CAMPAIGNS),$(MAKECMDGOALS)) $(OPTIONS)
 
@@ -111,6 +111,9 @@ docs-check: $(READY)  ## check the docs: every link leads somewhere, every comma
 # Needs uv. No registry is named in the lock files; test_house.py watches over it. requirements-suites.lock is written by hand.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
+
+audit:  ## compare the locked versions with the vulnerabilities that are known (needs uv and the network)
+	uv tool run pip-audit --disable-pip --require-hashes --strict $(addprefix -r ,$(wildcard requirements*.lock))
 
 lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     """By which the issuer's clock may differ."""
     key_limits: dict[str, float] = {}
     """Of each key, where it has no other, and of each subject of an identity provider: `requests_per_second`,
-    `events_per_second`, `bytes_per_second`, `connections`, `subscriptions`."""
+    `events_per_second`, `bytes_per_second`, `connections`, `subscriptions`, `matches_per_event`."""
     tenant_limits: dict[str, float] = {}
     """The same of each tenant."""
     max_open_tenants: PositiveInt = 256

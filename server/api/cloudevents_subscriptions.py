@@ -41,6 +41,7 @@ from kindcast.server.api.subscriptions import (
     read_change,
     read_new,
     settings_shown,
+    sink_for,
 )
 from kindcast.server.broker.subscription_commands import entity_tag
 from kindcast.server.delivery.protocols import PROTOCOLS
@@ -109,6 +110,7 @@ async def create(request: Request, broker: AppBroker, settings: AppSettings, cal
 async def list_all(
     request: Request,
     broker: AppBroker,
+    caller: AppCaller,
     cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
@@ -121,7 +123,8 @@ async def list_all(
     rows = await broker.read(read)
     following = page_cursor(rows[limit - 1].number) if len(rows) > limit else None
     url = request.url.include_query_params(cursor=following)
-    return answer([_shown(row) for row in rows[:limit]], headers={"Link": f'<{url}>; rel="next"'} if following else {})
+    told = [_shown(row) | sink_for(caller, row) for row in rows[:limit]]
+    return answer(told, headers={"Link": f'<{url}>; rel="next"'} if following else {})
 
 
 @router.options("/{id}", summary="What a subscription supports")
@@ -131,10 +134,10 @@ async def features_of_one(id: Id) -> Response:
 
 
 @router.get("/{id}", summary="Retrieve a subscription")
-async def get_one(id: Id, broker: AppBroker) -> Response:
+async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
     """One that has a sink."""
     row = await _row(broker, id)
-    return answer(_shown(row), headers={"ETag": f'"{entity_tag(row)}"'})
+    return answer(_shown(row) | sink_for(caller, row), headers={"ETag": f'"{entity_tag(row)}"'})
 
 
 @router.put("/{id}", summary="Update a subscription", openapi_extra=body_schema(SUBSCRIPTION))

@@ -13,7 +13,7 @@ from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
-from kindcast.server.api.access import count_events, services_of
+from kindcast.server.api.access import caller_of, count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import AppBroker, AppCaller, AppEventReader, answer, moment, without_payload
@@ -96,7 +96,8 @@ async def publish(
     decoded = await _decoded(request, reader)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
-    results = iter(await broker.publish(good, verbose=verbose))
+    most = caller_of(request).max_matches
+    results = iter(await broker.publish(good, verbose=verbose, max_matches=most))
     budget = broker.reading_budget()
     told: list[Outcome] = []
     rejected: list[Rejected] = []
@@ -105,7 +106,7 @@ async def publish(
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
             try:
                 parts = await reader.take_apart(each, broker.vocabulary, budget)
-                told.extend(await broker.publish_together(parts, verbose=verbose, budget=budget))
+                told.extend(await broker.publish_together(parts, verbose=verbose, max_matches=most, budget=budget))
                 continue
             except (InvalidEvent, TooManyMatches) as error:
                 result = error

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from kindcast.semantic import InvalidEvent
-from kindcast.server.api.access import count_events
+from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema
 from kindcast.server.cloudevents import DecodedEvent, EventReader
@@ -81,7 +81,8 @@ async def _taken(
     try:
         decoded = await asyncio.to_thread(read)
         count_events(request, len(decoded))
-        told = await broker.publish_together(decoded, verbose=verbose)
+        most = caller_of(request).max_matches
+        told = await broker.publish_together(decoded, verbose=verbose, max_matches=most)
     except InvalidEvent:
         broker.metrics.events_rejected.inc()
         raise

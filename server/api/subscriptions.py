@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -65,6 +66,7 @@ __all__ = [
     "read_change",
     "read_new",
     "settings_shown",
+    "sink_for",
 ]
 
 
@@ -317,6 +319,7 @@ async def subscribe(
 async def list_all(
     request: Request,
     broker: AppBroker,
+    caller: AppCaller,
     cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     status: Annotated[Status | None, Query(description="Only those of this status.")] = None,
@@ -324,7 +327,8 @@ async def list_all(
         bool | None, Query(description="Only those that use something removed from the vocabulary, or only the others.")
     ] = None,
 ) -> Response:
-    """A page of subscriptions in the order in which they were made; the header Link leads to the next one."""
+    """A page of subscriptions in the order in which they were made; the header Link leads to the next one. An auditor
+    sees of a sink which server it is at."""
     after, now = parse_page_cursor(cursor), time.time()
 
     def read(connection: Connection) -> list[Row[Any]]:
@@ -339,7 +343,7 @@ async def list_all(
     if following is not None:
         headers["Link"] = f'<{request.url.include_query_params(cursor=following)}>; rel="next"'
     version = broker.vocabulary.version
-    listed = [_shown(row, version, now) for row in rows[:limit]]
+    listed = [_shown(row, version, now) | sink_for(caller, row) for row in rows[:limit]]
     return answer({"subscriptions": listed, "cursor": following}, headers=headers)
 
 
@@ -370,7 +374,7 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
 
 
 @router.get("/{id}", summary="One subscription")
-async def get_one(id: Id, broker: AppBroker) -> Response:
+async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
     """What it asks, its status, its counters, its last failure, how many messages wait, and since when."""
 
     def read(connection: Connection) -> tuple[Row[Any], int, float | None, int]:
@@ -383,7 +387,8 @@ async def get_one(id: Id, broker: AppBroker) -> Response:
 
     row, waiting, since, undecided = await broker.read(read)
     counts = {"pending": waiting, "pending_since": moment(since), "waiting_for_operators": undecided}
-    return answer(_shown(row, broker.vocabulary.version, time.time()) | counts, headers=_etag(row))
+    told = _shown(row, broker.vocabulary.version, time.time()) | sink_for(caller, row)
+    return answer(told | counts, headers=_etag(row))
 
 
 @router.get("/{id}/plan", summary="What its operators are expected to cost")
@@ -640,6 +645,15 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "last_undecided_reason": row.last_undecided_reason,
         "last_undecided_kind": row.last_undecided_kind,
     }
+
+
+def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
+    """The sink as the caller may see it: of one who sees no payloads, its server alone, since path, query and user of
+    an address are often what lets others post there."""
+    if caller.sees_payloads or row.sink is None:
+        return {}
+    parts = urlsplit(row.sink)
+    return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"}
 
 
 def settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any] | None:

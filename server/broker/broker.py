@@ -204,9 +204,11 @@ class Broker:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def publish(self, events: Sequence[DecodedEvent], *, verbose: bool = True) -> Results:
-        """Accept events, in order; one result each, an error for those that cannot be read or match too many; without
-        `verbose` nothing is noted of them. Raises `BrokerBusy`.
+    async def publish(
+        self, events: Sequence[DecodedEvent], *, verbose: bool = True, max_matches: int | None = None
+    ) -> Results:
+        """Accept events, in order; one result each, an error for those that cannot be read or match too many (more than
+        `max_matches`, or than the settings allow); without `verbose` nothing is noted of them. Raises `BrokerBusy`.
 
         Events that match very many subscriptions are accepted in several commands, and others are served in between. If
         a later one of these cannot be committed, the results of its events and of those after them are that error: the
@@ -221,7 +223,7 @@ class Broker:
         results: Results = []
         while len(results) < len(events):
             rest = events[len(results) :] if results else events
-            publication = Publication(rest, verbose, self.settings.max_matches_per_event)
+            publication = Publication(rest, verbose, self._most(max_matches))
             try:
                 results += await self._submit(
                     partial(_publish_one, publication=publication, observe=observe),
@@ -238,8 +240,17 @@ class Broker:
         """What reading the linked data of a request may cost."""
         return self._graphs.budget()
 
+    def _most(self, asked: int | None) -> int | None:
+        """Subscriptions that an event may match: what was asked for, and what the server allows."""
+        return min((each for each in (asked, self.settings.max_matches_per_event) if each is not None), default=None)
+
     async def publish_together(
-        self, events: Sequence[DecodedEvent], *, verbose: bool = True, budget: ReadingBudget | None = None
+        self,
+        events: Sequence[DecodedEvent],
+        *,
+        verbose: bool = True,
+        max_matches: int | None = None,
+        budget: ReadingBudget | None = None,
     ) -> list[Outcome]:
         """Accept the events of one document, in order, all of them or none. Graphs are read within `budget`, by default
         that of a request. Raises `InvalidEvent` with the problems of
@@ -250,7 +261,7 @@ class Broker:
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
-        publication = Publication(events, verbose, self.settings.max_matches_per_event)
+        publication = Publication(events, verbose, self._most(max_matches))
         return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:

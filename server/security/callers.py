@@ -72,6 +72,14 @@ class Caller:
         most = {each.whose: int(each.limits["subscriptions"]) for each in self.meters if "subscriptions" in each.limits}
         return Quota(of_tenant=most.get("tenant"), of_key=most.get("key"))
 
+    @property
+    def max_matches(self) -> int | None:
+        """Subscriptions that an event may match which it publishes; None: as many as the server allows."""
+        return min(
+            (int(each.limits["matches_per_event"]) for each in self.meters if "matches_per_event" in each.limits),
+            default=None,
+        )
+
 
 ANYBODY = Caller(who="anybody", owner=None, tenant=DEFAULT_TENANT, permissions=EVERYTHING, of_all=True)
 """Whoever reaches a server without keys: it listens on this machine only, and changes need tickets."""

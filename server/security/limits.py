@@ -3,6 +3,7 @@
     requests, events and bytes a second     token buckets that hold what `WINDOW_SECONDS` bring
     connections                             requests under way at one time, streams and long polls among them
     subscriptions                           checked where they are made: see the broker
+    matches an event                        an event that has more is refused before it is stored: see the broker
 
 A request is admitted while anything is left in each bucket, and what it took is charged when that is known: a bucket
 may go below zero by one request, and the wait is the longer for it.
@@ -25,7 +26,7 @@ QUOTA_SECONDS = 60
 RATES = {"requests_per_second": "requests", "events_per_second": "events", "bytes_per_second": "content-bytes"}
 """The limits that are rates, and the units of their quotas, as `RateLimit-Policy` names them."""
 
-LIMITS = (*RATES, "connections", "subscriptions")
+LIMITS = (*RATES, "connections", "subscriptions", "matches_per_event")
 """All limits that can be set, of a key, of a tenant, and by settings of all keys or tenants."""
 
 

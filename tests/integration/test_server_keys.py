@@ -304,6 +304,21 @@ def test_auditor_sees_no_payload(keyed: Keyed) -> None:
     assert client.get(f"/v1/subscriptions/{made['id']}/events", headers=auditor).status_code == 403
 
 
+def test_auditor_sees_of_a_sink_its_server_alone(keyed: Keyed) -> None:
+    """Path and query of an address often let whoever knows them post there."""
+    client = keyed.client
+    body = {"expression": "a exists", "sink": "https://hooks.example.org/services/T0/very-secret?token=x"}
+    made = client.post("/v1/subscriptions", json=body, headers=keyed.roles["subscriber"]).json()
+    for path in ("/v1/subscriptions", "/v1/cloudevents/subscriptions"):
+        for address in (path, f"{path}/{made['id']}"):
+            seen = client.get(address, headers=keyed.roles["auditor"])
+            assert seen.status_code == 200
+            assert '"sink":"https://hooks.example.org/…"' in seen.text
+            assert "very-secret" not in seen.text
+            assert body["sink"] in client.get(address, headers=keyed.roles["subscriber"]).text
+    assert "very-secret" not in client.get("/v1/subscriptions/export", headers=keyed.roles["auditor"]).text
+
+
 # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -565,6 +580,27 @@ def test_limits_of_bytes_requests_and_subscriptions(tmp_path: Path) -> None:
         refused = client.post("/v1/events", json={"a": 1}, headers=small)
         assert refused.status_code == 429
         assert '"key-content-bytes";q=10;qu="content-bytes";w=10' in refused.headers["ratelimit-policy"]
+
+
+def test_limit_of_matches_per_event(tmp_path: Path) -> None:
+    """Of the tenant, and a lower one of the key; an event over it is refused whole."""
+    with running_application(tmp_path, tenant_limits={"matches_per_event": 2}) as client:
+        keyed = Keyed(client)
+        for number in range(3):
+            body = {"expression": f"n >= {number}"}
+            assert client.post("/v1/subscriptions", json=body, headers=keyed.admin).status_code == 201
+        low = keyed.key("publisher", limits={"matches_per_event": 1})
+        other = keyed.key("publisher", tenant="other")
+        for headers, sizes in (
+            (keyed.roles["publisher"], (202, 202, 422)),
+            (low, (202, 422, 422)),
+            (other, (202,) * 3),
+        ):
+            answers = [client.post("/v1/events", json={"n": number}, headers=headers) for number in range(3)]
+            assert [each.status_code for each in answers] == list(sizes)
+        assert problem_code(client.post("/v1/events", json={"n": 2}, headers=low)) == "too-many-matches"
+        stored = client.get("/v1/events", headers=keyed.admin).json()["events"]
+        assert [each["event"]["data"]["n"] for each in stored] == [0, 1, 0]
 
 
 # ── the command line and the client ───────────────────────────────────────────────────────────────────────────────────

@@ -342,7 +342,10 @@ class DescribedProperty(TypedDict):
 
 
 class ExplainedValue(TypedDict):
+    """`converted`: its `amount` in the `unit` that the subscription compares it with."""
+
     published: Any
+    converted: NotRequired[Json]
     canonical: NotRequired[Any]
     path: NotRequired[list[Any]]
     verdict: NotRequired[Any]

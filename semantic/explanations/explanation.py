@@ -15,7 +15,7 @@ from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of
-from kindcast.semantic.errors import property_in_words
+from kindcast.semantic.errors import InvalidQuantity, property_in_words
 from kindcast.semantic.events.advice import advice_on_value
 from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.explanations.words import sentence
@@ -166,7 +166,8 @@ def explain(
     """The verdict of `subscription` on `event` and its reasons, as JSON.
 
     `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
-    "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; `path` are labels from the
+    "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; a value that is compared with a
+    quantity has `converted`, the same in its unit: `{"amount", "unit"}`; `path` are labels from the
     published concept up to the one asked for, a step of a relation as `(part of) heart`. Labels are in `language` where
     there are such. A predicate of a property that is known has it as `"property"` (`AttributeScheme.described`). A
     clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that it took; all
@@ -276,12 +277,21 @@ class _Teller:
         else:
             verdict = evaluator.satisfied_by(value)
             path = self._path(atom, value)
-        return {
-            "published": value.published,
-            "canonical": self._canonical(value),
-            "path": path,
-            "verdict": verdict,
-        }
+        told = {"published": value.published, "canonical": self._canonical(value), "path": path, "verdict": verdict}
+        converted = self._converted(asked, value)
+        return told if converted is None else told | {"converted": converted}
+
+    def _converted(self, asked: object, value: Value) -> dict[str, Any] | None:
+        """The value in the unit of the constant that it is compared with; None where they measure different things."""
+        constants = (getattr(getattr(asked, name, None), "value", None) for name in ("operand", "low", "high"))
+        unit = next((each.unit for each in constants if isinstance(each, Quantity)), None)
+        units = self._vocabulary.units
+        if unit is None or value.amount is None or units.dimension(unit) != value.dimension:
+            return None
+        try:
+            return {"amount": units.bare(value.amount, unit), "unit": unit}
+        except InvalidQuantity:
+            return None
 
     def _canonical(self, value: Value) -> dict[str, Any]:
         """Every reading of `value`, by name."""

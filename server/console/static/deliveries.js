@@ -40,7 +40,7 @@ async function one(id) {
           : !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
           h("div", { class: "row" }, it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it."))),
             button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
-            dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("{0} messages are sent again.", told.redriven)); await draw(); }),
+            dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("Messages that are sent again: {0}", told.redriven)); await draw(); }),
             button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
           h("div", { class: "row end" }, field(t("Deliver again what came since"), since), button(t("Replay"), async () => {
             const body = since.value ? { since: new Date(since.value).toISOString() } : {};
@@ -67,11 +67,11 @@ const figureOf = (name, value) => h("div", { class: "figure" }, h("b", {}, value
 function diagnosis(it, dead) {
   if (it.status === "expired") return note("bad", t("It has ended and matches nothing. Renew it within a week."));
   if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."));
-  if (it.status === "disabled_by_failures") return note("bad", t("The webhook was given up: {0}. {1} messages wait.", it.status_reason ?? it.last_error ?? "", number(dead)));
+  if (it.status === "disabled_by_failures") return note("bad", t("The webhook was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(dead)));
   if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
-  if (it.consecutive_errors > 0) return note("warn", t("The webhook is late because its last {0} attempts failed: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
-  if (it.waiting_for_operators > 0) return note("warn", t("{0} events wait for an operator to decide.", number(it.waiting_for_operators)));
-  if (it.sink && it.pending > 0) return note("", t("{0} messages are on their way.", number(it.pending)));
-  if (!it.sink && it.pending > 0) return note("", t("{0} messages wait for a reader: pull or stream them, then acknowledge.", number(it.pending)));
+  if (it.consecutive_errors > 0) return note("warn", t("The webhook is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
+  if (it.waiting_for_operators > 0) return note("warn", t("Events that wait for an operator to decide: {0}", number(it.waiting_for_operators)));
+  if (it.sink && it.pending > 0) return note("", t("Messages on their way: {0}", number(it.pending)));
+  if (!it.sink && it.pending > 0) return note("", t("Messages that wait for a reader: {0}. Pull or stream them, then acknowledge.", number(it.pending)));
   return note("good", t("Nothing waits."));
 }

@@ -166,7 +166,9 @@ export function how(path, command, method = "GET", body) {
   return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
 }
 export function figure(name, value, path, command) {
-  return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name), path && how(path, command));
+  const told = path && how(path, command);
+  if (told) { const line = told.querySelector("summary"); fill(line, "HTTP, CLI", h("span", { class: "unseen" }, ` ${name}`)); }
+  return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name), told);
 }
 // On a narrow screen each row becomes a block, and each cell says its column's name: the roles keep it a table.
 export function table(head, rows) {
@@ -219,23 +221,26 @@ export function explanation(said) {
   const clauses = said.clauses.map((clause, place) => h("div", {},
     said.clauses.length > 1 && h("h3", {}, t("Alternative {0}", place + 1), " ", verdict(clause.matches)),
     clause.predicates.map(predicate)));
-  return h("div", {}, note(said.matches ? "good" : "bad", h("p", {}, said.summary)),
+  return h("div", {}, note(said.matches ? "good" : said.matches === null ? "warn" : "bad", h("p", {}, plain(said.summary))),
     (said.circumstances ?? []).map((text) => note("warn", text)), clauses,
     (said.notes ?? []).map((each) => h("p", { class: "small quiet" }, each.detail ?? String(each))));
 }
-const verdict = (yes) => tag(yes ? t("yes") : t("no"), yes ? "good" : "bad");
+const verdict = (yes) => (yes == null ? tag(t("not yet decided"), "warn") : tag(yes ? t("yes") : t("no"), yes ? "good" : "bad"));
+// Without the IRIs of properties, which are shown by themselves.
+const plain = (text) => text.replace(/ \[[^\[\]]*<[^<>]*>\)\]/g, "");
 function predicate(one) {
   const values = (one.values ?? []).map((value) => h("div", {},
-    h("div", { class: "small" }, t("published"), " ", h("code", {}, JSON.stringify(value.published)), reading(value.canonical)),
+    h("div", { class: "small" }, t("published"), " ", h("code", {}, JSON.stringify(value.published)), reading(value.canonical, value.converted)),
     value.path?.length > 0 && h("div", { class: "path", role: "img", "aria-label": value.path.join(" → ") }, value.path.map((step, place) => [place > 0 && h("i", {}, "→"), h("span", {}, step)]))));
-  const calls = (one.calls ?? one.operators ?? []).map((each) => h("pre", {}, JSON.stringify(each)));
-  return h("div", { class: "predicate" }, h("div", { class: "row" }, verdict(one.verdict), h("code", {}, one.text)), h("p", { class: "small" }, one.reason), values, calls,
-    one.cost != null && h("p", { class: "small quiet" }, t("cost {0} s, selectivity {1}", number(one.cost, 6), number(one.selectivity, 3))));
+  const property = one.property && h("details", { class: "small" }, h("summary", {}, t("Property"), ": ", one.property.path?.join(" → ") ?? one.property.label), one.property.iris.map((iri) => h("div", {}, h("code", {}, iri))));
+  return h("div", { class: "predicate" }, h("div", { class: "row" }, verdict(one.verdict), h("code", {}, one.text)), h("p", { class: "small" }, plain(one.reason)), values, property,
+    one.seconds != null && h("p", { class: "small quiet" }, t("The operator took {0} ms.", number(one.seconds * 1000, 3))));
 }
-function reading(canonical) {
+function reading(canonical, converted) {
   if (!canonical) return null;
   const said = [];
-  if (canonical.quantity) said.push(`${number(canonical.quantity.amount, 6)} ${(canonical.quantity.unit ?? canonical.quantity.dimension).replace("currency:", "")}`);
+  if (converted) said.push(`${number(converted.amount, 6)} ${converted.unit}`);
+  else if (canonical.quantity) said.push(`${number(canonical.quantity.amount, 6)} ${(canonical.quantity.unit ?? canonical.quantity.dimension).replace("currency:", "")}`);
   if (canonical.concepts) said.push(...canonical.concepts.map((iri) => iri.split(/[#/]/).pop()));
   if (canonical.instant) said.push(canonical.instant);
   if (canonical.number != null) said.push(String(canonical.number));

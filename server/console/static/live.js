@@ -24,7 +24,7 @@ export async function page(rest, parameters) {
       drawing = false;
       const shown = seen.filter(fits);
       fill(rows, shown.length ? shown.map(row) : empty(seen.length ? t("No event fits the filter.") : !may("see-events") && !followed.value ? t("Your role follows subscriptions only, and there is none yet.") : t("No events yet. What is published from now on appears here."), !seen.length && may("publish") && link(t("Send an event"), "#/start", "button")));
-      told.textContent = (paused ? t("Paused; {0} events wait.", number(held.length)) : "") + (skipped ? " " + t("More than 50 events a second come: this is a sample, {0} are not shown.", number(skipped)) : "");
+      told.textContent = (paused ? t("Paused; events that wait: {0}", number(held.length)) : "") + (skipped ? " " + t("More than 50 events a second come: this is a sample, {0} are not shown.", number(skipped)) : "");
     });
   }
   function take(some, missing = 0) {
@@ -81,7 +81,7 @@ async function trace(sequence, subscription, subscriptions) {
   const other = h("input", { type: "text", list: "subscriptions", value: chosen, autocomplete: "off" });
   if (chosen && may("explain")) await ask(chosen);
   return [
-    card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("matched"), t("{0} subscriptions", number(told.matched))]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
+    card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("subscriptions that got it"), number(told.matched)]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
     may("explain") && card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
       h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, each.metadata?.name ?? each.expression ?? each.canonical))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
     told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state, each.reason]))),

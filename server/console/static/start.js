@@ -109,7 +109,7 @@ function publish() {
   const found = h("div", { "aria-live": "polite" });
   return h("div", {}, text, h("div", { class: "row" }, button(t("Send"), async () => {
     const answer = await call("POST", "events", text.value);
-    fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; {1} subscriptions got it.", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
+    fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; subscriptions that got it: {1}", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
       answer.events.flatMap((event) => event.notes ?? []).map((each) => note("warn", each.detail)));
   }, "first")), found);
 }

@@ -19,8 +19,11 @@ async function browse(parameters) {
   const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
   const open = async (iri, push = true) => {
     if (push) history.replaceState(null, "", "#/vocabulary?" + query({ term: iri }));
-    try { fill(shown, await concept(iri)); } catch (error) { fill(shown, note("bad", error.message)); }
-    hierarchy.mark(iri);
+    try {
+      const [content, way] = await concept(iri);
+      fill(shown, content);
+      await hierarchy.reveal(way);
+    } catch (error) { fill(shown, note("bad", error.message)); }
   };
   let asked = 0;
   const look = later(120, async (text) => {
@@ -82,25 +85,41 @@ function tree(roots, open) {
   });
   element.append(...roots.concepts.map((each) => node(each, 1)));
   if (element.firstElementChild) element.firstElementChild.tabIndex = 0;
-  return { element, mark: (iri) => element.querySelectorAll('[role="treeitem"]').forEach((each) => each.setAttribute("aria-selected", String(each.dataset.iri === iri))) };
+  // Opens what is on the way from a root to a concept, and marks the concept there.
+  async function reveal(way) {
+    let place = element, item = null;
+    for (const iri of way) {
+      item = [...place.children].find((each) => each.dataset.iri === iri);
+      if (!item) break;
+      if (iri !== way.at(-1)) { await item.unfold(true); place = item.querySelector('[role="group"]'); }
+    }
+    element.querySelectorAll('[aria-selected="true"]').forEach((each) => each.setAttribute("aria-selected", "false"));
+    if (!item) return;
+    item.setAttribute("aria-selected", "true");
+    const box = item.firstElementChild.getBoundingClientRect(), frame = element.getBoundingClientRect();
+    if (box.top < frame.top || box.bottom > frame.bottom) element.scrollTop += box.top - frame.top - frame.height / 3;
+  }
+  return { element, reveal };
 }
 
 async function concept(iri) {
   const [around, usage] = await Promise.all([get("concepts/around?" + query({ term: iri, lang: state.language })), get("concepts/usage?" + query({ term: iri, lang: state.language }))]);
   const it = around.concept;
+  const way = [it.iri];
+  for (let node = 0, up; (up = around.edges.find(([low, high]) => low === node && high !== 0)) && way.length < 60; node = up[1]) way.unshift(around.nodes[up[1]].iri);
   const names = (all) => h("ul", { class: "plain" }, all.map((each) => h("li", {}, each.value, " ", each.lang && h("span", { class: "quiet small", lang: "en" }, each.lang))));
-  return [
+  return [[
     card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
       around.children_count > 24 && h("p", { class: "small quiet" }, t("The picture shows 24 of {0} children.", number(around.children_count))),
       may("subscribe") && link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show '${it.iri}'`)),
     h("div", { class: "columns" },
       card(h("h2", {}, t("Names")), names(it.labels), it.synonyms.length > 0 && [h("h3", {}, t("Synonyms")), names(it.synonyms)], list([[t("Vocabulary"), it.ontology]])),
-      card(h("h2", {}, t("Who asks for it")), h("p", {}, t("{0} subscriptions name it or one of the {1} concepts beneath it.", number(usage.subscriptions.count), number(usage.descendants_count))),
+      card(h("h2", {}, t("Who asks for it")), h("p", {}, t("Subscriptions that name it or one of the {1} concepts beneath it: {0}", number(usage.subscriptions.count), number(usage.descendants_count))),
         h("ul", { class: "plain" }, usage.subscriptions.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link(each.id, "#/deliveries/" + each.id), h("code", {}, shortened(each.canonical))))),
         h("h3", {}, t("Recent events")), usage.events.count ? h("ul", { class: "plain" }, usage.events.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link("#" + each.sequence, "#/live?event=" + each.sequence), h("span", { class: "quiet small" }, each.type), each.matched ? tag(t("{0} got it", each.matched), "good") : tag(t("nobody got it")))))
           : h("p", { class: "quiet" }, t("None of the last {0} events was about it.", number(usage.examined.events))),
         how("v1/concepts/usage?" + query({ term: it.iri })))),
-  ];
+  ], way];
 }
 const shortened = (canonical) => canonical.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
 
@@ -119,20 +138,30 @@ function picture(around) {
   const cut = (nodes) => { for (let start = 0; start < nodes.length; start += most) lines.push(nodes.slice(start, start + most)); };
   rows.filter(Boolean).reverse().forEach(cut);
   cut(beneath);
-  const width = most * 180, step = 74, place = new Map();
+  const width = most * 180, step = 78, place = new Map();
   lines.forEach((nodes, row) => nodes.forEach((node, column) => place.set(node, [((column + 0.5) * width) / nodes.length, row * step + 24])));
   const box = Math.min(168, width / Math.max(...lines.map((nodes) => nodes.length)) - 12);
-  const clipped = (text) => { const wide = [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), room = Math.floor(box / 7.4); return wide <= room ? text : [...text].slice(0, Math.max(3, Math.floor((room * text.length) / wide) - 1)).join("") + "…"; };
+  // In one line or two; what does not fit is in the title.
+  const wide = (text) => [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), room = Math.floor(box / 8);
+  const clipped = (text) => { if (wide(text) <= room) return text; let kept = ""; for (const c of text) { if (wide(kept + c) > room - 1) break; kept += c; } return kept + "…"; };
+  function inLines(text) {
+    if (wide(text) <= room) return [text];
+    const words = text.split(" ");
+    let first = words.shift();
+    while (words.length && wide(`${first} ${words[0]}`) <= room) first += " " + words.shift();
+    return words.length ? [clipped(first), clipped(words.join(" "))] : [clipped(first)];
+  }
+  const label = (text, x, y) => { const parts = inLines(text); return s("text", { x, y: y - (parts.length - 1) * 8 }, parts.map((part, number) => s("tspan", { x, dy: number ? 16 : 0 }, number ? part : part + " "))); };
   const edges = around.edges.filter(([low, high]) => place.has(low) && place.has(high)).map(([low, high]) => {
     const [x1, y1] = place.get(low), [x2, y2] = place.get(high);
-    return s("path", { class: "edge", d: `M${x1} ${y1 - 16}C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2 + 16}` });
+    return s("path", { class: "edge", d: `M${x1} ${y1 - 20}C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2 + 20}` });
   });
   const nodes = [...place].map(([node, [x, y]]) => {
     const each = around.nodes[node];
-    const shape = [s("title", {}, each.label), s("rect", { x: x - box / 2, y: y - 16, width: box, height: 32, rx: 6 }), s("text", { x, y }, clipped(each.label))];
+    const shape = [s("title", {}, each.label), s("rect", { x: x - box / 2, y: y - 20, width: box, height: 40, rx: 6 }), label(each.label, x, y)];
     return node === 0 ? s("g", { class: "here" }, ...shape) : s("a", { href: "#/vocabulary?" + query({ term: each.iri }), "aria-label": each.label }, ...shape);
   });
-  return s("svg", { class: "picture", viewBox: `0 0 ${width} ${lines.length * step - 22}`, role: "group", "aria-label": t("{0}: what it is a kind of, and its kinds", around.concept.label) }, edges, nodes);
+  return s("svg", { class: "picture", viewBox: `0 0 ${width} ${lines.length * step - 30}`, role: "group", "aria-label": t("{0}: what it is a kind of, and its kinds", around.concept.label) }, edges, nodes);
 }
 
 // ── upload ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -219,9 +248,9 @@ function difference(found) {
 function impact(answer) {
   const told = answer.impact.subscriptions;
   return [h("p", {}, t("{0} of {1} live subscriptions would mean something else.", number(told.changed), number(told.live))),
-    answer.subscriptions?.flagged?.count > 0 && note("warn", t("{0} subscriptions use a concept that would be gone.", answer.subscriptions.flagged.count)),
+    answer.subscriptions?.flagged?.count > 0 && note("warn", t("Subscriptions that use a concept which would be gone: {0}", number(answer.subscriptions.flagged.count))),
     told.listed.length > 0 && table([t("Subscription"), t("What changes")], told.listed.map((each) => [link(each.id, "#/deliveries/" + each.id), each.changes.join("; ")])),
-    answer.impact.terms.listed.map((each) => h("details", { open: true }, h("summary", {}, `${each.test} ${each.label}: ${t("{0} subscriptions", each.subscriptions)}`),
+    answer.impact.terms.listed.map((each) => h("details", { open: true }, h("summary", {}, `${each.test} ${each.label}: ${t("subscriptions: {0}", number(each.subscriptions))}`),
       list([[t("gains"), (each.gains?.concepts ?? []).map((one) => one.label).join(", ")], [t("loses"), (each.loses?.concepts ?? []).map((one) => one.label).join(", ")], [t("words"), (each.words?.listed ?? []).join(", ")]])))];
 }
 
@@ -231,8 +260,8 @@ async function unknown() {
   const told = await get("terms/unknown");
   const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Looked at: the last {0} events.", number(told.examined.events)));
   const strange = told.properties?.length > 0 && card(h("h2", {}, t("Unknown properties")), h("p", {}, t("Properties of linked data that no ontology, declaration or subscription knows.")),
-    table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Source"), t("Last event")], told.properties.map((each) => [
-      h("code", {}, each.iri), h("code", {}, each.attribute), number(each.count), each.source, link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])));
+    table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Make it known"), t("Source"), t("Last event")], told.properties.map((each) => [
+      h("code", {}, each.iri), h("code", {}, each.attribute), number(each.count), known(each), each.source, link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])), how("v1/terms/unknown", "kindcast declare attribute NAME '{\"kind\": \"number\"}'"));
   if (!told.count) return [card(head, empty(told.examined.events ? t("Every word was understood.") : t("No events have come yet. Send some first."), !told.examined.events && link(t("Send an event"), "#/start", "button")), how("v1/terms/unknown")), strange];
   const synonym = async (term, label) => {
     let words = {};
@@ -245,6 +274,24 @@ async function unknown() {
     h("strong", {}, each.term), h("code", {}, each.attribute), number(each.count), h("div", { class: "row" }, each.suggestions.map((one) => button("= " + one.label, () => synonym(each.term, one.label))), other(each.term, synonym)), link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])),
     how("v1/terms/unknown")), strange];
 }
+// A property is known when its attribute is declared, or when it is an alias of one that is known.
+function known(each) {
+  const again = (text) => { say(text); location.hash = "#/vocabulary/unknown?at=" + Date.now(); };
+  const name = each.attribute.split(".").pop();
+  const declare = (kind) => async () => { await call("PUT", "attributes/" + encodeURIComponent(name), { kind }); again(t("{0} is declared.", name)); };
+  const iri = h("input", { type: "url", "aria-label": t("The property that {0} means", each.iri), placeholder: t("IRI of the same property"), size: 18 });
+  return h("div", { class: "row" }, button(t("it is a number"), declare("number")), button(t("it is a text"), declare("text")), button(t("it is a time"), declare("instant")),
+    h("form", { class: "row", onsubmit: async (event) => {
+      event.preventDefault();
+      try {
+        let table = {};
+        try { table = (await get("aliases/console")).declaration; } catch (error) { if (error.status !== 404) throw error; }
+        await call("PUT", "aliases/console", { ...table, iris: { ...table.iris, [each.iri]: iri.value } });
+        again(t("{0} now means {1}.", each.iri, iri.value));
+      } catch (error) { say(error.message, "bad"); }
+    } }, iri));
+}
+
 function other(term, synonym) {
   const input = h("input", { type: "text", "aria-label": t("Another word that {0} means", term), placeholder: t("another word"), size: 14 });
   return h("form", { class: "row", onsubmit: async (event) => { event.preventDefault(); try { await get("concepts/resolve?" + query({ term: input.value })); await synonym(term, input.value); } catch (error) { say(error.message, "bad"); } } }, input);

@@ -116,3 +116,19 @@ def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
     with pytest.raises(InvalidEvent) as wrong:
         matcher.match({"@type": "piece", "groswWeight": 5})
     assert wrong.value.problems[0].suggestions == (named,)
+
+
+def test_explain_values_are_said_in_the_unit_that_is_asked_for() -> None:
+    """Not those of another dimension, and not where no unit is asked for."""
+    vocabulary = Vocabulary.from_files()
+    event = {"value": ["88 degF", "3 m", 5]}
+
+    def converted(expression: str) -> list[Any]:
+        (predicate,) = explain(vocabulary, expression, event)["clauses"][0]["predicates"]
+        return [value.get("converted") for value in predicate["values"]]
+
+    in_celsius = {"amount": pytest.approx(31.1111, abs=1e-3), "unit": "degC"}
+    assert converted("value > 30 degC") == [in_celsius, None, None]
+    assert converted("value between [30 degC, 33 degC]") == [in_celsius, None, None]
+    assert converted("value < 4 ft") == [None, {"amount": pytest.approx(9.84252, abs=1e-3), "unit": "ft"}, None]
+    assert converted("value = 5") == [None, None, None]

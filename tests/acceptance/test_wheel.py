@@ -18,8 +18,6 @@ import pytest
 
 from kindcast.semantic.operators.plugins import load_plugins
 
-pytestmark = pytest.mark.xdist_group("wheel")  # one pair of environments for all of them
-
 LIBRARY = """
 import json
 from importlib import import_module

@@ -40,7 +40,6 @@ WIDTHS = """
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize(("scheme", "width", "height"), [("light", 1280, 900), ("dark", 400, 800)])
 def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: int, tmp_path: Path) -> None:
     """All journeys, one after the other."""
@@ -68,7 +67,6 @@ def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: 
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("browser")
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()
@@ -119,7 +117,6 @@ def axe_faults(browser: Browser) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("browser")
 def test_axe_finds_no_serious_fault_where_it_is_installed(tmp_path: Path) -> None:
     """The first visit again, so that a missing axe-core is told."""
     if not AXE.exists():

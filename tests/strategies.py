@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import reject
 from hypothesis import strategies as st
 from pyld import jsonld
@@ -28,6 +29,7 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.registry import ENGINES
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -64,12 +66,20 @@ __all__ = [
     "concept_graphs",
     "events",
     "expressions",
+    "fused_and_others",
     "graph_events",
     "graph_expressions",
     "lowered_events",
     "vocabulary_of",
     "worlds",
 ]
+
+fused_and_others = pytest.mark.parametrize(
+    "engines",
+    [st.just("fused"), st.sampled_from(sorted(set(ENGINES) - {"fused"}))],
+    ids=["fused", "others"],
+)
+"""A test draws its engine: all examples with the default engine, and as many with the others between them."""
 
 # ── the index ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,7 +23,7 @@ from tests.harness.hostile import CORPUS, Canary, canary
 from tests.harness.server_process import running_server
 
 CPU_SECONDS = 60.0
-"""Of processor time that any of them may use; the dearest, a million triples long, use some ten on an idle machine."""
+"""Of processor time that any of them may use; a million triples, as in the campaign, use some ten when idle."""
 PEAK_BYTES = 1 << 30
 
 BUILT = (

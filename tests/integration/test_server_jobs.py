@@ -116,14 +116,14 @@ def test_job_progress_tells_stages_and_counts(tmp_path: Path) -> None:
     """A large document: the stages come in their order, and the number of triples grows."""
     seen: list[tuple[str, int]] = []
     with running_app(tmp_path) as url, Client(url) as client:
-        job = client.start_ontology("large", classes(150_000), format="turtle")
+        job = client.start_ontology("large", classes(50_000), format="turtle")
         while job["status"] == "running":
             step = (job["progress"]["stage"], job["progress"]["done"])
             if not seen or seen[-1] != step:
                 seen.append(step)
             job = client.job(job["id"])
         assert job["status"] == "done", job
-        assert job["result"]["concepts"] == 150_000
+        assert job["result"]["concepts"] == 50_000
     order = ["wait", "unpack", "parse", "extract", "encode", "decode", "build", "compile"]
     stages = [stage for stage, _ in seen]
     assert stages == sorted(stages, key=order.index)
@@ -145,7 +145,7 @@ def test_upload_while_too_many_wait_is_told_to_come_later(tmp_path: Path) -> Non
 def test_upload_beyond_the_processor_time_is_refused_and_the_server_serves_on(tmp_path: Path) -> None:
     """The limit is a setting; crossing it is an error of the document, not of the server."""
     with running_app(tmp_path, ontology_cpu_seconds=0.01) as url, httpx.Client(base_url=url, timeout=60) as client:
-        answer = client.put("/v1/ontologies/large", content=classes(400_000), headers={"Content-Type": "text/turtle"})
+        answer = client.put("/v1/ontologies/large", content=classes(50_000), headers={"Content-Type": "text/turtle"})
         assert (answer.status_code, problem_code(answer)) == (422, "ontology-too-costly")
         assert answer.json()["limit"] == "cpu"
         assert client.get("/v1/ontologies").json()["ontologies"] == []
@@ -155,7 +155,7 @@ def test_upload_beyond_the_processor_time_is_refused_and_the_server_serves_on(tm
 def test_other_ontologies_are_changed_while_a_large_one_is_read(tmp_path: Path) -> None:
     """Reading holds nobody up: a small upload overtakes a large one."""
     with running_app(tmp_path) as url, httpx.Client(base_url=url) as client:
-        slow = put(client, "large", classes(200_000)).headers["location"]
+        slow = put(client, "large", classes(60_000)).headers["location"]
         quick = put(client, "computers", COMPUTERS).headers["location"]
         ended(client, quick)
         assert client.get(slow).json()["status"] == "running"
@@ -166,7 +166,7 @@ def test_server_that_stops_ends_what_is_being_read(tmp_path: Path) -> None:
     """Stopping does not wait for documents, and leaves no child behind."""
     before = threading.active_count()
     with running_app(tmp_path) as url, httpx.Client(base_url=url) as client:
-        put(client, "large", classes(400_000))
+        put(client, "large", classes(200_000))
     assert _children() == []
     assert threading.active_count() <= before + 1
 

@@ -6,12 +6,10 @@ The general test (`test_matcher_against_oracle`) has them among much else; here 
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher
-from kindcast.index.registry import ENGINES
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import (
     All,
@@ -29,7 +27,7 @@ from kindcast.semantic.model import (
     Quantity,
 )
 from tests.oracle import Declaration, World, matching
-from tests.strategies import vocabulary_of
+from tests.strategies import fused_and_others, vocabulary_of
 
 MEMBERS = ("a", "b", "c", "d")
 
@@ -59,8 +57,9 @@ values = st.lists(st.sampled_from((*MEMBERS, "A", "z", 1)), min_size=1, max_size
 graded_events = st.fixed_dictionaries({}, optional={"grade": values, "other": values, "plain": values})
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@fused_and_others
 @given(
+    data=st.data(),
     order=chains,
     other=chains,
     asked=st.lists(negated(graded), min_size=6, max_size=10),
@@ -68,7 +67,12 @@ graded_events = st.fixed_dictionaries({}, optional={"grade": values, "other": va
 )
 @settings(max_examples=15)
 def test_matcher_compares_members_by_their_partial_order(
-    engine: str, order: Any, other: Any, asked: list[Expression], published: list[dict[str, Any]]
+    engines: st.SearchStrategy[str],
+    data: st.DataObject,
+    order: Any,
+    other: Any,
+    asked: list[Expression],
+    published: list[dict[str, Any]],
 ) -> None:
     """Against constants and other attributes, negated or not; "A" stands for "a" by a table of synonyms."""
     world = World(
@@ -78,7 +82,7 @@ def test_matcher_compares_members_by_their_partial_order(
         },
         synonyms={"A": "a"},
     )
-    decides_as_the_oracle(engine, world, asked, [Event(data) for data in published])
+    decides_as_the_oracle(data.draw(engines), world, asked, [Event(data) for data in published])
 
 
 # ── derived attributes ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,18 +143,22 @@ measured = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@fused_and_others
 @given(
+    data=st.data(),
     asked=st.lists(negated(derived), min_size=6, max_size=10),
     published=st.lists(st.tuples(measured, st.sampled_from(DAYS)), min_size=4, max_size=6),
 )
 @settings(max_examples=15)
 def test_matcher_derives_what_the_oracle_derives(
-    engine: str, asked: list[Expression], published: list[tuple[dict[str, Any], str]]
+    engines: st.SearchStrategy[str],
+    data: st.DataObject,
+    asked: list[Expression],
+    published: list[tuple[dict[str, Any], str]],
 ) -> None:
     """Amounts, plain numbers, date-times, several values, what is undefined, and what was published already."""
     events = [Event(data, {"time": time}) for data, time in published]
-    decides_as_the_oracle(engine, WORLD, asked, events)
+    decides_as_the_oracle(data.draw(engines), WORLD, asked, events)
 
 
 TIMELESS = World(

@@ -13,7 +13,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from kindcast import InvalidSubscription, Matcher
 from kindcast.index.fused.engine import FusedEngine
-from kindcast.index.registry import ENGINES
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import (
     All,
@@ -30,7 +29,7 @@ from kindcast.semantic.model import (
     Term,
 )
 from tests.oracle import World, matching
-from tests.strategies import CLASSES, RELATIONS, events, expressions, vocabulary_of, worlds
+from tests.strategies import CLASSES, RELATIONS, events, expressions, fused_and_others, vocabulary_of, worlds
 
 
 def names(matches: Iterable[Match]) -> list[str]:
@@ -38,10 +37,7 @@ def names(matches: Iterable[Match]) -> list[str]:
     return sorted(match.subscription for match in matches)
 
 
-OTHERS = sorted(set(ENGINES) - {"fused"})
-
-
-@pytest.mark.parametrize("engines", [["fused"], OTHERS], ids=["fused", "others"])
+@fused_and_others
 @given(
     data=st.data(),
     world=worlds(),
@@ -49,10 +45,14 @@ OTHERS = sorted(set(ENGINES) - {"fused"})
     published=st.lists(events(), min_size=5, max_size=8),
 )
 def test_matcher_over_a_random_vocabulary_decides_as_the_oracle(
-    engines: list[str], data: st.DataObject, world: World, asked: list[Expression], published: list[Event]
+    engines: st.SearchStrategy[str],
+    data: st.DataObject,
+    world: World,
+    asked: list[Expression],
+    published: list[Event],
 ) -> None:
     """One by one, in a batch and from a table, each subscription is reported exactly if the rules say so, and once."""
-    matcher = Matcher(vocabulary_of(world), engine=data.draw(st.sampled_from(engines)))
+    matcher = Matcher(vocabulary_of(world), engine=data.draw(engines))
     subscriptions = {str(number): expression for number, expression in enumerate(asked)}
     for name, expression in subscriptions.items():
         matcher.add(name, to_tree(expression))

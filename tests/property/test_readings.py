@@ -6,12 +6,10 @@ The general test (`test_matcher_against_oracle`) has them among much else; here 
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher, explain
-from kindcast.index.registry import ENGINES
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import (
     All,
@@ -31,7 +29,7 @@ from kindcast.semantic.model import (
     TextTest,
 )
 from tests.oracle import Declaration, World, matching
-from tests.strategies import vocabulary_of
+from tests.strategies import fused_and_others, vocabulary_of
 
 EX = "http://example.org/"
 WORDS = ("Hewlett-Packard", "HP", "HP Inc.", "laptop", "disk", "e\u0301", "é", "", "5")
@@ -129,24 +127,29 @@ def published(draw: st.DrawFn) -> dict[str, Any]:
     return {**data, "box": draw(st.lists(flat, min_size=1, max_size=2))} if draw(st.booleans()) else data
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@fused_and_others
 @given(
+    data=st.data(),
     world=worlds(),
     asked=st.lists(expressions, min_size=8, max_size=16),
     events=st.lists(published(), min_size=4, max_size=8),
 )
 def test_strings_are_read_as_the_oracle_reads_them(
-    engine: str, world: World, asked: list[Expression], events: list[dict[str, Any]]
+    engines: st.SearchStrategy[str],
+    data: st.DataObject,
+    world: World,
+    asked: list[Expression],
+    events: list[dict[str, Any]],
 ) -> None:
     """One by one, in a batch, from a table, and in explanations."""
     vocabulary = vocabulary_of(world)
-    matcher = Matcher(vocabulary, engine=engine)
+    matcher = Matcher(vocabulary, engine=data.draw(engines))
     subscriptions = {str(number): expression for number, expression in enumerate(asked)}
     matcher.add_many([(name, to_tree(expression)) for name, expression in subscriptions.items()])
-    expected = [sorted(matching(subscriptions, Event(data), world)) for data in events]
-    assert [sorted(match.subscription for match in matcher.match(data)) for data in events] == expected
+    expected = [sorted(matching(subscriptions, Event(each), world)) for each in events]
+    assert [sorted(match.subscription for match in matcher.match(each)) for each in events] == expected
     assert [sorted(match.subscription for match in each) for each in matcher.match_batch(events)] == expected
-    columns = {name: [data.get(name) for data in events] for each in events for name in each}
+    columns = {name: [row.get(name) for row in events] for each in events for name in each}
     table = matcher.match_table(columns)
     found = [table.slots[low:high] for low, high in pairwise(table.offsets)]
     assert [sorted(table.subscriptions(slots)) for slots in found] == expected

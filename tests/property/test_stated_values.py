@@ -3,12 +3,10 @@
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, explain
-from kindcast.index.registry import ENGINES
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import (
     All,
@@ -27,7 +25,7 @@ from kindcast.semantic.model import (
     Term,
 )
 from tests.oracle import Declaration, World, matching
-from tests.strategies import vocabulary_of
+from tests.strategies import fused_and_others, vocabulary_of
 
 EX = "http://example.org/"
 NAMES = ("load", "draught", "valueQuantity", "plain", "load.value", "draught.reading", "in.valueQuantity")
@@ -107,18 +105,22 @@ def grouped(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
 expressions = st.one_of(grouped(predicates), st.builds(SomeOf, st.just("box"), grouped(predicates)))
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@fused_and_others
 @given(
+    data=st.data(),
     asked=st.lists(expressions, min_size=8, max_size=16),
     events=st.lists(st.tuples(published, st.booleans()), min_size=4, max_size=8),
 )
 @settings(max_examples=25)
 def test_objects_state_what_the_oracle_says(
-    engine: str, asked: list[Expression], events: list[tuple[dict[str, Any], bool]]
+    engines: st.SearchStrategy[str],
+    data: st.DataObject,
+    asked: list[Expression],
+    events: list[tuple[dict[str, Any], bool]],
 ) -> None:
     """One by one, in a batch, from a table, and in explanations; by declaration, and by the content type."""
     vocabulary = vocabulary_of(WORLD)
-    matcher = Matcher(vocabulary, engine=engine)
+    matcher = Matcher(vocabulary, engine=data.draw(engines))
     subscriptions = {str(number): expression for number, expression in enumerate(asked)}
     matcher.add_many([(name, to_tree(expression)) for name, expression in subscriptions.items()])
     content = {True: "application/fhir+json", False: "application/json"}

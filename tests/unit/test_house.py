@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.campaigns.__main__ import NAMES as CAMPAIGNS
+
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
 LOCKS = tuple(f"requirements{which}.lock" for which in ("", "-spark", "-postgres", "-bench", "-suites"))
 MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
@@ -42,6 +44,14 @@ def requirement_name(requirement: str) -> str:
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert name is not None, requirement
     return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def test_makefile_knows_every_campaign(repository: Path) -> None:
+    """`make campaign NAME` runs what `make campaign` lists."""
+    text = (repository / "Makefile").read_text(encoding="utf-8")
+    named = re.search(r"^CAMPAIGNS := (.+)$", text, re.M)
+    assert named is not None
+    assert tuple(named[1].split()) == CAMPAIGNS
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -1,5 +1,6 @@
 """The corpus itself: every trick by its name, and the words that the tricks are written with."""
 
+import os
 from collections.abc import Callable
 
 from tests.harness.hostile.canary import Canary
@@ -16,12 +17,15 @@ __all__ = [
     "TURTLE",
     "Document",
     "hostile",
+    "many",
     "plain",
     "rdfs",
 ]
 
 MILLION = 1_000_000
 DEEP = 100_000
+SHARE = 1 if os.environ.get("KINDCAST_HOSTILE_WHOLE") else 5
+"""Graphs that are read whole have a fifth of their statements in `make test`, and all in `make campaign hostile`."""
 
 OWL = "http://www.w3.org/2002/07/owl#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -40,6 +44,11 @@ def hostile(build: Callable[[Canary], Document]) -> Callable[[Canary], Document]
     """One more trick."""
     CORPUS[build.__name__] = build
     return build
+
+
+def many(count: int) -> int:
+    """How many statements of `count` a document has, which costs in proportion to them."""
+    return count // SHARE
 
 
 def plain(text: str, format: str) -> Document:

@@ -1,21 +1,23 @@
 """Well-formed graphs whose shape costs: chains, circles, and crowds around one node."""
 
 from tests.harness.hostile.canary import Canary
-from tests.harness.hostile.corpus import MILLION, OWL, RDF, SKOS, TURTLE, Document, hostile, plain, rdfs
+from tests.harness.hostile.corpus import MILLION, OWL, RDF, SKOS, TURTLE, Document, hostile, many, plain, rdfs
 
 
 @hostile
 def chain_of_rest(canary: Canary) -> Document:
     cells = "".join(
         f"_:l{number} <{RDF}first> <http://e/{number}> .\n_:l{number} <{RDF}rest> _:l{number + 1} .\n"
-        for number in range(500_000)
+        for number in range(many(500_000))
     )
     return plain(f"<http://e/A> <{OWL}intersectionOf> _:l0 .\n{cells}", "n-triples")
 
 
 @hostile
 def chain_of_union_members(canary: Canary) -> Document:
-    return plain(TURTLE + f":A owl:unionOf ( {' '.join(f':C{number}' for number in range(100_000))} ) .", "turtle")
+    return plain(
+        TURTLE + f":A owl:unionOf ( {' '.join(f':C{number}' for number in range(many(100_000)))} ) .", "turtle"
+    )
 
 
 @hostile
@@ -23,29 +25,30 @@ def chain_of_intersections(canary: Canary) -> Document:
     nested = "".join(
         f"_:b{number} <{OWL}intersectionOf> _:l{number} .\n"
         f"_:l{number} <{RDF}first> _:b{number + 1} .\n_:l{number} <{RDF}rest> <{RDF}nil> .\n"
-        for number in range(333_000)
+        for number in range(many(333_000))
     )
     return plain(
-        f"<http://e/A> {rdfs('subClassOf')} _:b0 .\n{nested}_:b333000 {rdfs('subClassOf')} <http://e/B> .", "nt"
+        f"<http://e/A> {rdfs('subClassOf')} _:b0 .\n{nested}_:b{many(333_000)} {rdfs('subClassOf')} <http://e/B> .",
+        "nt",
     )
 
 
 @hostile
 def chain_of_equivalent_blank_nodes(canary: Canary) -> Document:
-    chain = "".join(f"_:b{number} <{OWL}equivalentClass> _:b{number + 1} .\n" for number in range(100_000))
+    chain = "".join(f"_:b{number} <{OWL}equivalentClass> _:b{number + 1} .\n" for number in range(many(100_000)))
     return plain(f"<http://e/A> {rdfs('subClassOf')} _:b0 .\n{chain}", "n-triples")
 
 
 @hostile
 def chain_of_blank_superclasses(canary: Canary) -> Document:
-    chain = "".join(f"_:b{number} {rdfs('subClassOf')} _:b{number + 1} .\n" for number in range(MILLION))
+    chain = "".join(f"_:b{number} {rdfs('subClassOf')} _:b{number + 1} .\n" for number in range(many(MILLION)))
     return plain(f"<http://e/A> {rdfs('subClassOf')} _:b0 .\n{chain}", "n-triples")
 
 
 @hostile
 def chain_of_superclasses(canary: Canary) -> Document:
     chain = "".join(
-        f"<http://e/{number}> {rdfs('subClassOf')} <http://e/{number + 1}> .\n" for number in range(100_000)
+        f"<http://e/{number}> {rdfs('subClassOf')} <http://e/{number + 1}> .\n" for number in range(many(100_000))
     )
     return plain(chain, "n-triples")
 
@@ -53,7 +56,7 @@ def chain_of_superclasses(canary: Canary) -> Document:
 @hostile
 def chain_of_properties(canary: Canary) -> Document:
     chain = "".join(
-        f"<http://e/{number}> {rdfs('subPropertyOf')} <http://e/{number + 1}> .\n" for number in range(100_000)
+        f"<http://e/{number}> {rdfs('subPropertyOf')} <http://e/{number + 1}> .\n" for number in range(many(100_000))
     )
     return plain(chain, "n-triples")
 
@@ -61,14 +64,15 @@ def chain_of_properties(canary: Canary) -> Document:
 @hostile
 def chain_of_replacements(canary: Canary) -> Document:
     replaced = "<http://purl.org/dc/terms/isReplacedBy>"
-    chain = "".join(f"<http://e/{number}> {replaced} <http://e/{number + 1}> .\n" for number in range(100_000))
+    chain = "".join(f"<http://e/{number}> {replaced} <http://e/{number + 1}> .\n" for number in range(many(100_000)))
     return plain(chain, "n-triples")
 
 
 @hostile
 def circle_of_broader(canary: Canary) -> Document:
     circle = "".join(
-        f"<http://e/{number}> <{SKOS}broader> <http://e/{(number + 1) % 100_000}> .\n" for number in range(100_000)
+        f"<http://e/{number}> <{SKOS}broader> <http://e/{(number + 1) % many(100_000)}> .\n"
+        for number in range(many(100_000))
     )
     return plain(circle, "n-triples")
 
@@ -112,5 +116,5 @@ def crowd_of_expressions_upon_expressions(canary: Canary) -> Document:
 
 @hostile
 def crowd_of_same(canary: Canary) -> Document:
-    same = "".join(f"<http://e/{number}> <{OWL}sameAs> <http://e/{number + 1}> .\n" for number in range(100_000))
+    same = "".join(f"<http://e/{number}> <{OWL}sameAs> <http://e/{number + 1}> .\n" for number in range(many(100_000)))
     return plain(same, "n-triples")

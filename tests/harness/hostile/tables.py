@@ -3,7 +3,7 @@
 import random
 
 from tests.harness.hostile.canary import Canary
-from tests.harness.hostile.corpus import Document, hostile, plain
+from tests.harness.hostile.corpus import Document, hostile, many, plain
 
 
 @hostile
@@ -27,7 +27,9 @@ def obo_line_of_50_megabytes(canary: Canary) -> Document:
 
 @hostile
 def obo_circle_of_is_a(canary: Canary) -> Document:
-    terms = "".join(f"[Term]\nid: E:{number}\nis_a: E:{(number + 1) % 50_000}\n\n" for number in range(50_000))
+    terms = "".join(
+        f"[Term]\nid: E:{number}\nis_a: E:{(number + 1) % many(50_000)}\n\n" for number in range(many(50_000))
+    )
     return plain("format-version: 1.2\n\n" + terms, "obo")
 
 

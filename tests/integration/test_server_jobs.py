@@ -17,7 +17,7 @@ from tests.harness.server_thread import running_app
 PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
 COMPUTERS = PREFIXES + ":Laptop rdfs:subClassOf :Computer ."
 ASYNC = {"Content-Type": "text/turtle", "Prefer": "respond-async"}
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 @pytest.fixture

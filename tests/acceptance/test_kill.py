@@ -17,6 +17,7 @@ import pytest
 from kindcast import Client
 from tests.harness.crash_history import broken_promises
 from tests.harness.crash_run import CrashRun
+from tests.harness.killed_server import VARIABLE
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import running_server
 
@@ -35,14 +36,15 @@ def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> No
     once."""
     with (
         running_receiver() as receiver,
-        running_server(tmp_path / "data", ENVIRONMENT, start=False) as server,
+        running_server(tmp_path / "data", ENVIRONMENT, start=False, module="tests.harness.killed_server") as server,
         Client(server.url) as client,
     ):
         run = CrashRun(server, client, receiver, random.Random(SEED))
         run.prepare()
         for number in range(ROUNDS):
             run.round(number)
-        server.start()
+        server.start(**{VARIABLE: ""})
+        run.check_keys()
         run.settle_doubts()
         pulled = run.pulled()
         run.wait_for_webhooks(pulled)

@@ -1,8 +1,9 @@
 """Rounds of load on a real server process, each ended by SIGKILL at a random moment, and the reading back at the end.
 
-A round: start (sometimes killed while it starts), send again what is in doubt, then publishers, a subscriber and a
-consumer at full speed, then SIGKILL in the middle of whatever they do. The data folder and the webhook receiver live
-through all rounds. What is promised and what becomes of it is in `crash_history`.
+A round: start (sometimes killed while it starts), send again what is in doubt, then publishers, a subscriber, a
+consumer, a swapper of ontologies and a keeper of keys at full speed, then SIGKILL in the middle of whatever they do; in
+every other round the server kills itself at a named point (`killed_server`), if it passes there before that. The data
+folder and the webhook receiver live through all rounds. What is promised and what becomes of it is in `crash_history`.
 """
 
 import random
@@ -18,6 +19,7 @@ import httpx
 
 from kindcast import Client, ProblemError
 from tests.harness.crash_history import COMPUTERS, ONTOLOGY, OTHER_VERSION, History, Key, Made
+from tests.harness.killed_server import POINTS, VARIABLE
 from tests.harness.receiver import Receiver
 from tests.harness.server_process import ServerProcess
 
@@ -32,6 +34,9 @@ KILLED_WHILE_STARTING = 0.15
 """The share of starts that do not get to the end."""
 
 LONGEST_START_SECONDS = 2.5
+MOST_PASSES = 20
+"""After which a named point kills, at most."""
+KEYS_KEPT = 12
 PAGE = 1_000
 WEBHOOKS = 0.1
 """The share of subscriptions with a webhook. Few: each gets thousands of messages, one request each."""
@@ -57,10 +62,13 @@ class CrashRun:
     _in_force: set[int] = field(default_factory=lambda: {2})  # the version that was answered last, or is in doubt
     _numbers: dict[str, int] = field(default_factory=dict)
     _last: dict[str, tuple[Key, dict[str, Any]]] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)  # id -> key, of those that must work
+    _revoked: dict[str, str] = field(default_factory=dict)  # of those that must not
 
     def prepare(self) -> None:
         """The first start: the ontology, and for each kind of delivery one subscription that sees all rounds."""
         self.server.start()
+        self.client.headers["Authorization"] = f"Bearer {self.client.create_key('admin')['key']}"
         for version, document in ((1, ONTOLOGY), (2, OTHER_VERSION)):
             told = self.client.put_ontology("crash", document, content_type="text/turtle")
             self._versions[version] = told["vocabulary_version"]
@@ -76,15 +84,22 @@ class CrashRun:
             time.sleep(self.chance.uniform(0.1, LONGEST_START_SECONDS))
             self.server.kill()
             self.history.note("killed while starting")
-        self.server.start()
-        self.check_acknowledged()
-        self.check_version()
-        self.settle_doubts(self.chance.randrange(2) == 0)
+        try:
+            self.server.start(**{VARIABLE: self._point()})
+        except AssertionError:
+            self.history.note("killed at a point while starting")
+            self.server.start(**{VARIABLE: ""})
+        with self._until_killed("checker"):
+            self.check_acknowledged()
+            self.check_keys()
+            self.check_version()
+            self.settle_doubts(self.chance.randrange(2) == 0)
         workers = [
             *(self._worker(self._publish, f"urn:publisher:{n}") for n in range(PUBLISHERS)),
             self._worker(self._make_subscriptions, "subscriber"),
             self._worker(self._consume, "consumer"),
             self._worker(self._swap, "swapper"),
+            self._worker(self._keep_keys, "keeper of keys"),
         ]
         for worker in workers:
             worker.start()
@@ -115,6 +130,15 @@ class CrashRun:
             if cursor < acked:
                 self.history.fault(f"subscription {id} acknowledged {acked} and stands before {cursor}")
 
+    def check_keys(self) -> None:
+        """A key whose making was answered works; one whose end was answered does not."""
+        for wanted, keys in ((httpx.codes.OK, self._keys), (httpx.codes.UNAUTHORIZED, self._revoked)):
+            for id, key in list(keys.items())[-KEYS_KEPT:]:
+                headers = {"Authorization": f"Bearer {key}"}
+                told = httpx.get(f"{self.server.url}/v1/subscriptions", headers=headers, timeout=60.0)
+                if told.status_code != wanted:
+                    self.history.fault(f"key {id} is answered with {told.status_code}, not {wanted:d}")
+
     def check_version(self) -> None:
         """The version in force is the one whose activation was answered, or one that was under way."""
         active = self.client.ontology("crash")
@@ -143,7 +167,7 @@ class CrashRun:
 
     def books(self) -> dict[str, int]:
         """The server's own totals, from its metrics, by their names without prefix and suffix."""
-        text = httpx.get(f"{self.server.url}/metrics").text
+        text = httpx.get(f"{self.server.url}/metrics", headers=self.client.headers).text
         found = {}
         for line in text.splitlines():
             name, _, value = line.partition(" ")
@@ -242,6 +266,30 @@ class CrashRun:
         self._in_force = {version}
         self.history.note("activated", version=version)
         time.sleep(chance.uniform(0.0, 0.2))
+
+    def _keep_keys(self, _: str, chance: random.Random) -> None:
+        """Makes a key, or ends one. While the end is in doubt, nothing is said of it."""
+        if len(self._keys) < KEYS_KEPT or chance.random() < 0.5:
+            made = self.client.create_key("subscriber")
+            self._keys[made["id"]] = made["key"]
+            self.history.note("made a key", id=made["id"])
+        else:
+            id = chance.choice(list(self._keys))
+            key = self._keys.pop(id)
+            self.history.note("end a key", id=id)
+            self.client.revoke_key(id)
+            self._revoked[id] = key
+            self.history.note("ended a key", id=id)
+        time.sleep(chance.uniform(0.0, 0.1))
+
+    def _point(self) -> str:
+        """Where the server is to kill itself, if anywhere."""
+        if self.chance.random() < 0.5:
+            return ""
+        name, when = self.chance.choice(list(POINTS)), self.chance.choice(("before", "after"))
+        point = f"{name} {self.chance.randint(1, MOST_PASSES)} {when}"
+        self.history.note("to be killed", at=point)
+        return point
 
 
 def _event(key: Key, data: Any) -> dict[str, Any]:

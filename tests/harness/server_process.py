@@ -26,7 +26,11 @@ class ServerProcess:
     """One data folder and one port; at most one process at a time. Log in `<data>/server.log`, all starts in one
     file."""
 
-    def __init__(self, data: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, environment: Mapping[str, str] | None = None, *, module: str = "kindcast.server.cli"
+    ) -> None:
+        """`module` has the command line; another one than the product's stands in for it."""
+        self._module = module
         self.data = data
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -42,7 +46,7 @@ class ServerProcess:
         command = [
             sys.executable,
             "-m",
-            "kindcast.server.cli",
+            self._module,
             "serve",
             "--host",
             "127.0.0.1",
@@ -121,10 +125,14 @@ class ServerProcess:
 
 @contextmanager
 def running_server(
-    data: Path, environment: Mapping[str, str] | None = None, *, start: bool = True
+    data: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    start: bool = True,
+    module: str = "kindcast.server.cli",
 ) -> Iterator[ServerProcess]:
     """A server, started unless told otherwise; killed if it still runs at the end of the block."""
-    server = ServerProcess(data, environment)
+    server = ServerProcess(data, environment, module=module)
     if start:
         server.start()
     try:

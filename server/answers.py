@@ -1032,6 +1032,7 @@ class DeletedOperatorData(TypedDict):
 class Health(TypedDict):
     status: str
     warning: NotRequired[str]
+    check: NotRequired[str]
 
 
 class AsyncApiDocument(TypedDict):

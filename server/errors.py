@@ -2,6 +2,8 @@
 
 ServerError
 ├── StoreUnavailable        a transaction could not be committed: nothing has happened
+│   └── StoreDamaged        the database, or something in it, cannot be read any more
+├── RecordDamaged           a stored event is not what was accepted
 ├── BrokerBusy              too much is queued
 ├── StoreInUse              another server has this data folder, or this database
 ├── StoreUnreadable         the database cannot be opened, or was written by another version
@@ -47,9 +49,11 @@ __all__ = [
     "OntologyInUse",
     "OperatorFixed",
     "OperatorInUse",
+    "RecordDamaged",
     "ServerError",
     "SinkMissing",
     "SparkMissing",
+    "StoreDamaged",
     "StoreInUse",
     "StoreUnavailable",
     "StoreUnreadable",
@@ -83,6 +87,23 @@ class ServerError(Exception):
 
 class StoreUnavailable(ServerError):
     """The store could not take the change, so nothing has happened. Try again later with the same ids."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The database is damaged: kindcast repair says what is."""
+
+
+class RecordDamaged(ServerError):
+    """A stored event is not what was accepted, by its digest. `position` is its place in the queue of the reader."""
+
+    def __init__(self, sequence: int, position: int | None = None) -> None:
+        self.sequence, self.position = sequence, position
+        self.record = f"event {sequence}"
+        way = f"acknowledge the cursor {position}, or read after it" if position else f"read after {sequence}"
+        super().__init__(
+            f"the stored event {sequence} is damaged, so it is not given out. The server's administrator can see more"
+            f" with kindcast repair; to go on without it, {way}"
+        )
 
 
 class BrokerBusy(ServerError):

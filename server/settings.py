@@ -166,6 +166,8 @@ class Settings(BaseSettings):
     """Of a request that matches events without publishing them."""
     max_command_seconds: PositiveFloat = 30.0
     """`/readyz` says 503 when a command has waited longer for the broker's thread, or is with it for longer."""
+    check_after_seconds: PositiveFloat = 10.0
+    """After a start, before all that is stored is looked at once, beside everything else."""
     reader_connections: PositiveInt = 8
     busy_timeout_seconds: PositiveFloat = 10.0
 

@@ -77,6 +77,8 @@ class Problem(HTTPException):
 
 
 _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
+    (errors.StoreDamaged, "store-damaged"),
+    (errors.RecordDamaged, "record-damaged"),
     (errors.StoreUnavailable, "store-unavailable"),
     (errors.BrokerBusy, "busy"),
     (errors.UnknownSubscription, "unknown-subscription"),
@@ -116,6 +118,9 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
 )
 """Errors that are one sentence: their own."""
 
+
+_LASTING = (errors.StoreDamaged, errors.RecordDamaged)
+"""What does not pass by itself."""
 
 _MALFORMED = frozenset({"bad-constant", "empty-name"})
 """Problems of a subscription that no vocabulary and no operator could mend."""
@@ -207,7 +212,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem("client-left", "the client left before its request was whole")  # nobody reads this
     for kind, code in _SIMPLE:
         if isinstance(error, kind):
-            headers = {"Retry-After": RETRY_SECONDS} if PROBLEM_TYPES[code].status == 503 else None
+            passes = PROBLEM_TYPES[code].status == 503 and not isinstance(error, _LASTING)
+            headers = {"Retry-After": RETRY_SECONDS} if passes else None
             return Problem(code, str(error), headers=headers)
     return Problem("internal-error", "something went wrong here; the server's log says what")
 

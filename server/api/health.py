@@ -25,9 +25,10 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="Does it take requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """`ready`, or 503: the broker does not run, too much is queued, the store did not take the last change (and does
-    not take one now), or a command has waited for longer than `max_command_seconds`. A `warning` tells that the clock
-    jumped ahead."""
-    if broker.trouble is not None:
+    not take one now), the database is damaged, or a command has waited for longer than `max_command_seconds`. A
+    `warning` tells that the clock jumped ahead, or that stored records are damaged; `check` how far the check of all
+    that is stored has come, which every start begins."""
+    if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await broker.execute(_touch)
         except StoreUnavailable:
@@ -36,8 +37,12 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         raise Problem("not-ready", broker.trouble)
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
-    clock = CLOCK.trouble
-    return {"status": "ready"} if clock is None else {"status": "ready", "warning": clock}
+    told = {"status": "ready"}
+    if warnings := [each for each in (CLOCK.trouble, broker.damage.summary) if each is not None]:
+        told["warning"] = "; ".join(warnings)
+    if broker.damage.progress is not None:
+        told["check"] = broker.damage.progress
+    return told
 
 
 @router.post("/v1/clock/confirm", summary="The time of this machine is right")

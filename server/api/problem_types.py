@@ -99,6 +99,8 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "backtest-failed": ProblemType(500, "The Spark job of a back-test failed."),
     "busy": ProblemType(503, "Too much is waiting. Send the request again after `Retry-After`."),
     "store-unavailable": ProblemType(503, "The store did not take the change, so nothing has happened. Send it again."),
+    "store-damaged": ProblemType(503, "The database is damaged and must be repaired."),
+    "record-damaged": ProblemType(503, "A stored event is not what was accepted, so it is not given out."),
     "not-ready": ProblemType(503, "The server is not ready to work."),
     "internal-error": ProblemType(500, "Something went wrong in the server; its log has the details."),
 }  # fmt: skip

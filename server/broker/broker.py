@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import DBAPIError
 
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
@@ -22,6 +23,7 @@ from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
+from kindcast.server.broker.checking import check_everything
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
@@ -43,12 +45,13 @@ from kindcast.server.broker.subscription_commands import NewSubscription, Refusa
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
-from kindcast.server.errors import BrokerBusy, StoreUnavailable
+from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
+from kindcast.server.store.integrity import Damage
 
 __all__ = ["Broker"]
 
@@ -94,6 +97,7 @@ class Broker:
         self._state: State | None = None
         self._compaction: Compaction | None = None
         self._compacting: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._waiting = 0
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
@@ -136,16 +140,26 @@ class Broker:
         self._compaction = Compaction(self.read, self.submit, self._database.matches)
         self.listeners.append(self._compaction.announce)
         self._compacting = asyncio.create_task(self._compaction.run(), name="compaction")
+        checking = check_everything(self.read, self.damage, self.settings.check_after_seconds)
+        self._checking = asyncio.create_task(checking, name="check of what is stored")
 
     async def stop(self) -> None:
         """Serves the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
         if self._compaction is not None and self._compacting is not None:
             self._compaction.stop()
             await self._compacting
         if self._thread is not None:
             await self._thread.stop()
         await asyncio.to_thread(self._database.close)
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged in the store."""
+        return self._database.damage
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -174,6 +188,8 @@ class Broker:
         """Why changes are refused now; None if they are accepted."""
         if self._thread is None or not self._thread.alive:
             return "the broker is not running"
+        if self.damage.of_file is not None:
+            return self.damage.of_file
         if self._waiting >= self.settings.max_queue_events:
             return "too many events are waiting"
         return self._thread.trouble
@@ -444,6 +460,10 @@ class Broker:
         try:
             with connection.begin():
                 return connection, restore(connection, self.settings, self._snapshots)
+        except DBAPIError as error:
+            connection.close()
+            self.damage.translated(error)
+            raise StoreUnreadable(self.damage.of_file or f"the database cannot be read: {error.orig}") from error
         except BaseException:
             connection.close()
             raise

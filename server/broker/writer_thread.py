@@ -193,7 +193,13 @@ class BrokerThread:
                 answers.extend(run(group, list(some)))
 
         if self._carry_out(work, len(commands)):
-            self._answer(answers)
+            damage = self._database.damage
+            self._answer(
+                [
+                    (command, result, damage.translated(error) if isinstance(error, Exception) else error)
+                    for command, result, error in answers
+                ]
+            )
         else:
             self._refuse(commands)
 
@@ -227,6 +233,7 @@ class BrokerThread:
         except (SQLAlchemyError, GroupBroken) as error:
             cause = getattr(error, "orig", None) or error.__cause__ or error
             _log.error("a transaction was not committed; its %d commands are refused: %s", commands, cause)
+            self._database.damage.translated(error)
             self.trouble = "the store refused the last change"
             self._doubtful = group
             self._settle()

@@ -10,6 +10,7 @@ on the event loop; couriers share the senders' connections and the endpoints' sl
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import secrets
@@ -36,6 +37,7 @@ from kindcast.server.delivery.message import (
 )
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.webhook import Delivery, Outcome
+from kindcast.server.errors import RecordDamaged
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import (
@@ -94,6 +96,9 @@ class RetrySchedule:
 #     proven     one half      the endpoint has answered lately, whatever it said
 #     new        a quarter     it has not answered yet
 #     failing    a quarter     the subscription's last attempt failed
+#
+# Attempts to endpoints that are slow, or whose answers do not end, or that failed, also begin one after the other:
+# what they cost before they hang is work of this process, which those who answer at once must not wait for.
 
 ENDPOINT_SHARE = 8
 """One endpoint gets at most one slot in so many, whatever the settings say: half of the smallest lanes."""
@@ -105,6 +110,12 @@ MAX_HANGING = 1_024
 
 MAX_PROVEN = 100_000
 """Endpoints remembered as proven; when there are more, the list is cleared."""
+
+SLOW_AT_ONCE = 2
+"""Attempts to slow endpoints that begin at one time: a connection and a signature for each take as much of the process
+as a delivery that succeeds, and those who answer at once must not wait for them."""
+BEGIN_SECONDS = 0.1
+"""After which such an attempt has begun, and the next one may."""
 
 
 @dataclass(slots=True)
@@ -124,6 +135,8 @@ class Endpoints:
         self._failing_lane = asyncio.Semaphore(quarter)
         self._per_endpoint = max(1, min(at_once_per_endpoint, at_once // ENDPOINT_SHARE))
         self._hanging = 0
+        self._turns = asyncio.Semaphore(SLOW_AT_ONCE)
+        self._slow: set[str] = set()
         self._proven: set[str] = set()
         self._known: dict[str, _Endpoint] = {}
 
@@ -134,7 +147,11 @@ class Endpoints:
         known = self._endpoint(endpoint)
         known.users += 1
         try:
-            async with known.slots, self._place(self._lane(endpoint, failing=failing)):
+            async with (
+                known.slots,
+                self._place(self._lane(endpoint, failing=failing)),
+                self._turn(slow=failing or endpoint in self._slow),
+            ):
                 yield
         finally:
             known.users -= 1
@@ -167,8 +184,34 @@ class Endpoints:
             else:
                 lane.release()
 
-    def note(self, endpoint: str, *, answered: bool) -> None:
-        """Whether an attempt got an answer, good or bad: an endpoint that says nothing has to prove itself again."""
+    @asynccontextmanager
+    async def _turn(self, *, slow: bool) -> AsyncIterator[None]:
+        """Slow ones begin one after the other."""
+        if not slow:
+            yield
+            return
+        await self._turns.acquire()
+        begun = False
+
+        def end() -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._turns.release()
+
+        timer = asyncio.get_running_loop().call_later(BEGIN_SECONDS, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
+
+    def note(self, endpoint: str, *, answered: bool, slow: bool = False) -> None:
+        """Whether an attempt got an answer, good or bad: an endpoint that says nothing has to prove itself again.
+        `slow`: it took long, or did not end."""
+        if slow and len(self._slow) >= MAX_PROVEN:
+            self._slow.clear()
+        (self._slow.add if slow else self._slow.discard)(endpoint)
         if answered and len(self._proven) >= MAX_PROVEN:
             self._proven.clear()
         (self._proven.add if answered else self._proven.discard)(endpoint)
@@ -214,7 +257,10 @@ large host whose customers have nothing to do with each other; the subscription 
 
 READS_AT_ONCE = 2
 """Of the store, by all couriers together: a burst for thousands of webhooks must leave connections to those who
-pull."""
+pull. Those whose endpoint is slow read one after the other, so that the others do not wait for them."""
+
+QUIET_SECONDS = 0.02
+"""For which such a one waits for the others to be done, before it begins all the same."""
 
 
 @dataclass(slots=True)
@@ -229,16 +275,35 @@ class Courier:
     schedule: RetrySchedule
     stopping: bool = False
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
+    _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    _slow: set[int] = field(default_factory=set)  # numbers of subscriptions whose endpoint was slow the last time
+    _prompt: int = 0  # how many of the others are under way
+    _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def deliver(self, number: int, announced: asyncio.Event) -> float | None:
         """Delivers what waits for a subscription; `announced` is set when something about it was committed.
 
         Returns when to come again, in seconds since 1970; None when there is nothing to come for until an announcement.
         """
+        if number in self._slow:
+            return await self._deliver(number, announced)
+        self._prompt += 1
+        self._quiet.clear()
+        try:
+            return await self._deliver(number, announced)
+        finally:
+            self._prompt -= 1
+            if not self._prompt:
+                self._quiet.set()
+
+    async def _deliver(self, number: int, announced: asyncio.Event) -> float | None:
         after = 0
         while True:
             announced.clear()
-            subscriber, page, whole = await self._read(number, after)
+            try:
+                subscriber, page, whole = await self._read(number, after)
+            except RecordDamaged as error:
+                return await self._stopped_by(number, error)
             if subscriber is None or not page:
                 return None
             errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
@@ -260,8 +325,11 @@ class Courier:
                     if (due := self._due(subscriber, errors)) > time.time():
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
+                    began = time.monotonic()
                     outcome = await sender.send(_delivery(subscriber, match))
-                self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None)
+                slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
+                self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None, slow=slow)
+                (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
                 step = self._step(subscriber, match, outcome, errors)
                 written = self.progress.add(step)
                 if outcome.kind != "delivered":
@@ -273,6 +341,19 @@ class Courier:
             if whole and not announced.is_set():
                 return None  # whatever came since the page was read would have been announced
 
+    async def _stopped_by(self, number: int, damaged: RecordDamaged) -> float | None:
+        """The next message is damaged: that counts as a failed attempt, so that its subscriber sees why nothing comes,
+        until it is repaired, acknowledged by hand, or given up."""
+        if (subscriber := await self._called(number)) is None:
+            return None
+        errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
+        if (due := self._due(subscriber, errors)) > time.time():
+            return due
+        gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
+        step = self._step(subscriber, gone, Outcome(kind="failed", at=time.time(), detail=str(damaged)), errors)
+        await self.progress.add(step)
+        return step.next_attempt_at
+
     def _due(self, subscriber: Subscriber, errors: int) -> float:
         """When the next attempt may begin, in seconds since 1970: the schedule's time, or the end of a pause."""
         planned = subscriber.next_attempt_at if errors else None
@@ -282,7 +363,7 @@ class Courier:
         """The subscription, if its sink is to be called at all."""
         if self.stopping:
             return None
-        async with self._reading:
+        async with self._turn(number):
             return _if_called(await self.broker.read(lambda connection: find_subscriber(connection, number)))
 
     async def _read(self, number: int, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
@@ -300,8 +381,21 @@ class Courier:
 
         if self.stopping:
             return None, [], True
-        async with self._reading:
+        async with self._turn(number):
             return await self.broker.read(read)
+
+    @asynccontextmanager
+    async def _turn(self, number: int) -> AsyncIterator[None]:
+        """To read."""
+        if number not in self._slow:
+            async with self._reading:
+                yield
+            return
+        async with self._reading_for_slow:
+            if self._prompt:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._quiet.wait(), QUIET_SECONDS)
+            yield
 
     def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int) -> Progress:
         """What the outcome means for the subscription, which had failed `errors` times in a row before."""

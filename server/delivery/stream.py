@@ -26,11 +26,12 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, message_of, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.errors import RecordDamaged
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 
 __all__ = ["End", "Start", "find_start", "follow", "stream"]
 
-End = Literal["shutdown", "deleted", "expired"]
+End = Literal["shutdown", "deleted", "expired", "damaged"]
 """Why a stream ends."""
 
 PAGE_MESSAGES = 256
@@ -77,7 +78,11 @@ async def follow(
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
             woken.clear()
-            subscriber, page = await broker.read(read)
+            try:
+                subscriber, page = await broker.read(read)
+            except RecordDamaged:
+                yield "damaged"
+                return
             if page:
                 yield page
                 after = page[-1].position

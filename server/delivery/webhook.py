@@ -16,7 +16,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -35,6 +35,12 @@ MAX_ANSWER_BYTES = 65_536
 
 DRAIN_SECONDS = 1.0
 """For which the body of an answer is read, after its status has told the outcome."""
+
+SHORT_DRAIN_SECONDS = 0.1
+"""The same of an endpoint whose last answer did not end."""
+
+MAX_UNFINISHED = 100_000
+"""Endpoints remembered whose answers do not end; when there are more, they are forgotten."""
 
 MAX_DRAINED = 1_024
 """Attempts and answers at one time above which no answer is drained: its connection is closed."""
@@ -84,6 +90,7 @@ class Outcome:
     """How an attempt ended. `gone`: the sink wants no more (410). `detail` never repeats what the sink sent.
 
     `slow_down` asks for a pause of the whole endpoint; `retry_after` is the sink's own wish in seconds from now.
+    `unfinished`: an answer of the same endpoint, before this one, did not end.
     """
 
     kind: Literal["delivered", "failed", "gone"]
@@ -92,6 +99,7 @@ class Outcome:
     detail: str = ""
     slow_down: bool = False
     retry_after: float | None = None
+    unfinished: bool = False
 
 
 class WebhookSender:
@@ -108,6 +116,12 @@ class WebhookSender:
         self._timeout = timeout
         self._connections = Connections(allow_private=allow_private, resolver=resolver)
         self._attempts: set[asyncio.Task[None]] = set()
+        self._unfinished: set[str] = set()
+
+    @property
+    def under_way(self) -> int:
+        """Attempts, and answers that are being drained."""
+        return len(self._attempts)
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
@@ -123,13 +137,21 @@ class WebhookSender:
 
     async def _attempt(self, delivery: Delivery, told: "asyncio.Future[Outcome]") -> None:
         """Tells the outcome as soon as the status is here, and then drains the answer for a moment."""
+        origin = delivery.sink.partition("://")[2].partition("/")[0]
+        unfinished = origin in self._unfinished
         try:
             async with asyncio.timeout(self._timeout) as deadline, self._posted(delivery) as answer:
-                _tell(told, _judge(answer))
-                deadline.reschedule(asyncio.get_running_loop().time() + DRAIN_SECONDS)
+                _tell(told, replace(_judge(answer), unfinished=unfinished))
+                seconds = SHORT_DRAIN_SECONDS if unfinished else DRAIN_SECONDS
+                deadline.reschedule(asyncio.get_running_loop().time() + seconds)
                 if len(self._attempts) < MAX_DRAINED:
                     await _drain(answer)
+                    self._unfinished.discard(origin)
         except TimeoutError:
+            if told.done():
+                if len(self._unfinished) >= MAX_UNFINISHED:
+                    self._unfinished.clear()
+                self._unfinished.add(origin)
             _tell(told, _failure(f"no answer within {self._timeout:g} s"))
         except SinkRefused as error:
             _tell(told, _failure(f"not sent: {error}"))

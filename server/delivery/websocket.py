@@ -4,7 +4,8 @@
     reader ──▶ {"ack": "42"}                       acknowledges everything up to the cursor
     server ──▶ {"acked": "42"}                     it is on disk
     server ──▶ {"problem": {"type": …, …}}         what was wrong with a frame of the reader; the connection stays
-    server ──▶ {"end": "expired"}                  last: `expired` or `deleted` (1000), `shutdown` (1012: connect again)
+    server ──▶ {"end": "expired"}                  last: `expired` or `deleted` (1000), `shutdown` (1012: connect
+                                                   again), `damaged` (1011: the next message cannot be given out)
 
 With the subprotocol `cloudevents.json` each frame is the CloudEvent itself, with the extension attributes
 `kindcastcursor`, `kindcastsubscription` and, where there are any, `kindcastbindings` (JSON text); the end is told by
@@ -35,7 +36,7 @@ __all__ = ["CLOUDEVENTS", "BadFrame", "serve_websocket"]
 CLOUDEVENTS = "cloudevents.json"
 """The subprotocol of CloudEvents' WebSocket binding, with events in JSON."""
 
-_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000}
+_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011}
 
 
 class BadFrame(ServerError):

@@ -26,6 +26,7 @@ from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.cloudevents import EventReader, arrived
+from kindcast.server.errors import RecordDamaged
 from kindcast.server.operators.answers import EventAnswers
 from kindcast.server.pending.late_matchers import TURNED_AWAY, Case, LateMatchers, Verdicts
 from kindcast.server.store.events import find_event
@@ -49,6 +50,7 @@ def decision_queue(broker: Broker) -> WriteQueue[LateDecisions]:
 
 
 UNREADABLE = Failure("failed", "the event cannot be read under the vocabulary that it was accepted under")
+DAMAGED = Failure("failed", "the stored event is damaged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +101,21 @@ async def decide_event(
     reader: EventReader,
 ) -> None:
     """Returns when every candidate is decided or postponed, on disk. If it is cancelled, the others stay parked."""
-    row = await late_matchers.broker.read(lambda connection: find_event(connection, parked.event))
+    open = _Open(
+        numbers={id: number for number, id, _ in parked.candidates},
+        tries={id: tries for _, id, tries in parked.candidates},
+    )
+    try:
+        row = await late_matchers.broker.read(lambda connection: find_event(connection, parked.event))
+    except RecordDamaged:
+        damaged = Verdicts(undecided=dict.fromkeys(open.numbers, DAMAGED))
+        _queue_decisions(parked.event, damaged, open, queue, schedule)
+        return
     if row is None:
         return  # too old meanwhile: its candidates are gone with it
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     vocabulary = await late_matchers.versions.get(parked.version)
     event = arrived(reader.from_object(decode(row.body.encode())).event, row.accepted_at)
-    open = _Open(
-        numbers={id: number for number, id, _ in parked.candidates},
-        tries={id: tries for _, id, tries in parked.candidates},
-    )
     with late_matchers.answers.of(parked.event, open.numbers) as (answers, open.postponed):
         event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken), answers=answers)
         try:

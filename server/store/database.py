@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.settings import Settings
+from kindcast.server.store.integrity import Damage
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 from kindcast.server.store.witness import Witness, follow_clock, path_of
@@ -49,6 +50,8 @@ class Database:
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """What knows the number of the last commit, apart from the database."""
+        self.damage = Damage(settings.data)
+        """What was found damaged in it."""
         self.matches = MatchCache()
         """What the connections keep in memory of the stored matches."""
         self._writer: Engine = self._engine(poolclass=NullPool)
@@ -104,9 +107,15 @@ class Database:
         return connection
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """`work` on a reader's connection: one snapshot, and no way to write."""
-        with self._readers.connect() as connection, connection.begin():
-            return work(connection)
+        """`work` on a reader's connection: one snapshot, and no way to write. Raises `StoreDamaged`, and what `work`
+        does."""
+        try:
+            with self._readers.connect() as connection, connection.begin():
+                return work(connection)
+        except Exception as error:
+            if (meant := self.damage.translated(error)) is error:
+                raise
+            raise meant from error
 
     def close(self) -> None:
         self._readers.dispose()

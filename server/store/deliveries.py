@@ -16,6 +16,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, bindparam, select
 
+from kindcast.server.cloudevents import digest_of
+from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import matches as match_store
 from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
 from kindcast.server.store.older_matches import matches as older_table
@@ -101,6 +103,7 @@ def _events_of(table: Table, subscriptions: ColumnElement[Any]) -> Select[Any]:
         sa.select(
             events.c.sequence,
             events.c.body,
+            events.c.digest,
             events.c.vocabulary_version,
             table.c.position,
             table.c.bindings,
@@ -230,15 +233,20 @@ def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None
 
 def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
     """The next matches of a subscription after a cursor, in order. Fewer than `limit` when their events fill the byte
-    budget (at least one comes). Cost: that of `find_positions`, and an event looked up for each."""
+    budget (at least one comes), and where one is damaged: up to that one. Cost: that of `find_positions`, and an event
+    looked up for each. Raises `RecordDamaged` where the first one is."""
     found: list[StoredMatch] = []
     positions = find_positions(connection, number, after=after, limit=limit)
-    for some in _portions(positions):
-        for match in _read_at(connection, number, some):
-            found.append(match)
-            byte_budget -= len(match.body)
-            if byte_budget <= 0:
-                return found
+    try:
+        for some in _portions(positions):
+            for match in _read_at(connection, number, some):
+                found.append(match)
+                byte_budget -= len(match.body)
+                if byte_budget <= 0:
+                    return found
+    except RecordDamaged:
+        if not found:
+            raise
     return found
 
 
@@ -259,6 +267,8 @@ def _position(match: StoredMatch) -> int:
 def _stored(connection: Connection, query: Select[Any], number: int) -> Iterator[StoredMatch]:
     with connection.execute(query) as rows:
         for row in rows:
+            if digest_of(row.body) != row.digest:
+                raise RecordDamaged(row.sequence, row.position)
             gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
             bindings = (
                 row.bindings if row.subscriptions is None else binding_of(number, row.subscriptions, row.bindings)
@@ -493,7 +503,10 @@ def list_dead(
         assert subscriber is not None, each
         start = max(subscriber.start, position) if each == number else subscriber.start
         left = limit - len(found)
-        matches = read_matches(connection, each, after=start, limit=left, byte_budget=byte_budget)
+        try:
+            matches = read_matches(connection, each, after=start, limit=left, byte_budget=byte_budget)
+        except RecordDamaged:
+            continue  # it is told to its subscriber, and by `/readyz` after the next start
         found += (DeadLetter(subscriber, match) for match in matches)
         byte_budget -= sum(len(match.body) for match in matches)
         if len(found) >= limit or byte_budget <= 0:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, select
 
+from kindcast.server.cloudevents import digest_of
+from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
 from kindcast.server.store.deliveries import discard_matches
@@ -123,7 +125,8 @@ def discard_before(connection: Connection, number: int) -> Counter[str]:
 
 def list_events(connection: Connection, *, after: int, type: str | None, limit: int) -> Sequence[Row[Any]]:
     """Events after a sequence, oldest first; with `type` only those of this CloudEvents type. Fewer than `limit` when
-    their bodies fill the byte budget of a page (at least one comes)."""
+    their bodies fill the byte budget of a page (at least one comes), or where one is damaged. Raises `RecordDamaged`
+    where the first one is."""
     query = select(events).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
     if type is not None:
         query = query.where(events.c.type == type)
@@ -131,6 +134,10 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
     room = PAGE_BYTES
     with connection.execute(query) as rows:
         for row in rows:
+            if digest_of(row.body) != row.digest:
+                if not found:
+                    raise RecordDamaged(row.sequence)
+                break
             found.append(row)
             room -= len(row.body)
             if room <= 0:
@@ -146,10 +153,10 @@ def last_sequence(connection: Connection) -> int:
 def newest_events(
     connection: Connection, limit: int, *, after: int = 0, source: str | None = None
 ) -> Sequence[Row[Any]]:
-    """The newest events after a sequence, newest first; with `source` only of this source, which costs a walk."""
-    return connection.execute(
-        _after(select(events), after, source).order_by(events.c.sequence.desc()).limit(limit)
-    ).all()
+    """The newest events after a sequence, newest first, without damaged ones; with `source` only of this source, which
+    costs a walk."""
+    query = _after(select(events), after, source).order_by(events.c.sequence.desc()).limit(limit)
+    return [row for row in connection.execute(query) if digest_of(row.body) == row.digest]
 
 
 def count_after(connection: Connection, after: int, source: str | None = None) -> int:
@@ -178,8 +185,11 @@ def count_between(connection: Connection, since: float | None, until: float | No
 
 
 def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
-    """One event."""
-    return connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
+    """One event. Raises `RecordDamaged`."""
+    row = connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
+    if row is not None and digest_of(row.body) != row.digest:
+        raise RecordDamaged(sequence)
+    return row
 
 
 class EventMatch(NamedTuple):

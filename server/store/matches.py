@@ -33,7 +33,7 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from kindcast.server.store import older_matches
 from kindcast.server.store.driver_calls import insert_rows, mark_of
-from kindcast.server.store.postings import Numbers, Postings, joined, pack_lists, unpack
+from kindcast.server.store.postings import DamagedBytes, Numbers, Postings, joined, pack_lists, unpack
 from kindcast.server.store.tables import late, ledger, match_lists, posting_pages, retractions, subscriptions
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "MatchList",
     "binding_of",
     "cache_of",
+    "check_bindings",
     "count_matches",
     "count_waiting",
     "discard_before",
@@ -121,8 +122,16 @@ def binding_of(subscription: int, subscriptions: bytes | None, bindings: bytes |
     return _bindings(bindings)[int(np.searchsorted(unpack(subscriptions), subscription))]
 
 
+def check_bindings(data: bytes | None, size: int) -> bool:
+    """Whether the bindings of a list can be read, if it has any, and are as many. Raises `DamagedBytes`."""
+    return data is None or len(_bindings(bytes(data))) == size
+
+
 def _bindings(data: bytes) -> list[str | None]:
-    told = msgspec.json.decode(zlib.decompress(data), type=list[msgspec.Raw])
+    try:
+        told = msgspec.json.decode(zlib.decompress(data), type=list[msgspec.Raw])
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise DamagedBytes("the bindings of matches are damaged") from error
     return [None if bytes(each) == b"null" else bytes(each).decode() for each in told]
 
 

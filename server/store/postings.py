@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Numbers", "Postings", "joined", "pack_lists", "unpack"]
+__all__ = ["DamagedBytes", "Numbers", "Postings", "joined", "pack_lists", "unpack"]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -23,8 +23,15 @@ LEVEL = 1
 PAIRS_A_PAGE = 32_768
 """Of a page, unless one subscription has more: it stands in one page."""
 
-_PLAIN, _WIDE, _DIFFERENCES = b"\0", b"\1", b"\2"
+_UNCHECKED, _UNCHECKED_WIDE, _DIFFERENCES, _PLAIN, _WIDE = b"\0", b"\1", b"\2", b"\3", b"\4"
+"""The first byte of a list. The unchecked ones are of earlier versions, which stored no checksum with short lists."""
+_CHECKSUM = 4
+"""Bytes, at the end of a short list."""
 _WIDTHS = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
+
+
+class DamagedBytes(ValueError):
+    """Stored matches cannot be read: they are not what was stored."""
 
 
 # ── one list ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,12 +39,13 @@ _WIDTHS = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
 
 def pack_lists(numbers: Numbers, bounds: Numbers) -> list[bytes]:
     """Lists of ascending distinct numbers as bytes: list `i` is `numbers[bounds[i] : bounds[i + 1]]`. A short one takes
-    four bytes a number; a long one is stored as differences, and takes some bits a number where it is dense."""
+    four bytes a number and four for its checksum; a long one is stored as differences, and takes some bits a number
+    where it is dense."""
     wide = numbers.size > 0 and int(numbers.max()) >= 1 << 32
     mark, size, raw = (_WIDE, 8, numbers.astype("<i8")) if wide else (_PLAIN, 4, numbers.astype("<u4"))
     data, ends = raw.tobytes(), bounds.tolist()
     return [
-        mark + data[size * start : size * end]
+        mark + (each := data[size * start : size * end]) + zlib.crc32(each).to_bytes(_CHECKSUM, "little")
         if end - start < COMPRESSED_FROM
         else _DIFFERENCES + _compressed(numbers[start:end])
         for start, end in pairwise(ends)
@@ -45,15 +53,30 @@ def pack_lists(numbers: Numbers, bounds: Numbers) -> list[bytes]:
 
 
 def unpack(data: bytes) -> Numbers:
-    """The list that `pack_lists` stored."""
-    match data[:1]:
-        case b"\0":
-            return np.frombuffer(data, dtype="<u4", offset=1).astype(np.int64)
-        case b"\1":
-            return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64)
-        case b"\2":
-            return _read_column(zlib.decompress(data[1:]), 0)[0].cumsum()
-    raise ValueError(f"a list of matches begins with {data[:1]!r}")
+    """The list that `pack_lists` stored. Raises `DamagedBytes`."""
+    try:
+        match data[:1]:
+            case b"\3":
+                return np.frombuffer(_checked(data), dtype="<u4").astype(np.int64)
+            case b"\4":
+                return np.frombuffer(_checked(data), dtype="<i8").astype(np.int64)
+            case b"\2":
+                return _read_column(zlib.decompress(data[1:]), 0)[0].cumsum()
+            case b"\0":
+                return np.frombuffer(data, dtype="<u4", offset=1).astype(np.int64)
+            case b"\1":
+                return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64)
+    except (ValueError, IndexError, zlib.error) as error:
+        raise DamagedBytes("a list of matches is damaged") from error
+    raise DamagedBytes("a list of matches is damaged")
+
+
+def _checked(data: bytes) -> bytes:
+    """The numbers of a short list. Raises `DamagedBytes`."""
+    numbers = data[1:-_CHECKSUM]
+    if zlib.crc32(numbers).to_bytes(_CHECKSUM, "little") != data[-_CHECKSUM:]:
+        raise DamagedBytes("a list of matches is damaged")
+    return numbers
 
 
 def _compressed(numbers: Numbers) -> bytes:
@@ -99,8 +122,9 @@ class Postings:
     def of_lists(cls, lists: Sequence[tuple[int, bytes]], first: int, last: int) -> "Postings":
         """Of (position, packed list) in the order of positions. Costs 1 µs a list and 50 ns a pair."""
         if all(data[:1] == _PLAIN for _, data in lists):
-            sizes = [len(data) >> 2 for _, data in lists]
-            subscriptions = np.frombuffer(b"".join([data[1:] for _, data in lists]), dtype="<u4").astype(np.int64)
+            numbers = [_checked(data) for _, data in lists]
+            sizes = [len(each) >> 2 for each in numbers]
+            subscriptions = np.frombuffer(b"".join(numbers), dtype="<u4").astype(np.int64)
         else:
             unpacked = [unpack(data) for _, data in lists]
             sizes = [each.size for each in unpacked]
@@ -173,11 +197,14 @@ class Postings:
 
     @classmethod
     def decoded(cls, data: bytes, first: int, last: int) -> "Postings":
-        """What `encoded` stored. Raises `ValueError`, `zlib.error` for other bytes."""
-        raw = zlib.decompress(data)
-        differences, at = _read_column(raw, 0)
-        counts, at = _read_column(raw, at)
-        positions, _ = _read_column(raw, at)
+        """What `encoded` stored. Raises `DamagedBytes`."""
+        try:
+            raw = zlib.decompress(data)
+            differences, at = _read_column(raw, 0)
+            counts, at = _read_column(raw, at)
+            positions, _ = _read_column(raw, at)
+        except (ValueError, IndexError, zlib.error) as error:
+            raise DamagedBytes("a page of matches is damaged") from error
         return cls(np.repeat(differences.cumsum(), counts), positions + first, first, last)
 
 

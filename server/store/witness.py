@@ -22,6 +22,7 @@ import msgspec
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import digest_of
+from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 
 __all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "mark_of_keys", "path_of"]
 
@@ -112,10 +113,30 @@ def examine(database: Path) -> dict[str, Any]:
                 if wrong:
                     shown = ", ".join(map(str, wrong[:MAX_DAMAGE]))
                     damage.append(f"{len(wrong):,} stored events are not what was accepted: {shown}")
+                damage += _damaged_matches(connection)
             except (sqlite3.DatabaseError, TypeError) as error:
                 damage.append(f"{database} cannot be read: {error}")
     seen = Witness(path_of(database)).read()
     return {"damage": damage, "missing_commits": max(0, seen.commits - commits) if seen else 0, "commits": commits}
+
+
+def _damaged_matches(connection: sqlite3.Connection) -> list[str]:
+    """Lists and pages of matches that cannot be read; databases of layouts up to 5 have none."""
+    there = {row[0].decode() for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "match_lists" not in there:
+        return []
+    found = []
+    for position, numbers in connection.execute("SELECT position, subscriptions FROM match_lists"):
+        try:
+            unpack(numbers)
+        except DamagedBytes:
+            found.append(f"the list of matches at position {position} is damaged")
+    for block, last, data in connection.execute("SELECT block, last, data FROM posting_pages"):
+        try:
+            Postings.decoded(data, block, last)
+        except DamagedBytes:
+            found.append(f"a page of matches of the positions {block} to {last} is damaged")
+    return found[:MAX_DAMAGE]
 
 
 def accept(database: Path) -> None:

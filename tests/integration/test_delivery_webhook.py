@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from kindcast.server.delivery import outbox
+from kindcast.server.delivery import outbox, webhook
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
 from kindcast.server.security.egress import SinkRefused
 from tests.harness.receiver import Answer, Receiver, running_receiver
@@ -270,3 +270,83 @@ def test_endpoints_that_hang_leave_their_lane_to_new_ones(monkeypatch: pytest.Mo
                 await hanging.enter_async_context(endpoints.slot(f"http://hole-{number}", failing=False))
 
     asyncio.run(scenario())
+
+
+def test_slow_endpoints_begin_one_after_the_other_and_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that do not answer, or fail, wait for each other's beginning; the others do not wait for them."""
+    monkeypatch.setattr(outbox, "BEGIN_SECONDS", 3_600.0)
+
+    async def scenario() -> None:
+        endpoints = outbox.Endpoints(256, 8)
+        endpoints.note("http://slow", answered=True, slow=True)
+        endpoints.note("http://prompt", answered=True)
+        async with asyncio.timeout(20.0), AsyncExitStack() as begun:
+            for _ in range(outbox.SLOW_AT_ONCE):
+                await begun.enter_async_context(endpoints.slot("http://slow", failing=False))
+            waiting = asyncio.create_task(_through(endpoints, "http://slow", failing=False))
+            failing = asyncio.create_task(_through(endpoints, "http://other", failing=True))
+            await _through(endpoints, "http://prompt", failing=False)
+            assert not waiting.done()
+            assert not failing.done()
+            await begun.aclose()
+            await asyncio.gather(waiting, failing)
+            endpoints.note("http://slow", answered=True)
+            for _ in range(outbox.SLOW_AT_ONCE + 1):
+                await begun.enter_async_context(endpoints.slot("http://slow", failing=False))
+
+    asyncio.run(scenario())
+
+
+def test_slow_endpoint_that_begun_lets_the_next_one_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hang for as long as it likes then."""
+    monkeypatch.setattr(outbox, "BEGIN_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        endpoints = outbox.Endpoints(256, 8)
+        async with asyncio.timeout(20.0), AsyncExitStack() as hanging:
+            for number in range(20):
+                await hanging.enter_async_context(endpoints.slot(f"http://failing-{number}", failing=True))
+        async with asyncio.timeout(20.0), AsyncExitStack() as again:  # and all turns are there again
+            for number in range(outbox.SLOW_AT_ONCE):
+                await again.enter_async_context(endpoints.slot(f"http://failing-{number}", failing=True))
+
+    asyncio.run(scenario())
+
+
+async def _through(endpoints: outbox.Endpoints, endpoint: str, *, failing: bool) -> None:
+    async with endpoints.slot(endpoint, failing=failing):
+        pass
+
+
+def test_send_tells_that_an_answer_before_did_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until one ends: such an endpoint costs a new connection for every message."""
+    monkeypatch.setattr(webhook, "DRAIN_SECONDS", 0.05)
+
+    async def scenario() -> list[bool]:
+        bodies = iter((b"o", b"o", b"ok", b"ok"))
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await reader.readuntil(b"\r\n\r\n")
+                body = next(bodies)
+                writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n" + body)
+                if len(body) < 2:
+                    await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        sender = WebhookSender(allow_private=True, timeout=30.0)
+        sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        delivery = Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY)
+        told = []
+        for _ in range(4):
+            outcome = await sender.send(delivery)
+            assert outcome.kind == "delivered"
+            told.append(outcome.unfinished)
+            while sender.under_way:
+                await asyncio.sleep(0.01)
+        await sender.close()
+        server.close()
+        return told
+
+    assert asyncio.run(scenario()) == [False, True, True, False]

@@ -3,15 +3,18 @@
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.store.witness import Witness, examine, path_of
-from tests.harness.application import publish, running_application, show, subscribe, waiting
+from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.receiver import running_receiver
 from tests.integration.conftest import Kindcast
 
 DAYS = 86_400.0
@@ -98,3 +101,94 @@ def test_witness_that_was_cut_off_does_not_keep_a_whole_database_from_starting(t
     assert before is not None
     assert after is not None
     assert after.commits > before.commits
+
+
+def damage(database: Path, statement: str) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+def ready(client: httpx.Client, holds: Callable[[httpx.Response], bool]) -> httpx.Response:
+    """What `/readyz` says, once it says so."""
+    deadline = time.monotonic() + 30.0
+    while not holds(answer := client.get("/readyz")):
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.02)
+    return answer
+
+
+def is_checked(answer: httpx.Response) -> bool:
+    return "records were checked" in answer.json().get("check", "")
+
+
+def test_damaged_event_is_told_and_never_delivered(tmp_path: Path) -> None:
+    """Whoever reads it is told; who passes it over goes on; the check after the start finds it."""
+    database = tmp_path / "kindcast.db"
+    settings = {"allow_private_sinks": True, "check_after_seconds": 0.01, "webhook_delays_seconds": (0.1,) * 10_000}
+    with running_receiver() as receiver:
+        sink = receiver.script("/hook", *[500] * 10_000)  # takes nothing
+        with running_application(tmp_path, **settings) as client:
+            mine = subscribe(client, "price >= 1")
+            pushed = subscribe(client, "price >= 2", sink=sink)
+            for price in (1, 2, 3):
+                publish(client, price=price)
+            assert "warning" not in ready(client, is_checked).json()
+        damage(database, "UPDATE events SET body = replace(body, '\"price\":2', '\"price\":9') WHERE sequence = 2")
+        with running_application(tmp_path, **settings) as client:
+            address = f"/v1/subscriptions/{mine['id']}"
+            assert waiting(client, mine) == [{"price": 1}]  # up to the damaged one
+            client.post(f"{address}/ack", json={"cursor": "1"}, headers=ticket(mine)).raise_for_status()
+            for way in (f"{address}/events", f"{address}/stream", "/v1/events?after=1", "/v1/events/2/trace"):
+                answer = client.get(way)
+                assert (answer.status_code, problem_code(answer)) == (503, "record-damaged"), way
+                assert "kindcast repair" in answer.json()["detail"]
+            assert [each["sequence"] for each in client.get("/v1/events/recent").json()["events"]] == [3, 1]
+            client.post(f"{address}/ack", json={"cursor": "2"}, headers=ticket(mine)).raise_for_status()
+            assert waiting(client, mine) == [{"price": 3}]
+            deadline = time.monotonic() + 30.0
+            while "the stored event 2 is damaged" not in (told := show(client, pushed).json())["status_reason"]:
+                assert time.monotonic() < deadline, told
+                time.sleep(0.02)
+            assert {each.message["event"]["data"]["price"] for each in receiver.requests()} <= {2}
+            assert "damaged: event 2" in ready(client, is_checked).json()["warning"]
+    assert examine(database)["damage"] == ["1 stored events are not what was accepted: 2"]
+
+
+@pytest.mark.parametrize("subscribers", [1, 70], ids=["short list", "long list"])
+def test_damaged_matches_are_told_and_never_read_as_others(tmp_path: Path, subscribers: int) -> None:
+    """One bit of a list of subscriptions: the event must not go to another one."""
+    database = tmp_path / "kindcast.db"
+    with running_application(tmp_path) as client:
+        made = [subscribe(client, "price >= 1") for _ in range(subscribers)]
+        publish(client, price=1)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        (numbers,) = connection.execute("SELECT subscriptions FROM match_lists").fetchone()
+        changed = numbers[:2] + bytes([numbers[2] ^ 4]) + numbers[3:]
+        connection.execute("UPDATE match_lists SET subscriptions = ?", (changed,))
+    assert examine(database)["damage"] == ["the list of matches at position 1 is damaged"]
+    with running_application(tmp_path, check_after_seconds=0.01) as client:
+        answer = client.get(f"/v1/subscriptions/{made[0]['id']}/events")
+        assert (answer.status_code, problem_code(answer)) == (503, "store-damaged")
+        assert "matches of position 1" in ready(client, is_checked).json()["warning"]
+
+
+def test_malformed_pages_are_a_clear_failure(tmp_path: Path, kindcast: Kindcast) -> None:
+    """Requests that need them are told, `/readyz` and the log say it, and what to do; nothing is a 500."""
+    database = tmp_path / "kindcast.db"
+    with running_application(tmp_path) as client:
+        for number in range(60):
+            publish(client, name=f"needle-{number}-", filler="x" * 3_000)
+    content = bytearray(database.read_bytes())
+    page = content.index(b"needle-30-") // 4_096 * 4_096
+    content[page : page + 100] = b"\xff" * 100
+    database.write_bytes(content)
+    with running_application(tmp_path, check_after_seconds=3_600.0) as client:
+        answers = [client.get("/v1/events", params={"after": number, "limit": 1}) for number in range(60)]
+        told = {(each.status_code, problem_code(each)) for each in answers if each.status_code != 200}
+        assert told == {(503, "store-damaged")}
+        unready = client.get("/readyz")
+        assert (unready.status_code, problem_code(unready)) == (503, "not-ready")
+        assert f"kindcast repair --data {tmp_path}" in unready.json()["detail"]
+    with running_application(tmp_path, check_after_seconds=0.01) as client:  # found without anybody who asks
+        assert "damaged" in ready(client, lambda answer: answer.status_code == 503).json()["detail"]
+    assert kindcast("repair", "--data", str(tmp_path)).status == 1

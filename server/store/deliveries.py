@@ -322,10 +322,15 @@ def waits_since(connection: Connection, number: int) -> float | None:
     subscriber = find_subscriber(connection, number)
     if subscriber is None:
         return None
-    found = read_matches(connection, number, after=subscriber.start, limit=1, byte_budget=0)
-    if not found:
-        return None
-    accepted = sa.select(events.c.accepted_at).where(events.c.sequence == found[0].sequence)
+    try:
+        found = read_matches(connection, number, after=subscriber.start, limit=1, byte_budget=0)
+    except RecordDamaged as error:
+        sequence = error.sequence
+    else:
+        if not found:
+            return None
+        sequence = found[0].sequence
+    accepted = sa.select(events.c.accepted_at).where(events.c.sequence == sequence)
     return connection.execute(accepted).scalar_one_or_none()
 
 

@@ -7,21 +7,37 @@ named by `--config` or KINDCAST_CONFIG; its keys are the names below.
 import ipaddress
 import os
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 from sqlalchemy import make_url
 
 from kindcast.semantic.planner import PLANNERS, UnknownPlanner
 from kindcast.server.security.keys import Role
 from kindcast.server.security.limits import bad_limit
 
-__all__ = ["Settings", "is_loopback"]
+__all__ = ["Settings", "is_loopback", "unknown_variables"]
 
 MIB = 1 << 20
+OTHER_VARIABLES = frozenset(
+    f"KINDCAST_{name}" for name in ("CA", "CONFIG", "KEY", "RETRY_SECONDS", "SERVER", "TENANT", "TICKET", "TEST_DATA")
+)
+"""Variables of the command line, and of the tests."""
+_KUBERNETES = re.compile(
+    r"KINDCAST_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
 
 _ORIGIN = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
@@ -327,9 +343,47 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The order of precedence."""
+        environment = _Environment(settings_cls)
         if cls.config_file is None:
-            return init_settings, env_settings
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.config_file)
+            return init_settings, environment
+        return init_settings, environment, TomlConfigSettingsSource(settings_cls, cls.config_file)
+
+
+class _Environment(EnvSettingsSource):
+    """The KINDCAST_* variables: a list as JSON or with commas, and nothing of what Kubernetes sets."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        value, key, is_complex = super().get_field_value(field, field_name)
+        is_foreign = isinstance(value, str) and _is_of_kubernetes(f"KINDCAST_{field_name.upper()}", value)
+        return (None, key, is_complex) if is_foreign else (value, key, is_complex)
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        is_list = isinstance(value, str) and get_origin(field.annotation) is tuple
+        if is_list and not value.lstrip().startswith("["):
+            return [each.strip() for each in value.split(",") if each.strip()]
+        return super().decode_complex_value(field_name, field, value)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    """The KINDCAST_* variables that nothing here reads, each with the nearest one that is read. Those that Kubernetes
+    sets for a service whose name begins with kindcast are left out.
+
+    >>> unknown_variables({"KINDCAST_PROT": "80", "KINDCAST_PORT": "80", "KINDCAST_SERVICE_HOST": "10.0.0.1"})
+    [('KINDCAST_PROT', 'KINDCAST_PORT')]
+    """
+    known = {f"KINDCAST_{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    found = []
+    for name, value in sorted(environment.items()):
+        if name.startswith("KINDCAST_") and name not in known and not _is_of_kubernetes(name, value):
+            near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            found.append((name, near[0] if near else None))
+    return found
+
+
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    if _KUBERNETES.fullmatch(name) is None:
+        return False
+    return name != "KINDCAST_PORT" or "://" in value
 
 
 def is_loopback(host: str) -> bool:

@@ -18,6 +18,7 @@ from kindcast.server.cli import (
     contexts,
     declarations,
     demo,
+    events,
     keys,
     listen,
     offline,
@@ -83,6 +84,10 @@ application.add_typer(subscriptions.commands)
 application.command("publish", epilog='Example: kindcast publish \'{"target": "laptop", "price": 350}\'')(
     publish.publish
 )
+application.command("events", epilog="Example: kindcast events --after 100 --limit 50")(events.events)
+application.command("trace", epilog="Example: kindcast trace 17")(events.trace)
+application.command("why", epilog="Example: kindcast why 17 sub_123")(events.why)
+application.command("dead-letters", epilog="Example: kindcast dead-letters sub_123")(events.dead_letters)
 application.command("listen", epilog="Example: kindcast listen --to 'target isa Computer'")(listen.listen)
 application.command(
     "match",

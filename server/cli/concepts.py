@@ -43,6 +43,7 @@ def find(
 @commands.command("show", epilog="Example: kindcast concept show 'Desktop PC'")
 def show(
     term: Annotated[str, typer.Argument(metavar="TERM", help="A label, a short form, a CURIE or an IRI.")],
+    lang: Annotated[str | None, typer.Option(metavar="TAG", help="Labels in this language: de, zh …")] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -62,11 +63,13 @@ def show(
     if json:
         output.print_json({**concept, "ancestors": ancestors, "children": children})
         return
-    _show_concept(concept, ancestors, children)
+    _show_concept(concept, ancestors, children, lang)
 
 
-def _show_concept(concept: dict[str, Any], ancestors: list[dict[str, Any]], children: list[dict[str, Any]]) -> None:
-    output.paragraph(str(concept.get("label", concept["iri"])), "bold")
+def _show_concept(
+    concept: dict[str, Any], ancestors: list[dict[str, Any]], children: list[dict[str, Any]], lang: str | None
+) -> None:
+    output.paragraph(_label(concept, lang), "bold")
     output.paragraph(concept["iri"], "dim")
     if concept.get("definition"):
         output.paragraph(str(concept["definition"]))
@@ -76,10 +79,18 @@ def _show_concept(concept: dict[str, Any], ancestors: list[dict[str, Any]], chil
     for label in [*concept.get("labels", ()), *concept.get("synonyms", ())]:
         by_language.setdefault(label.get("lang") or "", []).append(str(label["value"]))
     output.table(("language", "labels and synonyms"), [(lang, ", ".join(words)) for lang, words in by_language.items()])
-    tree = Tree(Text("beneath: " + (", ".join(str(each.get("label", each["iri"])) for each in ancestors) or "nothing")))
+    tree = Tree(Text("beneath: " + (", ".join(_label(each, lang) for each in ancestors) or "nothing")))
     for child in children:
-        tree.add(Text(str(child.get("label", child["iri"]))))
+        tree.add(Text(_label(child, lang)))
     output.screen().print(tree)
+
+
+def _label(concept: dict[str, Any], lang: str | None) -> str:
+    """The label in a language, where there is one; else the one that the server chose."""
+    for label in concept.get("labels", ()) if lang else ():
+        if label.get("lang") == lang:
+            return str(label["value"])
+    return str(concept.get("label", concept["iri"]))
 
 
 def _hit(found: dict[str, Any]) -> str:

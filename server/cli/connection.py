@@ -1,5 +1,7 @@
 """Connection options of the commands (server address, key, ticket), and the message for an unreachable server."""
 
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,10 +11,11 @@ import httpx
 import typer
 from typer.main import get_command
 
+from kindcast.server.cli import output
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import Client
 
-__all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "add_key_options", "connected"]
+__all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "add_key_options", "connected", "wait_for"]
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
@@ -25,11 +28,15 @@ TicketOption = Annotated[
         "--ticket", envvar="KINDCAST_TICKET", metavar="TICKET", help="What subscribing returned; changes need it."
     ),
 ]
+RETRY_SECONDS = 10.0
+"""A server that was started in the background a moment ago listens by then."""
+TRIED_EVERY = 0.2
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 _key: ContextVar[str | None] = ContextVar("key", default=None)
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+_retry: ContextVar[float] = ContextVar("retry", default=0.0)
 _ca: ContextVar[str | None] = ContextVar("ca", default=None)
 
 
@@ -54,6 +61,17 @@ def _options(
             help="In which tenant to act, with a key for all of them.",
         ),
     ] = None,
+    retry: Annotated[
+        float,
+        typer.Option(
+            envvar="KINDCAST_RETRY_SECONDS",
+            metavar="SECONDS",
+            min=0.0,
+            expose_value=False,
+            callback=lambda value: _retry.set(value),
+            help="How long to wait for a server that is just starting.",
+        ),
+    ] = RETRY_SECONDS,
     ca: Annotated[
         str | None,
         typer.Option(
@@ -69,7 +87,7 @@ def _options(
 
 
 def add_key_options(command: Any) -> None:
-    """Give `--key`, `--tenant` and `--ca` to every command beneath `command` that has `--server`."""
+    """Give `--key`, `--tenant`, `--retry` and `--ca` to every command beneath `command` that has `--server`."""
     for each in getattr(command, "commands", {}).values():
         add_key_options(each)
     if any("--server" in parameter.opts for parameter in command.params):
@@ -80,7 +98,9 @@ def add_key_options(command: Any) -> None:
 
 @contextmanager
 def connected(server: str) -> Iterator[Client]:
-    """A client of `server`. Raises CommandFailed, with what to do, when there is no answer."""
+    """A client of `server`, which is waited for while nothing listens there. Raises CommandFailed, with what to do,
+    when there is no answer."""
+    wait_for(server, _retry.get())
     try:
         with Client(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get()) as client:
             yield client
@@ -100,3 +120,26 @@ def connected(server: str) -> Iterator[Client]:
             f"no server answers at {server} ({error.__cause__ or error}).",
             "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",
         ) from error
+
+
+def wait_for(server: str, seconds: float) -> None:
+    """Returns when something listens at the address, at the latest after so many seconds; at once where the address is
+    wrong, or the machine is another that does not answer."""
+    try:
+        url = httpx.URL(server)
+    except httpx.InvalidURL:
+        return
+    until = time.monotonic() + seconds
+    told = False
+    while url.host and (left := until - time.monotonic()) > 0:
+        try:
+            socket.create_connection((url.host, url.port or (443 if url.scheme == "https" else 80)), left).close()
+        except ConnectionRefusedError:
+            if not told and left < seconds - 1.0:
+                output.hint(f"waiting for a server at {server} …")
+                told = True
+            time.sleep(min(TRIED_EVERY, left))
+        except OSError:
+            return
+        else:
+            return

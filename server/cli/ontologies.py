@@ -1,5 +1,6 @@
 """The commands `kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
+from rich.tree import Tree
 
 from kindcast.semantic.ontology import syntax_of_extension
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
+from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import Client, ProblemError
 
 __all__ = ["DryRunOption", "show_impact", "upload_with_progress"]
@@ -108,6 +112,7 @@ class Reasoning(Enum):
 
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="RDF in any syntax, OWL, OBO or SSSOM.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the ontology on the server.")]
 FormatOption = Annotated[
     str | None,
     typer.Option(
@@ -177,6 +182,7 @@ def load(
             activate=activate,
             dry_run=dry_run,
         )
+        others = [] if json else [str(each["name"]) for each in client.ontologies()["ontologies"]]
     if json:
         output.print_json(report)
         return
@@ -185,6 +191,7 @@ def load(
         _show_report(report)
         show_impact(report)
         return
+    _warn_of_versions(str(report["name"]), others)
     stored = "" if report["active"] else ", not in force: kindcast ontology activate"
     output.paragraph(f"loaded {report['name']}, version {report['version']}{stored}", "bold green")
     _show_report(report)
@@ -210,6 +217,84 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(("name", "version", "concepts", "triples"), rows)
 
 
+@commands.command("show", epilog="Example: kindcast ontology show shop")
+def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show the version of an ontology that is in force: what it holds, and how it was read."""
+    with connected(server) as client:
+        found = client.ontology(name)
+    if json:
+        output.print_json(found)
+        return
+    output.paragraph(f"{found['name']}, version {found['version']}", "bold")
+    _show_report(found)
+
+
+@commands.command("delete", epilog="Example: kindcast ontology delete shop --dry-run")
+def delete(
+    name: NameArgument,
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Delete an ontology with all its versions. Subscriptions to its concepts stay, flagged."""
+    with connected(server) as client:
+        answer = client.delete_ontology(name, dry_run=dry_run)
+    if json:
+        output.print_json(answer)
+        return
+    output.paragraph(f"{name} {'would be' if dry_run else 'is'} deleted", "bold green")
+    show_impact(answer)
+
+
+@commands.command("tree", epilog="Example: kindcast ontology tree Computer --depth 2")
+def tree(
+    term: Annotated[str, typer.Argument(metavar="TERM", help="The concept at the top.")],
+    depth: Annotated[int, typer.Option(min=1, max=10, help="How many levels beneath it.")] = 3,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The largest number of concepts.")] = 200,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Draw what is beneath a concept. One that has several parents stands beneath each."""
+    with connected(server) as client:
+        candidates = client.resolve(term).get("candidates") or []
+        if len(candidates) != 1:
+            several = "is ambiguous" if candidates else "is not the name of a concept"
+            raise CommandFailed(f"{term!r} {several}.", f"Look for it: kindcast concept find {term!r}")
+        top = Tree(Text(str(candidates[0].get("label", term)), style="bold"))
+        level, shown = [(candidates[0]["iri"], top)], 0
+        for _ in range(depth):
+            beneath = []
+            for iri, branch in level:
+                for child in client.children(iri)["concepts"]:
+                    if shown >= limit:
+                        branch.add(Text("…", style="dim"))
+                        break
+                    beneath.append((child["iri"], branch.add(Text(str(child.get("label", child["iri"]))))))
+                    shown += 1
+            level = beneath
+    output.screen().print(top)
+    if shown >= limit:
+        output.hint(f"Only {limit} concepts are shown: choose a narrower one, or --limit.")
+
+
+def _warn_of_versions(name: str, loaded: list[str]) -> None:
+    """That an ontology of the same name but for its version is loaded as well: both stay in force."""
+    for other in loaded:
+        if other != name and _unversioned(other) == _unversioned(name):
+            output.warn(
+                f"{other} is loaded as well and stays in force beside {name}. To make this the next version of it: "
+                f"kindcast ontology delete {name}, then load the file with --name {other}"
+            )
+
+
+def _unversioned(name: str) -> str:
+    """A name without a version at its end.
+
+    >>> [_unversioned(name) for name in ("Brick-1.5", "Brick_v1.6", "Brick", "shop2")]
+    ['brick', 'brick', 'brick', 'shop']
+    """
+    return re.sub(r"[-_ .]*v?\d+(\.\d+)*$", "", name, flags=re.IGNORECASE).casefold() or name
+
+
 def _show_report(report: dict[str, Any]) -> None:
     output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in REPORTED if report.get(name)])
     if report.get("languages"):
@@ -231,7 +316,6 @@ def _format_of(path: Path) -> str | None:
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the ontology on the server.")]
 MAX_CONCEPTS = 10
 """Concepts of one list that are shown to people; the numbers are complete, and --json has more."""
 

@@ -85,7 +85,10 @@ class Tally:
         if len(self.told) > SHOWN_EVENTS:
             return
         for event in self.told:
-            output.paragraph(f"  {event['id']}: {_plural(int(event.get('matched') or 0), 'match', 'es')}", "dim")
+            number = f"{event['sequence']}  " if "sequence" in event else ""
+            output.paragraph(
+                f"  {number}{event['id']}: {_plural(int(event.get('matched') or 0), 'match', 'es')}", "dim"
+            )
             for note in event.get("notes") or ():
                 output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
 

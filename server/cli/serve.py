@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def serve(
     # The server's libraries are imported here only: the other commands start without them.
     from pydantic import ValidationError
 
-    from kindcast.server.settings import Settings
+    from kindcast.server.settings import Settings, unknown_variables
 
     try:
         settings = Settings.load(
@@ -70,6 +71,8 @@ def serve(
         raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
     except FileNotFoundError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from error
+    for name, near in unknown_variables(os.environ):
+        output.warn(f"the variable {name} is not read by anything{f'; is {near} meant?' if near else ''}")
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:

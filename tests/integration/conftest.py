@@ -31,8 +31,9 @@ Kindcast = Callable[..., Ran]
 
 
 @pytest.fixture
-def kindcast(capsys: pytest.CaptureFixture[str]) -> Kindcast:
-    """Runs one command in this process."""
+def kindcast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kindcast:
+    """Runs one command in this process. None waits for a server that is not there."""
+    monkeypatch.setenv("KINDCAST_RETRY_SECONDS", "0")
 
     def run(*arguments: str) -> Ran:
         capsys.readouterr()

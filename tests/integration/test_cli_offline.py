@@ -14,6 +14,8 @@ COMMANDS = (
     *(("ontology", "check"), ("ontology", "load"), ("ontology", "list"), ("concept", "find"), ("concept", "show")),
     *(("subscriptions",), *(("subscriptions", name) for name in ("show", "renew", "pause", "resume", "delete"))),
     *(("operators", name) for name in ("list", "show", "register", "delete", "retry")),
+    *(("events",), ("trace",), ("why",), ("dead-letters",)),
+    *(("ontology", "show"), ("ontology", "delete"), ("ontology", "tree")),
     *(("backtest",), *(("spark", name) for name in ("normalise", "match", "learn", "stream"))),
 )
 

@@ -278,3 +278,49 @@ def line_of(stream: IO[str] | None) -> str:
     """The next line of `stream`."""
     assert stream is not None
     return stream.readline()
+
+
+def test_events_trace_and_why_follow_an_event(kindcast: Kindcast, shop_server: str) -> None:
+    """From the list of events to the reason for which one of them did not match."""
+    id = kindcast("subscribe", "target isa Computer and price <= 401 USD", "--quiet").out.strip()
+    offers = '[{"target": "Desktop PC", "price": "451 USD"}, {"target": "Desktop PC", "price": "399 USD"}]'
+    first = int(kindcast("publish", offers, "--json").json["events"][0]["sequence"])
+    before, dear, cheap = str(first - 1), str(first), str(first + 1)
+    listed = kindcast("events", "--after", before).out
+    assert '"price": "451 USD"' in listed
+    assert dear in listed
+    assert len(kindcast("events", "--after", before, "--limit", "1", "--json").json["events"]) == 1
+    assert f"{id}" in kindcast("trace", cheap).out
+    ran = kindcast("why", dear, id)
+    assert "451 USD is more than 401 USD" in ran.out
+    assert kindcast("why", cheap, id, "--json").json["matches"] is True
+    assert kindcast("trace", "first").status == 2
+    assert "no dead letter" in kindcast("dead-letters", id).err
+    assert kindcast("dead-letters", "--redrive").status == 2
+
+
+def test_ontology_show_tree_and_delete(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """What is in force, what is beneath a concept, and how it goes; another version under another name is told."""
+    assert "shop, version 1" in kindcast("ontology", "show", "shop").out
+    drawn = kindcast("ontology", "tree", "Computer", "--depth", "2").out
+    assert "Laptop" in drawn
+    assert "Convertible" in drawn
+    assert "Convertible" not in kindcast("ontology", "tree", "Computer", "--depth", "1").out
+    assert kindcast("ontology", "tree", "Lapptop").status == 1
+    for name in ("fleet-1.5.ttl", "fleet-1.6.ttl"):
+        (tmp_path / name).write_text(
+            "<http://e/Van> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Car> .", encoding="utf-8"
+        )
+    assert "stays in force" not in kindcast("ontology", "load", str(tmp_path / "fleet-1.5.ttl")).err
+    told = " ".join(kindcast("ontology", "load", str(tmp_path / "fleet-1.6.ttl")).err.split())
+    assert "fleet-1.5 is loaded as well and stays in force beside fleet-1.6" in told
+    assert "--name fleet-1.5" in told
+    for name in ("fleet-1.5", "fleet-1.6"):
+        assert "would be deleted" in kindcast("ontology", "delete", name, "--dry-run").out
+        assert "is deleted" in kindcast("ontology", "delete", name).out
+    assert kindcast("ontology", "show", "fleet-1.5").status == 1
+
+
+def test_concept_show_in_a_language_has_its_labels(kindcast: Kindcast, shop_server: str) -> None:
+    """The heading is in the language that was asked for."""
+    assert kindcast("concept", "show", "Hard disk", "--lang", "de").out.splitlines()[0] == "Festplatte"

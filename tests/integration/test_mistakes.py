@@ -101,7 +101,6 @@ def test_mistake_on_the_command_line_is_told(
 ) -> None:
     """On the terminal, with the exit status that scripts see, and without a traceback."""
     monkeypatch.setenv("KINDCAST_SERVER", "http://127.0.0.1:9")
-    monkeypatch.setenv("KINDCAST_RETRY_SECONDS", "0")
     folder = tmp_path / "given"
     folder.mkdir()
     (folder / "not.ttl").write_text("# Notes\n\nA page.\n", encoding="utf-8")

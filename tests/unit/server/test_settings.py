@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from kindcast.server.settings import Settings
+from kindcast.server.settings import Settings, unknown_variables
 
 
 def test_load_precedence_is_flag_environment_file_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +67,36 @@ def test_index_bytes_are_for_the_engine_that_keeps_them() -> None:
     for wrong in ({"index_bytes": 1_000_000, "engine": "naive"}, {"index_bytes": 0}):
         with pytest.raises(ValidationError, match="index_bytes"):
             Settings(**wrong)
+
+
+@pytest.mark.parametrize("text", ["a.example, b.example", '["a.example", "b.example"]', "a.example,b.example,"])
+def test_lists_in_variables_are_json_or_have_commas(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one writes in a shell or a container is enough."""
+    monkeypatch.setenv("KINDCAST_ALLOWED_HOSTS", text)
+    monkeypatch.setenv("KINDCAST_WEBHOOK_DELAYS_SECONDS", "1, 2.5")
+    settings = Settings.load()
+    assert settings.allowed_hosts == ("a.example", "b.example")
+    assert settings.webhook_delays_seconds == (1.0, 2.5)
+
+
+def test_variables_of_kubernetes_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service named kindcast has its address put into every container; the server starts all the same."""
+    theirs = {
+        "KINDCAST_PORT": "tcp://10.0.0.7:8080",
+        "KINDCAST_SERVICE_HOST": "10.0.0.7",
+        "KINDCAST_SERVICE_PORT": "8080",
+        "KINDCAST_SERVICE_PORT_HTTP": "8080",
+        "KINDCAST_PORT_8080_TCP": "tcp://10.0.0.7:8080",
+        "KINDCAST_PORT_8080_TCP_ADDR": "10.0.0.7",
+        "KINDCAST_MAIN_SERVICE_HOST": "10.0.0.8",
+    }
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    assert Settings.load().port == 8080
+    assert unknown_variables(theirs) == []
+
+
+def test_unknown_variables_are_told_with_the_nearest_setting() -> None:
+    """A misspelt variable is not a silent default; what another program reads is left alone."""
+    told = unknown_variables({"KINDCAST_RETENTION_SECOND": "5", "KINDCAST_COLOUR": "red", "PATH": "/bin"})
+    assert told == [("KINDCAST_COLOUR", None), ("KINDCAST_RETENTION_SECOND", "KINDCAST_RETENTION_SECONDS")]

@@ -207,7 +207,7 @@ class Backtests:
         return ontologies, await asyncio.to_thread(lambda: Vocabulary(ontologies, **declared))
 
     def _operators(self) -> tuple[Operator, ...]:
-        return tuple(self._broker.state.operators.available.values())
+        return tuple(self._broker.state.operators.decided_at_once.values())
 
 
 def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -255,6 +255,12 @@ class Registry:
         return {name: _deferred(each) for name, each in self.entries.items() if each.kind != "missing"}
 
     @property
+    def decided_at_once(self) -> Mapping[str, Operator]:
+        """For a matcher that nobody waits for: built-in ones are called where it runs, the others have no answer."""
+        builtin = {name: each.operator for name, each in self.entries.items() if each.kind == "builtin"}
+        return {**self.available, **builtin}
+
+    @property
     def known(self) -> Mapping[str, Operator]:
         """What stored subscriptions call."""
         return {name: _deferred(each) for name, each in self.entries.items()}

@@ -11,6 +11,8 @@ from tests.documentation import Command, commands, matches
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "README.md"
 LIMIT_SECONDS = 300
 TYPED = commands(PAGE)
+HELPERS = {"serving.py", "pictures.py"}
+DRAWN = [each for each in TYPED if "picture: " in "".join(each.expected)]
 
 
 def shown(repository: Path, *arguments: str) -> str:
@@ -25,16 +27,20 @@ def shown(repository: Path, *arguments: str) -> str:
 def test_every_example_is_on_the_page() -> None:
     """A program that the page does not run is no example."""
     assert {each.text.split()[1] for each in TYPED} == {
-        f"docs/examples/{file.name}" for file in PAGE.parent.glob("*.py") if file.name != "serving.py"
+        f"docs/examples/{file.name}" for file in PAGE.parent.glob("*.py") if file.name not in HELPERS
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", TYPED, ids=[each.text.split("/")[-1] for each in TYPED])
-def test_example_shows_what_the_page_says(command: Command, repository: Path) -> None:
-    """Line for line."""
-    seen = shown(repository, *command.text.split()[1:])
+def test_example_shows_what_the_page_says(command: Command, repository: Path, tmp_path: Path) -> None:
+    """Line for line, and its picture is the one of the page."""
+    pictures = [str(tmp_path)] if command in DRAWN else []
+    seen = shown(repository, *command.text.split()[1:], *pictures)
     assert matches(command.expected, seen), seen
+    for made in tmp_path.glob("*.svg"):
+        assert made.read_text("utf-8") == (PAGE.parent / "pictures" / made.name).read_text("utf-8")
+    assert len(list(tmp_path.glob("*.svg"))) == len(pictures)
 
 
 @pytest.mark.slow

@@ -107,6 +107,12 @@ def test_backtest_that_makes_no_sense_is_refused_at_once(
     assert (answer.status_code, problem_code(answer)) == (status, code)
 
 
+def test_backtest_calls_the_built_in_operators(client: httpx.Client) -> None:
+    """A condition that no index decides: the texts of two kinds are like "laptop" and like nothing else."""
+    report = backtested(client, expression='price < 30 and similar("Laptop", @target, ?score) and ?score > 0.9')
+    assert (report["matched"], report["undecided"]) == (10, 0)
+
+
 def test_client_backtests_and_meets_an_unknown_job(client: httpx.Client) -> None:
     """The Python client has both calls."""
     sender = Client("http://127.0.0.1", http=client)

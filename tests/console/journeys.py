@@ -237,6 +237,8 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] == "paused"
         browser.click("Resume", "button")
         browser.see("It matches again")
+        browser.click("Send a test message", "button")
+        browser.see("Test message: failed (500")
         receiver.recover("/late")
         browser.click("Replay", "button")
         browser.see("It is read again from cursor")

@@ -128,11 +128,12 @@ class Browser:
         """What the system prefers: `light` or `dark`."""
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def picture(self, path: Path) -> None:
-        """The whole page as a PNG file."""
+    def picture(self, path: Path, most_height: int = 6_000) -> None:
+        """The whole page, up to a height, as a PNG or WebP file."""
         size = self.run("return [document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6_000), "scale": 1}
-        shot = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], most_height), "scale": 1}
+        form = {"format": "webp", "quality": 70} if path.suffix == ".webp" else {"format": "png"}
+        shot = self.devtools("Page.captureScreenshot", captureBeyondViewport=True, clip=clip, **form)
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def log(self, kind: str) -> list[dict[str, Any]]:

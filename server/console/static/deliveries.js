@@ -1,5 +1,5 @@
 // Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
-import { button, call, card, empty, every, field, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, tickets, when, withTicket } from "./dom.js";
+import { button, call, card, empty, every, field, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
@@ -40,6 +40,7 @@ async function one(id) {
           : !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
           h("div", { class: "row" }, it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it."))),
             button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
+            it.sink && testButton(id),
             dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("Messages that are sent again: {0}", told.redriven)); await draw(); }),
             button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
           h("div", { class: "row end" }, field(t("Deliver again what came since"), since), button(t("Replay"), async () => {

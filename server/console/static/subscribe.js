@@ -1,5 +1,5 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, say, select, state, t, table, tag, tickets, when } from "./dom.js";
+import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
@@ -125,7 +125,7 @@ export async function page(rest, parameters) {
       tickets.put(answer.id, answer.ticket);
       fill(made, card(h("h2", { tabindex: -1 }, t("The subscription is made")), list([[t("Id"), h("code", {}, answer.id)], [t("Ticket"), h("code", {}, answer.ticket)], [t("Webhook secret"), answer.secret && h("code", {}, answer.secret)], [t("ends"), when(answer.expires_at)]]),
         note("warn", t("Ticket and secret are shown only now. This browser keeps the ticket; keep the secret yourself.")), answer.notes.map((each) => note("warn", each.detail)),
-        link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),
+        sink.value && [testButton(answer.id), " "], link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),
         how("v1/subscriptions", `kindcast subscribe '${text.value}'`, "POST", JSON.stringify(body))));
       made.querySelector("h2").focus();
     } catch (error) { say(error.message, "bad"); }

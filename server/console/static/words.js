@@ -179,5 +179,7 @@ const TEXTS = [
   ["subscriptions that got it", "Abonnements, die es bekamen", "收到它的订阅"],
   ["subscriptions: {0}", "Abonnements: {0}", "订阅:{0}"],
   ["{0} is declared.", "{0} ist deklariert.", "{0} 已声明。"],
+  ["Send a test message", "Testnachricht senden", "发送测试消息"],
+  ["Test message", "Testnachricht", "测试消息"],
 ];
 export const TRANSLATIONS = Object.fromEntries(TEXTS.map(([en, de, zh]) => [en, { de, zh }]));

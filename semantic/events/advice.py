@@ -23,7 +23,7 @@ NOT_NUMERIC = frozenset({"concept", "text", "version", "ip"})
 
 def advice_on_name(name: str, known: NearNames) -> Iterator[Note]:
     """That an attribute is unknown and nearly the name of a known one."""
-    near = known.nearest(name)
+    near = None if "@" in name else known.nearest(name)  # graphs have name.@type and the like, which nobody misspells
     if near is not None:
         detail = f"{name} is no attribute that a subscription, a declaration or the vocabulary has; is {near} meant?"
         yield Note("near-attribute", name, detail)

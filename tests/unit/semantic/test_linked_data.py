@@ -293,3 +293,15 @@ def test_curie_of_an_attribute_is_spelt_by_ontologies_before_contexts(tmp_path: 
     impact.add([("one", {"=": ["s:n", 1]}), ("two", {"=": ["t:n", 2]})])
     assert impact.changed == ["one"]
     assert "stands for another property" in impact_report(impact)["subscriptions"]["listed"][0]["changes"][0]
+
+
+def test_keywords_beneath_a_name_are_not_taken_for_misspelt_ones() -> None:
+    """The publisher of a graph is told of a misspelt property, and of nothing that JSON-LD adds."""
+    turtle = f"""@prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix : <{EX}> .
+        :grossWeight a owl:ObjectProperty . :type a owl:ObjectProperty . :Shipment a owl:Class ."""
+    matcher = Matcher(Vocabulary.from_bytes(turtle.encode(), format="turtle"))
+    matcher.add("s", "ce.type isa Shipment")
+    node = {"@id": f"{EX}1", "@type": "Value", "label": {"@value": "x", "@language": "de"}}
+    event = {"@context": {"@vocab": EX}, "@type": "Shipment", "grossWeight": node, "grossWeigth": 5}
+    noted = {note.attribute for note in matcher.notes(event) if note.code == "near-attribute"}
+    assert noted == {"grossWeigth"}

@@ -104,11 +104,22 @@ class Subscription(TypedDict):
     last_undecided_kind: str | None
 
 
+class PastEvents(TypedDict):
+    """What `start_at` gave a new subscription: how many stored events were read, match, wait for operators, and could
+    not be read any more."""
+
+    events: int
+    matched: int
+    undecided: int
+    unreadable: int
+
+
 class CreatedSubscription(Subscription):
     """A new one. Ticket and secret are not shown again."""
 
     ticket: str
     secret: NotRequired[str]
+    backfill: NotRequired[PastEvents]
 
 
 class ChangedSubscription(Subscription):

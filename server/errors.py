@@ -14,6 +14,7 @@ ServerError
 ├── SubscriptionChanged     its entity tag is not one that If-Match names
 ├── SinkMissing             settings for a webhook, but no sink
 ├── TooManySubscriptions    the limit of this server is reached
+├── BackfillTooLarge        more past events than a new subscription may get
 ├── TooManyMatches          an event matches more subscriptions than an event may
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── UnknownJob              no job has this id (any more)
@@ -39,6 +40,7 @@ ServerError
 """
 
 __all__ = [
+    "BackfillTooLarge",
     "BacktestFailed",
     "BrokerBusy",
     "CertificateUnusable",
@@ -143,6 +145,10 @@ class SubscriptionChanged(ServerError):
 
 class SinkMissing(ServerError):
     """protocol, protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
+
+
+class BackfillTooLarge(ServerError):
+    """Too many stored events were accepted since `start_at`, or match. Nothing was created."""
 
 
 class TooManyMatches(ServerError):

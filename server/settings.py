@@ -235,6 +235,10 @@ class Settings(BaseSettings):
     """Jobs that have ended and can still be asked about."""
     job_seconds: PositiveFloat = 3_600.0
     """How long they can."""
+    backfill_events: PositiveInt = 100_000
+    """Stored events that a new subscription with `start_at` looks at."""
+    backfill_matches: PositiveInt = 10_000
+    """Stored events that it gets."""
     backtest_events: PositiveInt = 200_000
     """Events up to which a backtest runs in the server; beyond it is a Spark job in a process of its own."""
 

@@ -98,6 +98,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.TicketWrong, "ticket-wrong"),
     (errors.SubscriptionGone, "subscription-expired"),
     (errors.SinkMissing, "sink-missing"),
+    (errors.BackfillTooLarge, "backfill-too-large"),
     (errors.TooManyMatches, "too-many-matches"),
     (errors.TooManySubscriptions, "too-many-subscriptions"),
     (IndexFull, "index-full"),

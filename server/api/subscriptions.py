@@ -4,7 +4,7 @@ import asyncio
 import base64
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
@@ -75,11 +75,13 @@ __all__ = [
 Model = TypeVar("Model", bound=BaseModel)
 
 NOT_YET = {
-    "start_at": "backfill (start_at)",
     "throttling": "throttling",
     "config": "config",
 }
 """Members of the contract, or of the CloudEvents subscription object, that this version does not honour."""
+
+MAX_SEQUENCE = 1 << 53
+"""What JSON can hold exactly."""
 
 SECRET_BYTES = 32
 """Of a webhook secret; Standard Webhooks wants 24 to 64."""
@@ -123,6 +125,13 @@ class SubscriptionBody(SubscriptionChange):
     filters: Annotated[list[Any] | None, Field(max_length=1_000)] = None
     types: Annotated[list[Text] | None, Field(min_length=1, max_length=1_000, description="CloudEvents types.")] = None
     source: Annotated[Text | None, Field(description="The source of its events.")] = None
+    start_at: Annotated[
+        str | int | None,
+        Field(
+            description="Stored events are delivered as well: `earliest`, those accepted since a time (RFC 3339), or"
+            " those from a sequence on."
+        ),
+    ] = None
     id: Annotated[str | None, Field(description="Ignored: the server chooses.")] = None
 
 
@@ -182,6 +191,25 @@ def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None
         attributes=asked.attributes,
     )
     return new, ticket
+
+
+def read_start(body: Mapping[str, Any]) -> Callable[[Connection], int] | None:
+    """What tells the sequence after which stored events are wanted as well; None where new ones are enough. Raises
+    `Problem` (422)."""
+    start = body.get("start_at")
+    if start is None:
+        return None
+    if start == "earliest":
+        return lambda connection: 0
+    if isinstance(start, int) and not isinstance(start, bool) and 0 < start < MAX_SEQUENCE:
+        return lambda connection: start - 1
+    try:
+        since = datetime.fromisoformat(start)
+        seconds = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        detail = "give earliest, a time such as 2026-01-31T08:00:00Z, or the sequence of an event as a number"
+        raise _invalid(detail, "/start_at") from None
+    return lambda connection: position_before(connection, seconds)
 
 
 def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -309,8 +337,9 @@ async def subscribe(
     request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller, reader: AppEventReader
 ) -> Response:
     """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
-    again. Every event that is accepted after this answer is matched against it. Its `notes` also tell what may be a
-    mistake: an attribute that no recent event has and whose name is near to another's, numbers against quantities."""
+    again. Every event that is accepted after this answer is matched against it; `start_at` adds those that are
+    stored already, which are delivered first. Its `notes` also tell what may be a mistake: an attribute that no recent
+    event has and whose name is near to another's, numbers against quantities."""
     created = await _create(await json_object(request, settings), broker, settings, caller, reader)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
 
@@ -518,8 +547,17 @@ async def _create(
 ) -> dict[str, Any]:
     check_size(body, settings)
     new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
-    row = await broker.create_subscription(new, caller.quota)
-    created = {"id": row.id, "ticket": ticket}
+    created: dict[str, Any] = {"id": new.id, "ticket": ticket}
+    if (after := read_start(body)) is None:
+        row = await broker.create_subscription(new, caller.quota)
+    else:
+        row, past = await broker.create_with_past(new, after, caller.quota)
+        created["backfill"] = {
+            "events": past.read,
+            "matched": len(past.matched),
+            "undecided": len(past.undecided),
+            "unreadable": past.unreadable,
+        }
     if row.secret is not None:
         created["secret"] = row.secret
     shown = _shown(row, broker.vocabulary.version, time.time())
@@ -569,6 +607,8 @@ def _read_line(line: bytes, settings: Settings, created_by: str | None) -> tuple
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
             return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
         check_size(body, settings)
+        if body.get("start_at") is not None:
+            raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
         return *read_new(body, settings, created_by), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error

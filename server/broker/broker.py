@@ -5,6 +5,7 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
+from kindcast.server.broker.backfill import PAGE, Backfill, Outdated, create_with
 from kindcast.server.broker.checking import check_everything
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
@@ -51,7 +53,9 @@ from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
+from kindcast.server.store.events import list_events
 from kindcast.server.store.integrity import Damage
+from kindcast.server.worker_threads import short_turns
 
 __all__ = ["Broker"]
 
@@ -61,6 +65,10 @@ SLICE_SECONDS = 0.01
 """For which events that are not published may keep the broker's thread at one time, more or less."""
 MAX_SLICE_EVENTS = 1_000
 """Of these events, matched at one time."""
+MAX_BACKFILLS = 8
+"""New subscriptions that wait for past events, or read them."""
+BACKFILL_TRIES = 5
+"""Of reading the past events again, because the vocabulary has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ class Broker:
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self._graphs = GraphReading(settings)
+        self._backfilling = asyncio.Lock()
+        self._backfills_waiting = 0
         self.recent_attributes: RecentAttributes | None = None
         """The attributes of recent events, as they were last read for advice to subscribers."""
         self.documents = DocumentReader(settings)
@@ -323,13 +333,54 @@ class Broker:
 
     async def create_subscription(self, new: NewSubscription, quota: Quota = NO_QUOTA) -> Row[Any]:
         """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`, `LimitReached`."""
+        return await self._submit(await self._creation(new, quota))
+
+    async def create_with_past(
+        self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota = NO_QUOTA
+    ) -> tuple[Row[Any], Backfill]:
+        """Like `create_subscription`, with the stored events after a sequence; one at a time. Returns also what was
+        found. Raises also `BackfillTooLarge`, `BrokerBusy`, and what `after` raises."""
+        if self._backfills_waiting >= MAX_BACKFILLS:
+            raise BrokerBusy("too many new subscriptions are waiting for past events: try again later")
+        self._backfills_waiting += 1
+        try:
+            async with self._backfilling:
+                for _ in range(BACKFILL_TRIES):
+                    with contextlib.suppress(Outdated):
+                        return await self._with_past(new, after, quota)
+            raise BrokerBusy("the vocabulary keeps changing, or too many events come: try again later")
+        finally:
+            self._backfills_waiting -= 1
+
+    async def _with_past(
+        self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota
+    ) -> tuple[Row[Any], Backfill]:
+        vocabulary, operators = self.vocabulary, self.state.operators
+        create = await self._creation(new, quota)
+        start = await self.read(after)
+
+        def begin() -> Backfill:
+            compiled = subscribing.compile_new(new, vocabulary, operators.available)
+            matcher = self.state.empty_matcher(vocabulary)
+            return Backfill(matcher, compiled, vocabulary, operators, self.settings, after=start)
+
+        def work(connection: Connection) -> int:
+            rows = list_events(connection, after=backfill.through, type=None, limit=PAGE)
+            with short_turns():
+                backfill.feed(rows)
+            return len(rows)
+
+        backfill = await asyncio.to_thread(begin)
+        while await self.read(work):
+            pass
+        return await self._submit(lambda group: create_with(group, backfill, create)), backfill
+
+    async def _creation(self, new: NewSubscription, quota: Quota) -> Callable[[Group], Row[Any]]:
         vocabulary, operators = self.vocabulary, self.state.operators
         compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary, operators.available)
         limit = self.settings.max_subscriptions
-        return await self._submit(
-            lambda group: subscribing.create(
-                group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
-            )
+        return lambda group: subscribing.create(
+            group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
         )
 
     async def create_subscriptions(

@@ -43,7 +43,9 @@ __all__ = [
     "Outcome",
     "Publication",
     "Results",
+    "as_bindings",
     "bindings_json",
+    "keep_parked_vocabulary",
     "match_events",
     "publish",
     "publish_together",
@@ -288,7 +290,7 @@ def _in_order(state: State, table: MatchTable, now: float) -> tuple[Numbers, Num
         order = np.argsort(keys)
         order = order[numbers[order] > 0]
         keys = keys[order]
-        bindings = [_bindings_json(table.bindings[at]) for at in order.tolist()]
+        bindings = [as_bindings(table.bindings[at]) for at in order.tolist()]
     bounds = np.searchsorted(keys, np.arange(len(table) + 1, dtype=np.int64) << NUMBER_BITS)
     return keys & (1 << NUMBER_BITS) - 1, bounds, bindings
 
@@ -355,7 +357,7 @@ class _Rows:
         matches = sum(each.size for each in self._matches)
         self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=matches)
         if self._parked:
-            self._keep_vocabulary()
+            keep_parked_vocabulary(self._group)
             insert_parked(self._group.connection, self._parked)
             self._group.totals["parked"] += len(self._parked)
             self._group.parked = True
@@ -372,18 +374,19 @@ class _Rows:
             "next_try_at": self._group.now,
         }
 
-    def _keep_vocabulary(self) -> None:
-        """Write down what the version is made of: the candidates are decided under it, perhaps after a restart."""
-        state, before = self._group.state, self._group.state.parked_under
-        if before != self._version:
-            parts = active_versions(self._group.connection)
-            keep_vocabulary(self._group.connection, self._version, parts, state.declarations.to_json())
-            state.parked_under = self._version
 
-            def undo() -> None:
-                state.parked_under = before
+def keep_parked_vocabulary(group: Group) -> None:
+    """Write down what the active vocabulary is made of: the candidates are decided under it, perhaps after a
+    restart."""
+    state, before, version = group.state, group.state.parked_under, group.state.vocabulary.version
+    if before != version:
+        keep_vocabulary(group.connection, version, active_versions(group.connection), state.declarations.to_json())
+        state.parked_under = version
 
-            self._group.on_undo(undo)
+        def undo() -> None:
+            state.parked_under = before
+
+        group.on_undo(undo)
 
 
 def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correction | None]:
@@ -444,10 +447,11 @@ def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
 
 def bindings_json(match: Match) -> str | None:
     """The bindings of a match as JSON: a list of objects, variable → value; None where there are none."""
-    return _bindings_json(match.bindings)
+    return as_bindings(match.bindings)
 
 
-def _bindings_json(bindings: tuple[tuple[tuple[str, Any], ...], ...]) -> str | None:
+def as_bindings(bindings: tuple[tuple[tuple[str, Any], ...], ...]) -> str | None:
+    """Bindings as JSON, as of `bindings_json`."""
     if not bindings:
         return None
     rows = [{name: as_json(value) for name, value in binding} for binding in bindings]

@@ -54,6 +54,10 @@ def subscribe(
     ] = None,
     sink: Annotated[str | None, typer.Option(metavar="URL", help="Deliver by signed webhook to this address.")] = None,
     ttl: LifeOption = None,
+    start_at: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Stored events too: earliest, since a time (RFC 3339), or from a sequence."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the id alone.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -63,7 +67,8 @@ def subscribe(
         raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
     with connected(server) as client:
         try:
-            created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl)
+            past = {} if start_at is None else {"start_at": int(start_at) if start_at.isdecimal() else start_at}
+            created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl, **past)
         except ProblemError as error:
             if expression is None:
                 raise
@@ -82,6 +87,8 @@ def _show_created(created: dict[str, Any]) -> None:
     if created.get("secret"):
         rows.append(("secret", created["secret"]))
     rows.append(("expires", output.ago(created.get("expires_at"))))
+    if past := created.get("backfill"):
+        rows.append(("past events", f"{past['matched']:,} of {past['events']:,} match"))
     output.paragraph("subscribed", "bold green")
     output.table(("", ""), rows)
     for note in created.get("notes") or ():

@@ -98,7 +98,8 @@ class Retracted(msgspec.Struct, frozen=True):
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """`cursor`: what to acknowledge, or to go on after. `bindings`: what operators found, a list of objects. `late`: an
-    operator had to be asked first, so events that were published later may have come before. `retracted`: no event for
+    operator had to be asked first, so events that were published later may have come before; or the event is older than
+    the subscription. `retracted`: no event for
     this subscription, but the news that one it got before is withdrawn, by `event`."""
 
     cursor: str

@@ -23,7 +23,9 @@ __all__ = [
     "due",
     "insert_parked",
     "keep_vocabulary",
+    "matched_before",
     "next_due",
+    "note_backfilled",
     "note_late",
     "of_event",
     "ontology_is_needed",
@@ -134,6 +136,24 @@ def note_late(connection: Connection, position: int, event: int, now: float, mat
     before: int = connection.execute(select(events.c.matched).where(events.c.sequence == event)).scalar_one()
     connection.execute(update(events).where(events.c.sequence == event).values(matched=before + matched))
     return before == 0
+
+
+def matched_before(connection: Connection, sequences: Sequence[int]) -> dict[int, int]:
+    """How many subscriptions got each of these events, of those that are still stored."""
+    found: dict[int, int] = {}
+    for some in _portions(sequences):
+        query = select(events.c.sequence, events.c.matched).where(events.c.sequence.in_(some))
+        found.update((sequence, matched) for sequence, matched in connection.execute(query))
+    return found
+
+
+def note_backfilled(connection: Connection, places: Sequence[tuple[int, int]], now: float) -> None:
+    """Stores the positions of late matches, (position, event), one of each event."""
+    if places:
+        rows = [{"position": position, "event": event, "decided_at": now} for position, event in places]
+        connection.execute(insert(late), rows)
+        more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=events.c.matched + 1)
+        connection.execute(more, [{"of_event": event} for _, event in places])
 
 
 def retry_given_up(connection: Connection, now: float) -> int:

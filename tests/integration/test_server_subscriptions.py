@@ -149,7 +149,6 @@ def test_subscribe_bad_member_is_refused_with_its_pointer(
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({"start_at": "2026-01-01T00:00:00Z"}, "/start_at"),
         ({"throttling": 5}, "/throttling"),
         ({"config": {"a": 1}}, "/config"),
         ({**SINK, "protocolsettings": {"batch": 5}}, "/protocolsettings/batch"),

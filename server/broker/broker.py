@@ -93,10 +93,11 @@ class Broker:
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.listeners: list[Callable[[Touched], None]] = []
-        """Called in the broker's thread after each commit with the numbers of the subscriptions that got a match or
-        were created, changed or deleted in it (only when there are any). Must return at once and not raise."""
+        """Called on the event loop after each commit, before its commands are answered, with the numbers of the
+        subscriptions that got a match or were created, changed or deleted in it (only when there are any). Must return
+        at once and not raise."""
         self.pending_listeners: list[Callable[[], None]] = []
-        """Called in the broker's thread after each commit that parked candidates, or wants some tried again."""
+        """Called in the same way after each commit that parked candidates, or wants some tried again."""
         self._is_first = is_first
         self._database = Database(settings, sets_clock=is_first)
         self._sweeper = Sweeper(settings)

@@ -40,15 +40,13 @@ class Compaction:
         self._read = read
         self._submit = submit
         self._cache = cache
-        self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._woken.set()
         self._stopping = asyncio.Event()
 
     def announce(self, touched: Touched) -> None:
-        """Something was committed. Any thread."""
-        if not self._woken.is_set() and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._woken.set)
+        """Something was committed."""
+        self._woken.set()
 
     def stop(self) -> None:
         """Makes `run` end after the step that is under way."""

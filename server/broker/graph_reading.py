@@ -10,9 +10,10 @@ documents waits for others of the kind, and everybody else goes on. A graph may 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from kindcast.semantic import Event, InvalidEvent, Problem, Vocabulary
 from kindcast.semantic.events import Canonicaliser, TakesLong

@@ -1,7 +1,7 @@
 """Group commit: several commands share one transaction, which begins when the first command needs it.
 
-command 1 ─┐ savepoint        a command that fails is undone alone: in the store by its savepoint,
-command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers        in memory by its undo steps
+command 1 ─┐                  a command that fails is undone alone: in the store by its savepoint, or the first one
+command 2 ─┤ savepoint   ──▶ COMMIT (one fsync) ──▶ answers        by its transaction; in memory by its undo steps
 command 3 ─┘ savepoint        a commit that fails is undone by all undo steps, the last one first
 """
 
@@ -138,18 +138,20 @@ class Group:
             self.touched.add(live.number)
 
     def run(self, work: Callable[["Group"], T]) -> T:
-        """Runs one command in its own savepoint. If it raises, its changes are undone and the exception is raised
-        again.
+        """Runs one command in its own savepoint; the first one of the transaction needs none. If it raises, its changes
+        are undone and the exception is raised again.
 
         Raises `StoreUnavailable` if the database refuses a change, `GroupBroken` if the whole transaction is lost.
         """
         undone, noted = len(self._undo), len(self._noted)
         touched, matched, totals = self.touched.copy(), len(self._matched), self.totals.copy()
         self._joined_from = matched
-        savepoint = self.connection.begin_nested()
+        savepoint = self._connection.begin_nested() if self.writes else None
+        connection = self.connection
         try:
             result = work(self)
-            savepoint.commit()
+            if savepoint is not None:
+                savepoint.commit()
         except BaseException as error:
             self._take_back(undone)
             self.touched, self.totals = touched, totals
@@ -157,7 +159,11 @@ class Group:
             while len(self._noted) > noted:
                 self._noted.popitem()
             try:
-                savepoint.rollback()
+                if savepoint is not None:
+                    savepoint.rollback()
+                else:
+                    connection.rollback()
+                    self._transaction = None
             except SQLAlchemyError as broken:
                 raise GroupBroken from broken
             if self._connection.invalidated:

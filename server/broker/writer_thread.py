@@ -1,6 +1,6 @@
 """The writer thread: takes the queued commands, runs them as one group, commits once and answers.
 
-    queue ──▶ commands ──▶ Group ──commit──▶ listeners, then answers to the event loop
+    queue ──▶ commands ──▶ Group ──commit──▶ the event loop, once a group: listeners, then answers
                               └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened
 
 After a commit that failed the connection is never used again: the ledger is read on a new one, and says whether the
@@ -192,15 +192,7 @@ class BrokerThread:
                 run = self._publish_waiting if publications else _one_by_one
                 answers.extend(run(group, list(some)))
 
-        if self._carry_out(work, len(commands)):
-            damage = self._database.damage
-            self._answer(
-                [
-                    (command, result, damage.translated(error) if isinstance(error, Exception) else error)
-                    for command, result, error in answers
-                ]
-            )
-        else:
+        if not self._carry_out(work, len(commands), answers):
             self._refuse(commands)
 
     def _publish_waiting(self, group: Group, commands: Sequence[Command]) -> list[Answer]:
@@ -218,8 +210,9 @@ class BrokerThread:
             return _one_by_one(group, waiting)
         return [(command, result, None) for command, result in zip(waiting, results, strict=True)]
 
-    def _carry_out(self, work: Callable[[Group], None], commands: int = 0) -> bool:
-        """One group, and its commit where it wrote anything. Whether it is on disk, or had nothing to write."""
+    def _carry_out(self, work: Callable[[Group], None], commands: int = 0, answers: Sequence[Answer] = ()) -> bool:
+        """One group, its commit where it wrote anything, and then the `answers` that `work` has made. Whether it is on
+        disk, or had nothing to write."""
         group = Group(self._connection, self._state)
         try:
             work(group)
@@ -238,7 +231,7 @@ class BrokerThread:
             self._doubtful = group
             self._settle()
             return False
-        self._announce(group)
+        self._tell(group, answers)
         return True
 
     def _settle(self) -> bool:
@@ -259,7 +252,7 @@ class BrokerThread:
             group.undo()
         elif commits == self._state.commits + 1:
             self._state.commits = commits
-            self._announce(group)
+            self._tell(group)
         else:
             raise RuntimeError(
                 f"the ledger has {commits} commits, but this server made {self._state.commits}: another writer?"
@@ -267,22 +260,24 @@ class BrokerThread:
         self._doubtful = None
         return True
 
-    def _announce(self, group: Group) -> None:
-        """Notify the listeners. An exception in a listener is logged and does not stop the thread."""
+    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _tell(self, group: Group, answers: Sequence[Answer] = ()) -> None:
+        """Have the event loop notify the listeners, and answer. It is woken once."""
         calls: list[Callable[[], None]] = []
         if touched := group.all_touched():
             calls += [partial(each, touched) for each in self._listeners]
         if group.parked:
             calls += self._parking_listeners
-        for call in calls:
-            try:
-                call()
-            except Exception:
-                _log.exception("a listener failed")
+        damage = self._database.damage
+        answers = [
+            (command, result, damage.translated(error) if isinstance(error, Exception) else error)
+            for command, result, error in answers
+        ]
+        if (calls or answers) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_told, calls, answers)
 
-    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _answer(self, answers: list[Answer]) -> None:
+    def _answer(self, answers: Sequence[Answer]) -> None:
         if answers and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle_futures, answers)
 
@@ -334,7 +329,17 @@ def _run_one(group: Group, command: Command) -> Answer:
         return command, None, error
 
 
-def _settle_futures(answers: list[Answer]) -> None:
+def _told(calls: Sequence[Callable[[], None]], answers: Sequence[Answer]) -> None:
+    """On the event loop. An exception in a listener is logged, and stops nothing."""
+    for call in calls:
+        try:
+            call()
+        except Exception:
+            _log.exception("a listener failed")
+    _settle_futures(answers)
+
+
+def _settle_futures(answers: Sequence[Answer]) -> None:
     for command, result, error in answers:
         if command.answer.done():
             continue

@@ -9,7 +9,7 @@ second:
             ... read the store; leave when there is something ...
             await woken.wait()
 
-Everything here runs on the event loop; `announce` is the door for the broker's thread.
+Everything here runs on the event loop.
 """
 
 import asyncio
@@ -33,18 +33,21 @@ class Wakeups:
     def __init__(self) -> None:
         self.closed = False
         self.watching = 0
-        self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._followers: list[Callable[[Touched], None]] = []
         self._closers: list[Callable[[], None]] = []
 
     def announce(self, touched: Touched) -> None:
-        """Something about these subscriptions was committed: matches, a status, a deletion. Any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake, touched)
+        """Something about these subscriptions was committed: matches, a status, a deletion."""
+        if self._waiting:
+            for number in self._waiting.keys() & touched:
+                for woken in self._waiting[number]:
+                    woken.set()
+        for follower in self._followers:
+            follower(touched)
 
     def follow(self, follower: Callable[[Touched], None]) -> None:
-        """Calls the follower, on the loop, with every announcement."""
+        """Calls the follower with every announcement."""
         self._followers.append(follower)
 
     def also_closes(self, closer: Callable[[], None]) -> None:
@@ -73,11 +76,3 @@ class Wakeups:
                 woken.set()
         for closer in self._closers:
             closer()
-
-    def _wake(self, touched: Touched) -> None:
-        if self._waiting:
-            for number in self._waiting.keys() & touched:
-                for woken in self._waiting[number]:
-                    woken.set()
-        for follower in self._followers:
-            follower(touched)

@@ -4,10 +4,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import OperationalError
 

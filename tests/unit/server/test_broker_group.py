@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, event, select, text
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.subscriptions.compilation import compile_expression
@@ -78,6 +78,30 @@ def test_group_failing_command_leaves_the_others(connection: Connection, state: 
     assert [match.subscription for match in state.matcher.match({"a": 1})] == ["s1", "s3"]
     assert group.totals["accepted"] == 2
     assert group.touched == {1, 2}, "numbers of s1 and s3: s2 was undone before s3 came"
+
+
+def test_group_first_command_needs_no_savepoint(connection: Connection, state: State) -> None:
+    """Failing, it takes its transaction with it, and nothing is left to commit; the next command begins another one."""
+    said: list[str] = []
+    event.listen(connection, "before_cursor_execute", lambda *given: said.append(given[2].split()[0]))
+    event.listen(connection, "savepoint", lambda *given: said.append("SAVEPOINT"))
+    group = Group(connection, state)
+
+    def bad() -> None:
+        store(group, 1, 1)
+        raise LookupError("half-way")
+
+    with pytest.raises(LookupError):
+        group.run(lambda _: bad())
+    assert not group.writes
+    group.run(lambda _: store(group, 2, 2))
+    assert "SAVEPOINT" not in said
+    with pytest.raises(LookupError):
+        group.run(lambda _: bad())
+    assert "SAVEPOINT" in said
+    group.commit()
+    assert stored(connection) == {(2, 2)}
+    assert state.commits == 1
 
 
 def test_group_command_that_breaks_a_rule_of_the_store_is_undone(connection: Connection, state: State) -> None:

@@ -120,6 +120,20 @@ def test_ids_of_ours_never_repeat() -> None:
     assert len(set(ids)) == 200
 
 
+@pytest.mark.parametrize("given", [{}, {"ce_source": "/B%C3%BCro", "ce_site": 'a "b"', "ce_type": "reading"}])
+def test_mere_data_is_stored_as_the_event_around_it(given: dict[str, str]) -> None:
+    """What is written for data without an id is what the whole event would be stored as: body and digest alike."""
+    data = [{"b": [1.5, {"z": None, "a": "ü\n"}], "a": True}, {}, {"specversion2": "1.0", "id": 7}]
+    for each, value in zip(read(LINES, "\n".join(map(json.dumps, data)), **given), data, strict=True):
+        assert isinstance(each, DecodedEvent)
+        whole = json.loads(each.body)
+        assert whole == {**each.event.context, "data": value}
+        assert list(whole)[-2:] == ["id", "data"]
+        twin = one(STRUCTURED, each.body)
+        assert (each.digest, each.source, each.id, each.type) == (twin.digest, twin.source, twin.id, twin.type)
+        assert (each.id_is_ours, each.enveloped, twin.id_is_ours, twin.enveloped) == (True, False, False, True)
+
+
 def test_lines_are_events_or_data_and_a_bad_one_stands_alone() -> None:
     """A line with `specversion` is an event, any other the data of one; a bad line does not stop the rest."""
     body = "\n".join([json.dumps(EVENT), "", '{"price": 1}\r', "nope", "[1]", '{"specversion": "1.0"}'])

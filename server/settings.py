@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_origin
 from urllib.parse import urlsplit
@@ -390,6 +391,7 @@ def _is_of_kubernetes(name: str, value: str) -> bool:
     return name != "KINDCAST_PORT" or "://" in value
 
 
+@lru_cache(maxsize=64)  # every request asks it of the settings
 def is_loopback(host: str) -> bool:
     """Whether a host, as one would bind to it, is reached from this machine only.
 

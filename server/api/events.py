@@ -300,7 +300,7 @@ def _why(broker: AppBroker, reader: EventReader, event: Row[Any], asked: Row[Any
     compiled = restore_expression(asked.tree, vocabulary, operators)
     said = explain(vocabulary, compiled, published, operators=operators.values())
     circumstances = []
-    if asked.created_sequence >= event.sequence:
+    if asked.created_sequence >= event.sequence and not got:
         circumstances.append("the subscription was made after the event was accepted")
     if asked.expires_at <= event.accepted_at:
         circumstances.append("the subscription had expired when the event was accepted")

@@ -101,7 +101,7 @@ class Backfill:
 
 def create_with(group: Group, backfill: Backfill, create: Callable[[Group], Row[Any]]) -> Row[Any]:
     """Creates a subscription with the matches of stored events, the newest included. Raises `Outdated`,
-    `BackfillTooLarge`, and what `create` raises. Costs some 50 µs a match."""
+    `BackfillTooLarge`, and what `create` raises."""
     state = group.state
     if backfill.vocabulary is not state.vocabulary or backfill.operators is not state.operators:
         raise Outdated

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
+from kindcast.server.cloudevents import digest_of
 from kindcast.server.security.tickets import hashed
 from kindcast.server.store.older_matches import matches
 from kindcast.server.store.tables import metadata
@@ -131,15 +132,16 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
             )
         )
         for number in range(1, events + 1):
-            body = {"specversion": "1.0", "id": str(number), "source": "s", "type": "t", "data": {"n": number}}
+            event = {"specversion": "1.0", "id": str(number), "source": "s", "type": "t", "data": {"n": number}}
+            body = json.dumps(event)
             connection.execute(
                 insert(tables["events"]).values(
                     sequence=number,
                     source="s",
                     id=str(number),
                     type="t",
-                    digest="",
-                    body=json.dumps(body),
+                    digest=digest_of(body),
+                    body=body,
                     accepted_at=time.time(),
                     vocabulary_version="older",
                     matched=1,
@@ -158,9 +160,9 @@ def make_layout_3(engine: Engine, types: list[str]) -> None:
         counted = {"id": 1, "layout": 3, "sequence": len(types), "accepted": len(types)}
         connection.execute(insert(tables["ledger"]).values({**zeros, **counted}))
         for number, type in enumerate(types, 1):
-            body = {"specversion": "1.0", "id": str(number), "source": "s", "type": type}
-            row = {"sequence": number, "source": "s", "id": str(number), "type": type, "digest": "", "matched": 0}
-            row |= {"body": json.dumps(body), "accepted_at": time.time(), "vocabulary_version": "older"}
+            body = json.dumps({"specversion": "1.0", "id": str(number), "source": "s", "type": type})
+            row = {"sequence": number, "source": "s", "id": str(number), "type": type, "matched": 0}
+            row |= {"body": body, "digest": digest_of(body), "accepted_at": time.time(), "vocabulary_version": "older"}
             connection.execute(insert(tables["events"]).values(row))
 
 

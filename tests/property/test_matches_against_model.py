@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, inspect, select, update
 
+from kindcast.server.cloudevents import digest_of
 from kindcast.server.settings import Settings
 from kindcast.server.store import deliveries, ledger, matches, older_matches, postings
 from kindcast.server.store.database import Database
@@ -188,7 +189,8 @@ def agree(connection: Connection, model: Model) -> None:
 
 
 def event_row(sequence: int) -> EventRow:
-    return EventRow(sequence, "s", str(sequence), "t", "", f'{{"id":"{sequence}"}}', 0.0, "v", 0, None)
+    body = f'{{"id":"{sequence}"}}'
+    return EventRow(sequence, "s", str(sequence), "t", digest_of(body) or "", body, 0.0, "v", 0, None)
 
 
 @contextmanager

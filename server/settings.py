@@ -188,6 +188,9 @@ class Settings(BaseSettings):
     reader_connections: PositiveInt = 8
     busy_timeout_seconds: PositiveFloat = 10.0
 
+    lease_seconds: PositiveFloat = 5.0
+    """On PostgreSQL: how long a server that says nothing keeps its deliveries, before other servers take them."""
+
     # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
     allow_private_sinks: bool = False
     """Whether webhooks may go to this machine and its private networks. Off: a subscription must not reach them."""

@@ -6,10 +6,13 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 
 import asyncio
 import contextlib
+import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import anyio
@@ -31,6 +34,7 @@ from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
+from kindcast.server.broker.membership import Leases, Membership
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -47,7 +51,7 @@ from kindcast.server.broker.subscription_commands import NewSubscription, Refusa
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
-from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
+from kindcast.server.errors import BrokerBusy, StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.tickets import Claim
@@ -55,6 +59,8 @@ from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
 from kindcast.server.store.events import list_events
 from kindcast.server.store.integrity import Damage
+from kindcast.server.store.ledger import LAYOUT
+from kindcast.server.store.servers import SNAPSHOT, behind, living, read_ledger
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["Broker"]
@@ -63,6 +69,8 @@ T = TypeVar("T")
 
 SLICE_SECONDS = 0.01
 """For which events that are not published may keep the broker's thread at one time, more or less."""
+SPREAD_SECONDS = 0.02
+"""Between two looks at what other servers have applied."""
 MAX_SLICE_EVENTS = 1_000
 """Of these events, matched at one time."""
 MAX_BACKFILLS = 8
@@ -99,6 +107,7 @@ class Broker:
         self.pending_listeners: list[Callable[[], None]] = []
         """Called in the same way after each commit that parked candidates, or wants some tried again."""
         self._is_first = is_first
+        self._name = secrets.token_hex(8)
         self._database = Database(settings, sets_clock=is_first)
         self._sweeper = Sweeper(settings)
         self._snapshots = Snapshots(settings)
@@ -113,6 +122,11 @@ class Broker:
         self._graphs = GraphReading(settings)
         self._backfilling = asyncio.Lock()
         self._backfills_waiting = 0
+        self.leases = Leases(self)
+        """For which subscriptions this server delivers, where several share the database."""
+        self._woken = False
+        self._spread_to = 0
+        self._following: asyncio.Task[None] | None = None
         self.recent_attributes: RecentAttributes | None = None
         """The attributes of recent events, as they were last read for advice to subscribers."""
         self.documents = DocumentReader(settings)
@@ -143,11 +157,15 @@ class Broker:
             pending_listeners=self.pending_listeners,
             snapshots=self._snapshots,
             sweeper=self._sweeper,
+            read_all=None if self._database.is_sqlite else self._read_all,
+            server=self._name,
             max_group_events=self.settings.max_group_events,
             observe_commit=self.metrics.observe_commit,
             observe_matching=self.metrics.observe_matching,
         )
         self._thread.start()
+        if not self._database.is_sqlite:
+            await self._join(state)
         self._compaction = Compaction(self.read, self.submit, self._database.matches)
         self.listeners.append(self._compaction.announce)
         self._compacting = asyncio.create_task(self._compaction.run(), name="compaction")
@@ -163,6 +181,8 @@ class Broker:
         if self._compaction is not None and self._compacting is not None:
             self._compaction.stop()
             await self._compacting
+        if self.leases.membership is not None:
+            await self.leases.membership.stop()
         if self._thread is not None:
             await self._thread.stop()
         await asyncio.to_thread(self._database.close)
@@ -479,11 +499,76 @@ class Broker:
             upload, activate=activate, dry_run=dry_run, progress=progress
         )
 
+    # ── other servers ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read_all(self, connection: Connection) -> State:
+        return restore(connection, self.settings, None, alone=False)
+
+    async def _join(self, state: State) -> None:
+        membership = Membership(
+            self._database,
+            self._name,
+            _program(state),
+            self.settings.lease_seconds,
+            lambda: state.commits,
+            self._wake,
+            self.leases.changed,
+        )
+        await asyncio.to_thread(membership.start)
+        self.leases.membership = membership
+        self.leases.listeners.append(self._wake_pending)
+        await self._submit(lambda _: None, weight=0, reads_only=True)  # what was committed before the others knew of us
+
+    def _wake(self) -> None:
+        """Another server has committed something: the thread looks, if it is not about to."""
+        self._woken = True
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow(), name="what other servers committed")
+
+    async def _follow(self) -> None:
+        while self._woken:
+            self._woken = False
+            with contextlib.suppress(StoreUnavailable):  # the next heartbeat wakes again
+                await self._submit(lambda _: None, weight=0, reads_only=True)
+
+    async def _spread(self) -> None:
+        """Waits until every other server that lives has what this one has put in force. None matches anything before,
+        but they may answer by what they had."""
+        member, commit = self.leases.membership, self.state.put_in_force
+        while member is not None and commit > self._spread_to:
+            if await self.read(partial(behind, commits=commit, but=member.id)):
+                await asyncio.sleep(SPREAD_SECONDS)
+            else:
+                self._spread_to = commit
+
+    @asynccontextmanager
+    async def before_others(self) -> AsyncIterator[None]:
+        """For a change of the vocabulary: no other server makes one meanwhile, and all that they made is here. Raises
+        `StoreUnavailable`. If the lock is lost meanwhile, as when the database ends, the change itself finds out."""
+        if self._database.is_sqlite:
+            yield
+            return
+        connection = await asyncio.to_thread(self._database.begin_activation)
+        try:
+            while not await asyncio.to_thread(self._database.may_activate, connection):
+                await asyncio.sleep(SPREAD_SECONDS)
+            await self._submit(lambda _: None, weight=0, reads_only=True)
+            yield
+        finally:
+            await asyncio.to_thread(connection.close)
+
+    def _wake_pending(self) -> None:
+        for listener in self.pending_listeners:
+            listener()
+
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, work: Callable[[Group], T]) -> T:
-        """A command for the thread. What it changes of the state it must register how to undo."""
-        return await self._submit(work)
+        """A command for the thread. What it changes of the state it must register how to undo. A vocabulary, or
+        operators, that it puts in force are so at all servers of the database when it returns."""
+        result = await self._submit(work)
+        await self._spread()
+        return result
 
     async def _submit(
         self,
@@ -495,6 +580,8 @@ class Broker:
     ) -> T:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
+        if not reads_only and self.leases.membership is not None and not self.leases.membership.lives:
+            raise StoreUnavailable("this server could not tell the database in time that it lives: try again")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight
         self._since[answer] = time.monotonic()
@@ -509,9 +596,17 @@ class Broker:
     def _open(self) -> tuple[Connection, State]:
         """In a worker thread: the store and everything in it."""
         connection = self._database.open()
+        alone = self._database.alone
         try:
             with connection.begin():
-                return connection, restore(connection, self.settings, self._snapshots)
+                if not alone:
+                    connection.exec_driver_sql(SNAPSHOT)
+                    _check_layout(connection)
+                state = restore(connection, self.settings, self._snapshots, alone=alone)
+                if not alone:
+                    _check_programs(connection, _program(state))
+            self._database.share(connection)
+            return connection, state
         except DBAPIError as error:
             connection.close()
             self.damage.translated(error)
@@ -519,6 +614,22 @@ class Broker:
         except BaseException:
             connection.close()
             raise
+
+
+def _program(state: State) -> str:
+    """What servers that share a database have in common."""
+    return f"kindcast {version('kindcast')} with rules of matching {state.vocabulary.meaning}"
+
+
+def _check_layout(connection: Connection) -> None:
+    if (layout := read_ledger(connection).layout) != LAYOUT:
+        raise StoreUnreadable(f"other servers use the database in layout {layout}, not {LAYOUT}: stop them first")
+
+
+def _check_programs(connection: Connection, mine: str) -> None:
+    for _, program in living(connection):
+        if program != mine:
+            raise StoreInUse(f"{program} serves the database, and this is {mine}: stop the others first")
 
 
 def _publish_one(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> Results:

@@ -16,7 +16,7 @@ from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
 from kindcast.server.broker.state import Live, LiveSubscriptions
 from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
-from kindcast.server.store import events, leftovers, subscriptions
+from kindcast.server.store import events, leftovers, servers, subscriptions
 from kindcast.server.store.matches import cache_of
 
 __all__ = ["Sweeper"]
@@ -57,6 +57,10 @@ class Sweeper:
         """Records an end time. Call it for a subscription that is new, revived, or ends earlier than before."""
         if live.expires_at <= self._until:
             heapq.heappush(self._ends, (live.expires_at, live.id))
+
+    def look_again(self) -> None:
+        """All subscriptions may be others."""
+        self._ends, self._until = [], -math.inf
 
     def erase(self, group: Group, live: Live) -> None:
         """Deletes a subscription. If it has many attempts, the next sweeps erase them."""
@@ -120,6 +124,8 @@ class Sweeper:
         purged = [live for live in aside if live.status == "expired" and live.expires_at <= over]
         for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
             self.erase(group, live)
+        if group.is_shared:
+            servers.clean(connection, group.state.commits)
         left = leftovers.erase_some(connection, at_most=ATTEMPTS_PER_SWEEP)
         before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
         if before is not None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection, RootTransaction
@@ -20,14 +20,15 @@ from kindcast.semantic import Compiled, Matcher
 from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker.state import Live, State
 from kindcast.server.clock import CLOCK
-from kindcast.server.errors import StoreUnavailable
-from kindcast.server.store import ledger, subscriptions
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable
+from kindcast.server.store import ledger, servers, subscriptions
 from kindcast.server.store.postings import Numbers
 
 __all__ = [
     "SILENT",
     "Group",
     "GroupBroken",
+    "StateOutdated",
     "Touched",
     "admit",
     "admit_many",
@@ -52,6 +53,11 @@ MATCHES_KEPT = 4_000_000
 
 class GroupBroken(Exception):
     """The transaction is lost, with everything in it."""
+
+
+class StateOutdated(GroupBroken):
+    """Another server has put another vocabulary or other operators in force, or this one is too far behind: its state
+    is to be read again, and the group begun again."""
 
 
 class Touched(Collection[int]):
@@ -81,11 +87,26 @@ class Touched(Collection[int]):
         return bool(self.changed) or self.matched.size > 0
 
 
+class Others(Protocol):
+    """The servers that share the database with this one, which is called `id`."""
+
+    id: str
+
+    def lock(self, connection: Connection) -> str | None:
+        """When a transaction begins: wait for the others, and bring the state up to what they committed. Returns the
+        name of the transaction. Raises `StateOutdated`, `StoreUnreadable`, and what the database does."""
+        ...
+
+
 class Group:
     """A transaction, the state that it changes, and the undo steps of those changes. The broker's thread only."""
 
-    def __init__(self, connection: Connection, state: State) -> None:
+    def __init__(self, connection: Connection, state: State, others: Others | None = None) -> None:
+        """`others`: the servers that share the database, if it can be shared."""
         self._connection = connection
+        self._others = others
+        self.transaction: str | None = None
+        """Its name, where the database has other servers."""
         self._transaction: RootTransaction | None = None
         self._undo: list[Callable[[], None]] = []
         self.state = state
@@ -101,13 +122,25 @@ class Group:
         """What the commit adds to the ledger."""
         self._noted: dict[int, str] = {}
         """Number and id of each subscription that was added, removed or changed in this group."""
+        self._others_read: list[str] = []
+        """What other servers have to read again after this group: kinds of `servers.Change`."""
 
     @property
     def connection(self) -> Connection:
-        """The writing connection, inside the transaction."""
+        """The writing connection, inside the transaction. Raises `GroupBroken`, and what `lock` does."""
         if self._transaction is None:
             self._transaction = self._connection.begin()
+            if self._others is not None:
+                try:
+                    self.transaction = self._others.lock(self._connection)
+                except (SQLAlchemyError, StoreUnreadable) as error:
+                    raise GroupBroken from error
         return self._connection
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may use the database."""
+        return self._others is not None
 
     @property
     def writes(self) -> bool:
@@ -136,6 +169,12 @@ class Group:
         self._noted.setdefault(live.number, live.id)
         if told:
             self.touched.add(live.number)
+
+    def others_read(self, kind: str) -> None:
+        """Note that other servers have to read their vocabulary or their operators again."""
+        kinds = len(self._others_read)
+        self._others_read.append(kind)
+        self.on_undo(lambda: self._others_read.__delitem__(slice(kinds, None)))
 
     def run(self, work: Callable[["Group"], T]) -> T:
         """Runs one command in its own savepoint; the first one of the transaction needs none. If it raises, its changes
@@ -179,10 +218,26 @@ class Group:
         assert self._transaction is not None
         if self.state.snapshot is not None and self._noted:
             subscriptions.note_changed(self._connection, self._noted)
-        ledger.count(self._connection, sequence=self.state.sequence, more=self.totals)
+        if self._others is not None:
+            servers.note_changes(self._connection, self.state.commits + 1, self._changes())
+        wakes = None if self._others is None else (servers.CHANNEL, self._others.id)
+        ledger.count(self._connection, sequence=self.state.sequence, more=self.totals, wakes=wakes)
         self._transaction.commit()
         self.state.commits += 1
+        if self._others_read:
+            self.state.put_in_force = self.state.commits
         self.state.changes_since_snapshot += len(self._noted)
+
+    def _changes(self) -> Iterator[servers.Change]:
+        """What other servers have to know beside the events."""
+        for number, id in self._noted.items():
+            yield servers.Change(servers.SUBSCRIPTION, number, id)
+        for number in self.touched - self._noted.keys():
+            yield servers.Change(servers.TOLD, number)
+        for kind in dict.fromkeys(self._others_read):
+            yield servers.Change(kind)
+        if self.parked:
+            yield servers.Change(servers.PARKED)
 
     def undo(self) -> None:
         """Undoes every change of the state."""
@@ -303,6 +358,7 @@ def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> 
     aside. `declarations` and the ontologies make that vocabulary."""
     state, before, declared_before = group.state, group.state.live_subscriptions, group.state.declarations
     state.live_subscriptions, state.declarations = before.under(matcher), declarations
+    group.others_read(servers.ACTIVATION)
 
     def undo() -> None:
         state.live_subscriptions, state.declarations = before, declared_before

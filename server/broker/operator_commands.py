@@ -6,7 +6,7 @@ import msgspec
 from kindcast.server.broker.group import Group
 from kindcast.server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
 from kindcast.server.operators.registry import CALLED, Key, Piece, Registration, Registry
-from kindcast.server.store import operators
+from kindcast.server.store import operators, servers
 
 __all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
 
@@ -76,6 +76,7 @@ def forget_data(group: Group, key: Key) -> bool:
 def _use(group: Group, registry: Registry) -> None:
     state, before = group.state, group.state.operators
     state.operators = registry
+    group.others_read(servers.OPERATORS)
     for operator in registry.known.values():
         state.matcher.declare(operator)
 

@@ -118,15 +118,17 @@ _VOCABULARIES: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def restore(connection: Connection, settings: Settings, snapshots: Snapshots) -> State:
-    """Restores the whole state of the last server. Raises `StoreUnreadable` if a part of it cannot be read.
+def restore(connection: Connection, settings: Settings, snapshots: Snapshots | None, *, alone: bool = True) -> State:
+    """Restores the whole state of the last server. Raises `StoreUnreadable` if a part of it cannot be read. Not
+    `alone`: other servers use the database now; nothing is written, and the transaction must be one snapshot.
 
     Costs the construction of the vocabulary, some µs per subscription, and the compilation of the subscriptions that
     the snapshot does not have.
     """
     started = time.perf_counter()
-    ledger.open_ledger(connection)
-    keep_reading(connection, settings)
+    if alone:
+        ledger.open_ledger(connection)
+        keep_reading(connection, settings)
     declared = active_declarations(connection)
     built = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
     vocabulary = _VOCABULARIES.setdefault(built.version, built)
@@ -146,18 +148,22 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
     with garbage_collection.paused():
         token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
-        opened = snapshots.open(vocabulary, operators.known.values(), token)
+        opened = None if snapshots is None else snapshots.open(vocabulary, operators.known.values(), token)
         saved = 0 if opened is None else len(opened.matcher)
-        if opened is not None and not _catch_up(connection, opened, noted):
+        if snapshots is not None and opened is not None and not _catch_up(connection, opened, noted, writes=alone):
             snapshots.refuse("the database has other subscriptions than those that were noted")
             opened = None
         if opened is None:
             state.live_subscriptions = LiveSubscriptions(state.empty_matcher(vocabulary))
-            _read_all(connection, state.live_subscriptions)
+            _read_all(connection, state.live_subscriptions, writes=alone)
+        else:
+            state.live_subscriptions = opened
+        if opened is None and alone:
             subscriptions.begin_snapshot(connection, None)
         else:
-            state.live_subscriptions, state.snapshot, state.changes_since_snapshot = opened, token, len(noted)
-        tell_new_rules(connection, state)
+            state.snapshot, state.changes_since_snapshot = token, len(noted)
+        if alone:
+            tell_new_rules(connection, state)
     _log.info(
         "restored %d ontologies, %d subscriptions%s, %d events in %.1f s",
         len(vocabulary.ontologies),
@@ -169,15 +175,19 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots) ->
     return state
 
 
-def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions) -> None:
+def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions, *, writes: bool) -> None:
     """Adds every stored subscription, and updates the stored notes to what the matcher reports."""
     for row in subscriptions.renewable(connection):
         live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
-    keep_notes(connection, list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True))))
+    noted = list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True)))
+    if writes:
+        keep_notes(connection, noted)
     live_subscriptions.enter_found(list(live_subscriptions.aside))
 
 
-def _catch_up(connection: Connection, live_subscriptions: LiveSubscriptions, noted: Iterable[Row[Any]]) -> bool:
+def _catch_up(
+    connection: Connection, live_subscriptions: LiveSubscriptions, noted: Iterable[Row[Any]], *, writes: bool
+) -> bool:
     """Updates subscriptions from a snapshot by the store: those in `noted`, and those whose expression had no meaning.
     Returns whether the result has exactly the subscriptions of the store."""
     live_subscriptions.matcher.defers = True
@@ -194,6 +204,8 @@ def _catch_up(connection: Connection, live_subscriptions: LiveSubscriptions, not
     late = [each.number for each in live_subscriptions.aside.values() if each.status not in SILENT]
     if late:
         rows = subscriptions.trees(connection, live_only=True, numbers=late)
-        keep_notes(connection, list(fill(live_subscriptions.matcher, rows)))
+        changed = list(fill(live_subscriptions.matcher, rows))
+        if writes:
+            keep_notes(connection, changed)
         live_subscriptions.enter_found(list(live_subscriptions.aside))
     return subscriptions.numbers_of_all(connection) == (len(live_subscriptions), live_subscriptions.numbers_sum())

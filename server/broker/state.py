@@ -76,6 +76,12 @@ class LiveSubscriptions:
             return self.aside[id]
         return Live(self._numbers[slot], id, "active", self._ends[slot], matching=True)
 
+    def find(self, id: str) -> Live | None:
+        """The state of one subscription, if there is one."""
+        if id not in self:
+            return None
+        return self[id]
+
     def number(self, id: str) -> int:
         """The number of one subscription. Raises `KeyError`."""
         slot = self.matcher.slots.get(id)
@@ -237,6 +243,8 @@ class State:
     changes_since_snapshot: int = 0
     """How many changes the store has noted since that snapshot."""
     commits: int = 0
+    put_in_force: int = 0
+    """The last commit of this server that put a vocabulary or operators in force."""
     sequence: int = 0
     last_accepted_at: float = 0.0
 

@@ -12,7 +12,8 @@ was.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -29,7 +30,14 @@ from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NOT_COMPILABLE, as_records, is_flagged, notes_of
-from kindcast.server.errors import NothingBefore, OntologyInUse, UnknownDeclaration, UnknownOntology, VersionChanged
+from kindcast.server.errors import (
+    BrokerBusy,
+    NothingBefore,
+    OntologyInUse,
+    UnknownDeclaration,
+    UnknownOntology,
+    VersionChanged,
+)
 from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
@@ -49,6 +57,7 @@ __all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declar
 # A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until
 # it is back.
 
+OVERTAKEN = "another server has just put another vocabulary in force: try again"
 LISTED = 20
 """Ids of subscriptions that an error or an answer names; the count is complete."""
 
@@ -76,6 +85,8 @@ class Prepared:
     noted: list[ChangedNotes]
     impact: Impact
     dependents: list[str]
+    before: Vocabulary
+    """The one that was in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +123,16 @@ def prepare(
         seen={row.id: row.status for row in rows},
         noted=noted,
         impact=impact,
+        before=before,
         dependents=_dependents(before, vocabulary, rows) if with_dependents else [],
     )
 
 
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
-    """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it)."""
+    """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it). Raises
+    `BrokerBusy` where another server has put another vocabulary in force meanwhile."""
+    if prepared.before is not group.state.vocabulary:
+        raise BrokerBusy(OVERTAKEN)
     mark_active(group.connection)
     matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
     for operator in group.state.operators.known.values():  # some may have come meanwhile
@@ -262,6 +277,8 @@ class BrokerAccess(Protocol):
 
     async def submit(self, work: Callable[[Group], T]) -> T: ...
 
+    def before_others(self) -> AbstractAsyncContextManager[None]: ...
+
     @property
     def state(self) -> State: ...
 
@@ -284,13 +301,25 @@ class VocabularyCommands:
 
     def __init__(self, broker: BrokerAccess, documents: DocumentReader) -> None:
         self.broker = broker
-        self.one_at_a_time = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
         """Held from building to swapping. Fair: first come, first served."""
+        self._base: Vocabulary | None = None
+        """The one that was in force when the present change began."""
         self._documents = documents
 
     @property
     def vocabulary(self) -> Vocabulary:
         return self.broker.state.vocabulary
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """From building a vocabulary to putting it in force: one change at a time, at all servers of a database."""
+        async with self._one_at_a_time, self.broker.before_others():
+            self._base = self.vocabulary
+            try:
+                yield
+            finally:
+                self._base = None
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +349,7 @@ class VocabularyCommands:
         progress("build", 0, None)
         if dry_run:
             return await self._tried(upload, sha256, read, progress), False
-        async with self.one_at_a_time:
+        async with self.changing():
             await self._check_follows(upload)
             known = await self._known(upload, sha256, activate, alone=True)
             if known is not None:  # it came twice, and the other was faster
@@ -350,7 +379,7 @@ class VocabularyCommands:
             number = await self._number(name, version)
             prepared = await self.prepared(await self._whole(name, number))
             return {"version": number, **await self.change_report(prepared)}
-        async with self.one_at_a_time:
+        async with self.changing():
             number = await self._number(name, version)
             return {"version": number, **await self._activate(name, number)}
 
@@ -360,7 +389,7 @@ class VocabularyCommands:
             prepared = await self._without(name)
             await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
             return await self.change_report(prepared)
-        async with self.one_at_a_time:
+        async with self.changing():
             prepared = await self._without(name)
             done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
             return await self.change_report(prepared, done, f"{name} deleted")
@@ -416,8 +445,11 @@ class VocabularyCommands:
     async def prepared(
         self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True
     ) -> Prepared:
-        """The subscriptions compiled under another vocabulary, beside the running ones."""
+        """The subscriptions compiled under another vocabulary, beside the running ones. Raises `BrokerBusy` where the
+        one in force is no more that with which the change began."""
         state = self.broker.state
+        if self._base is not None and self._base is not state.vocabulary:
+            raise BrokerBusy(OVERTAKEN)
         rows = await self.broker.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
         return await asyncio.to_thread(
             prepare,
@@ -591,7 +623,7 @@ class DeclarationCommands:
             prepared = await self._prepared(kind, name, body, replace)
             return self._described(kind, name, None) | await self._vocabularies.change_report(prepared), False
         broker = self._vocabularies.broker
-        async with self._vocabularies.one_at_a_time:
+        async with self._vocabularies.changing():
             same = await broker.read(lambda connection: declarations.find_same(connection, declared))
             if same is not None and same.active:
                 return self._described(kind, name, same.version), False
@@ -617,7 +649,7 @@ class DeclarationCommands:
         if dry_run:
             prepared = await self._left(kind, name)
             return self._described(kind, name, None) | await self._vocabularies.change_report(prepared)
-        async with self._vocabularies.one_at_a_time:
+        async with self._vocabularies.changing():
             prepared = await self._left(kind, name)
             forget = partial(declarations.delete_declaration, kind=kind, name=name)
             done = await broker.submit(lambda group: swap(group, 0, prepared, forget))

@@ -24,13 +24,14 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.group import Group, GroupBroken, Touched
+from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
+from kindcast.server.broker.other_servers import Applied, OtherServers
 from kindcast.server.broker.publishing import Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError, StoreUnavailable
-from kindcast.server.store import ledger, subscriptions
+from kindcast.server.store import ledger, servers, subscriptions
 from kindcast.server.store.database import Database
 
 __all__ = ["BrokerThread", "Command"]
@@ -67,11 +68,14 @@ class BrokerThread:
         pending_listeners: Sequence[Callable[[], None]] = (),
         snapshots: Snapshots | None = None,
         sweeper: Sweeper,
+        read_all: Callable[[Connection], State] | None = None,
+        server: str = "",
         max_group_events: int,
         observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
         observe_matching: Callable[[float, int], None] = lambda seconds, events: None,
     ) -> None:
-        """Called on the event loop that its answers go to. `listeners` may grow later."""
+        """Called on the event loop that its answers go to. `listeners` may grow later. `read_all` makes a state from
+        the store, where it may have other servers; `server` is the name of this one among them."""
         self._database = database
         self._connection = connection
         self._state = state
@@ -87,6 +91,7 @@ class BrokerThread:
         self._door = threading.Lock()
         self._closed = False
         self._doubtful: Group | None = None
+        self._others = None if read_all is None else OtherServers(server, state, sweeper, read_all, self._tell_applied)
         self._thread = threading.Thread(target=self._run, name="kindcast-broker", daemon=True)
         self.trouble: str | None = None
         """Why the last group was lost, until one is committed again."""
@@ -169,13 +174,12 @@ class BrokerThread:
     def _name(self, token: str) -> bool:
         """The store names the snapshot that was just written. Whether it does for certain; else the one before is good
         still."""
-        named = False
+        named, commits = False, self._state.commits
 
         def work(group: Group) -> None:
             nonlocal named
             with contextlib.suppress(StoreUnavailable):  # the log has it
-                group.run(partial(_name_snapshot, token=token))
-                named = True
+                named = group.run(partial(_name_snapshot, token=token, commits=commits))
 
         return self._carry_out(work) and named
 
@@ -184,9 +188,12 @@ class BrokerThread:
             self._sweeper.postpone()
             self._refuse(commands)
             return
+        if self._others is not None and commands and all(each.reads_only for each in commands):
+            self._follow(self._others)
         answers: list[Answer] = []
 
         def work(group: Group) -> None:
+            answers.clear()  # of a try under a state that was outdated
             self._sweeper.sweep(group)
             for publications, some in groupby(commands, lambda each: each.publication is not None):
                 run = self._publish_waiting if publications else _one_by_one
@@ -213,9 +220,15 @@ class BrokerThread:
     def _carry_out(self, work: Callable[[Group], None], commands: int = 0, answers: Sequence[Answer] = ()) -> bool:
         """One group, its commit where it wrote anything, and then the `answers` that `work` has made. Whether it is on
         disk, or had nothing to write."""
-        group = Group(self._connection, self._state)
+        group = self._new_group()
         try:
-            work(group)
+            while True:
+                try:
+                    work(group)
+                    break
+                except StateOutdated:
+                    self._begin_again(group)
+                    group = self._new_group()
             if group.writes:
                 started = time.perf_counter()
                 group.commit()
@@ -234,6 +247,28 @@ class BrokerThread:
         self._tell(group, answers)
         return True
 
+    def _new_group(self) -> Group:
+        return Group(self._connection, self._state, self._others)
+
+    def _begin_again(self, group: Group) -> None:
+        """The state is outdated: undo what the group has changed of it, and read it again."""
+        assert self._others is not None
+        group.undo()
+        self._connection.rollback()
+        self._others.read_again(self._connection)
+
+    def _follow(self, others: OtherServers) -> None:
+        """Apply what other servers committed. What cannot be read now is read by the next group."""
+        try:
+            try:
+                others.follow(self._connection)
+            except StateOutdated:
+                others.read_again(self._connection)
+        except (SQLAlchemyError, ServerError) as error:
+            _log.error("what other servers committed could not be read; trying again: %s", error)
+            self._doubtful = self._new_group()  # nothing is in doubt, but the connection
+            self._settle()
+
     def _settle(self) -> bool:
         """Find out, on a new connection, whether the doubtful group is on disk, and make the state say the same."""
         group = self._doubtful
@@ -244,7 +279,13 @@ class BrokerThread:
                 self._connection.close()
             self._connection = self._database.connect()
             with self._connection.begin():
-                commits, _, _ = ledger.position(self._connection)
+                if self._others is not None:
+                    is_there = servers.commit_is_there(self._connection, group.transaction)
+                    if is_there is None:
+                        return False
+                    commits = self._state.commits + is_there
+                else:
+                    commits, _, _ = ledger.position(self._connection)
         except (SQLAlchemyError, ServerError) as error:
             _log.error("the store cannot be reached: %s", error)
             return False
@@ -277,6 +318,16 @@ class BrokerThread:
         if (calls or answers) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_told, calls, answers)
 
+    def _tell_applied(self, applied: Applied) -> None:
+        """Have the event loop notify the listeners of what other servers committed."""
+        calls: list[Callable[[], None]] = []
+        if applied.touched:
+            calls += [partial(each, applied.touched) for each in self._listeners]
+        if applied.parked:
+            calls += self._parking_listeners
+        if calls and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_told, calls, ())
+
     def _answer(self, answers: Sequence[Answer]) -> None:
         if answers and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle_futures, answers)
@@ -299,17 +350,21 @@ class BrokerThread:
             self._answer(refused)
 
 
-def _name_snapshot(group: Group, *, token: str) -> None:
-    """The store names the snapshot that was just written, and notes from now on what changes."""
-    state = group.state
+def _name_snapshot(group: Group, *, token: str, commits: int) -> bool:
+    """The store names the snapshot that was just written, after so many commits, and notes from now on what changes.
+    Not where another server has committed meanwhile."""
+    connection, state = group.connection, group.state
+    if state.commits != commits:
+        return False
     before = state.snapshot, state.changes_since_snapshot
 
     def undo() -> None:
         state.snapshot, state.changes_since_snapshot = before
 
     group.on_undo(undo)
-    subscriptions.begin_snapshot(group.connection, token)
+    subscriptions.begin_snapshot(connection, token)
     state.snapshot, state.changes_since_snapshot = token, 0
+    return True
 
 
 def _one_by_one(group: Group, commands: Sequence[Command]) -> list[Answer]:

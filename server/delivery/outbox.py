@@ -322,6 +322,8 @@ class Courier:
                             return None
                     if match.position <= subscriber.start:
                         continue
+                    if (fence := self.broker.leases.fence(number)) is None:
+                        return None  # another server delivers
                     if (due := self._due(subscriber, errors)) > time.time():
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
@@ -330,7 +332,7 @@ class Courier:
                 slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
                 self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None, slow=slow)
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
-                step = self._step(subscriber, match, outcome, errors)
+                step = self._step(subscriber, match, outcome, errors, fence)
                 written = self.progress.add(step)
                 if outcome.kind != "delivered":
                     await written
@@ -349,8 +351,10 @@ class Courier:
         errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
         if (due := self._due(subscriber, errors)) > time.time():
             return due
+        if (fence := self.broker.leases.fence(number)) is None:
+            return None
         gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
-        step = self._step(subscriber, gone, Outcome(kind="failed", at=time.time(), detail=str(damaged)), errors)
+        step = self._step(subscriber, gone, Outcome(kind="failed", at=time.time(), detail=str(damaged)), errors, fence)
         await self.progress.add(step)
         return step.next_attempt_at
 
@@ -397,7 +401,7 @@ class Courier:
                     await asyncio.wait_for(self._quiet.wait(), QUIET_SECONDS)
             yield
 
-    def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int) -> Progress:
+    def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int, fence: int) -> Progress:
         """What the outcome means for the subscription, which had failed `errors` times in a row before."""
         status, reason, next_attempt_at = "active", None, None
         if outcome.kind != "delivered":
@@ -423,6 +427,7 @@ class Courier:
             status_reason=reason,
             consecutive_errors=0 if outcome.kind == "delivered" else errors,
             next_attempt_at=next_attempt_at,
+            fence=fence,
         )
 
 
@@ -493,8 +498,15 @@ def progress_queue(broker: Broker) -> WriteQueue[Progress]:
     last result, so that the next courier starts from what is on disk.
     """
 
+    def record(connection: Connection, steps: list[Progress]) -> set[int]:
+        valid = broker.leases.valid(connection, {(step.number, step.fence) for step in steps})
+        mine = [step for step in steps if (step.number, step.fence) in valid]
+        if len(mine) < len(steps):
+            log.info("%d webhook attempts count for nothing: another server delivers there", len(steps) - len(mine))
+        return record_progress(connection, mine)
+
     async def write(steps: list[Progress]) -> None:
-        await broker.execute(lambda connection: record_progress(connection, steps), lambda changed: changed)
+        await broker.execute(lambda connection: record(connection, steps), lambda changed: changed)
 
     return WriteQueue(write, log, "the results of %d webhook attempts could not be written; trying again: %s")
 
@@ -587,6 +599,11 @@ class Outbox:
                 return
         self._woken.set()
 
+    def look_again(self) -> None:
+        """At all that waits: leases may be free."""
+        self._announced = None
+        self._woken.set()
+
     def stop(self) -> None:
         """Makes `run` end."""
         self._stopping = self._courier.stopping = True
@@ -644,7 +661,7 @@ class Outbox:
             waiting, found = await self._broker.read(look)
             self._sinks.learn(changed, found)
             self._knows_sinks = True
-            return waiting
+            return await self._broker.leases.take(waiting)
         except Exception:
             log.exception("the outbox cannot read the store; next attempt in %g s", FAULT_PAUSE_SECONDS)
             self._announced = None

@@ -40,6 +40,7 @@ async def running_delivery(
     outbox = Outbox(broker, settings)
     wakeups.follow(outbox.announce)
     broker.listeners.append(wakeups.announce)
+    broker.leases.listeners.append(outbox.look_again)
     delivering = asyncio.create_task(outbox.run(), name="outbox")
     try:
         with _closing_on_signal(wakeups) if hears_signals else contextlib.nullcontext():

@@ -27,6 +27,7 @@ from kindcast.server.pending.late_matchers import LateMatchers
 from kindcast.server.settings import Settings
 from kindcast.server.store import operators
 from kindcast.server.store import pending as pending_store
+from kindcast.server.store.servers import LATE_MATCHING
 
 __all__ = ["LateMatchingService", "running_late_matching"]
 
@@ -109,6 +110,8 @@ class LateMatchingService:
         try:
             if len(self._tasks) >= EVENTS_AT_ONCE:
                 return LONGEST_SLEEP_SECONDS  # a task that ends wakes us
+            if not await self.broker.leases.take([LATE_MATCHING]):
+                return LONGEST_SLEEP_SECONDS  # another server decides; when it ends, we are woken
             now = time.time()
             limit = ROWS_PER_READ + len(self._busy)
 

@@ -1,9 +1,11 @@
-"""Opening of the database: one writing connection, a pool of readers, and a lock against a second server.
+"""Opening of the database: one writing connection, a pool of readers, and a lock against servers that do not fit.
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for
 the writer.
 
-PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `synchronous_commit` is on there.
+PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `synchronous_commit` is on there. Several
+servers may use it: each holds an advisory lock that they share. One that starts alone holds it for itself until it has
+brought the tables to the present layout; versions that know of no others hold it for themselves always.
 """
 
 import fcntl
@@ -18,8 +20,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from kindcast.server.errors import StoreInUse, StoreUnreadable
+from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
+from kindcast.server.store import servers
 from kindcast.server.store.integrity import Damage
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
@@ -30,8 +33,10 @@ __all__ = ["Database", "normalised"]
 T = TypeVar("T")
 
 ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of our lock on PostgreSQL
-LOCK_SECONDS = 2.0  # for which a start waits for that lock
-POSTGRESQL_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and put in force
+LOCK_SECONDS = 60.0  # for which a start waits for that lock: another server may be starting
+LOCK_PAUSE_SECONDS = 0.1
+STUCK_SECONDS = 30  # after which PostgreSQL ends a group that says nothing, so that other servers go on
 JOURNAL_BYTES = 64 << 20  # what is left of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # pages of the indexes that every event touches
 
@@ -59,6 +64,8 @@ class Database:
             pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
         )
         self._listen()
+        self.alone = True
+        """Whether no other server used it when it was opened; not true of PostgreSQL after `share`."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -76,11 +83,18 @@ class Database:
         """
         self._take_lock()
         try:
-            connection = self.connect()
+            connection = self._writer.connect()
+            if not self.is_sqlite and not self._enter(connection):
+                connection.close()
+                raise StoreInUse(f"another server uses the database {self.url}, and does not share it")
+            if not self.alone:
+                return connection
             with connection.begin():
                 if self.witness is not None:
                     self._compare(connection, self.witness)
                 metadata.create_all(connection)
+                if not self.is_sqlite:
+                    servers.metadata.create_all(connection)
             return connection
         except DBAPIError as error:
             raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
@@ -101,10 +115,59 @@ class Database:
     def connect(self) -> Connection:
         """Another connection that writes, after the one before broke. Raises `StoreInUse`, `DBAPIError`."""
         connection = self._writer.connect()
-        if not self.is_sqlite and not _takes_advisory_lock(connection):
-            connection.close()
-            raise StoreInUse(f"another server uses the database {self.url}")
+        if not self.is_sqlite:
+            if not _locks(connection, "pg_try_advisory_lock_shared"):
+                connection.close()
+                raise StoreInUse(f"another server uses the database {self.url}, and does not share it")
+            _end_when_stuck(connection)
         return connection
+
+    def share(self, connection: Connection) -> None:
+        """The tables are as they should be: other servers may come. Does nothing with SQLite."""
+        if self.is_sqlite:
+            return
+        if self.alone:
+            _locks(connection, "pg_try_advisory_lock_shared")
+            _locks(connection, "pg_advisory_unlock")
+            self.alone = False
+        _end_when_stuck(connection)
+
+    def listening(self) -> Any:
+        """A connection of the driver beside the others, on which each statement is a transaction. PostgreSQL only."""
+        connection = self._writer.raw_connection()
+        driver: Any = connection.driver_connection
+        connection.detach()
+        driver.autocommit = True
+        return driver
+
+    def begin_activation(self) -> Connection:
+        """A connection for `may_activate`. PostgreSQL only. Raises `StoreUnavailable`."""
+        try:
+            return self._writer.connect()
+        except DBAPIError as error:
+            raise StoreUnavailable from error
+
+    def may_activate(self, connection: Connection) -> bool:
+        """Whether this connection is the one, of those of all servers, that may change the vocabulary from now on until
+        it is closed. Raises `StoreUnavailable`."""
+        try:
+            return _locks(connection, "pg_try_advisory_lock", ACTIVATION_LOCK)
+        except DBAPIError as error:
+            raise StoreUnavailable from error
+
+    def _enter(self, connection: Connection) -> bool:
+        """Takes the lock alone, or, where others share it, with them. Waits for one that is starting, and for
+        PostgreSQL to notice that one has ended."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            if _locks(connection, "pg_try_advisory_lock"):
+                return True
+            if _locks(connection, "pg_try_advisory_lock_shared"):
+                self.alone = False
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOCK_PAUSE_SECONDS)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """`work` on a reader's connection: one snapshot, and no way to write. Raises `StoreDamaged`, and what `work`
@@ -160,7 +223,7 @@ class Database:
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         else:
             event.listen(self._writer, "connect", _prepare_postgresql_writer)
-            event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(POSTGRESQL_SNAPSHOT))
+            event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(servers.SNAPSHOT))
 
     def _prepare_writer(self, connection: Any, _: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours: the driver would begin late, and not for savepoints
@@ -182,15 +245,16 @@ class Database:
             connection.execute(f"PRAGMA {name}={value}")
 
 
-def _takes_advisory_lock(connection: Connection) -> bool:
-    """PostgreSQL gives the lock back when it notices that the server before has gone, a moment after that ended."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK}).scalar_one()
-        connection.rollback()
-        if taken or time.monotonic() > deadline:
-            return bool(taken)
-        time.sleep(LOCK_SECONDS / 20)
+def _locks(connection: Connection, function: str, key: int = ADVISORY_LOCK) -> bool:
+    """Calls a function of PostgreSQL on an advisory lock, which is the connection's until that ends."""
+    done = connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar_one()
+    connection.rollback()
+    return bool(done)
+
+
+def _end_when_stuck(connection: Connection) -> None:
+    connection.exec_driver_sql(f"SET idle_in_transaction_session_timeout = '{STUCK_SECONDS}s'")
+    connection.commit()
 
 
 def _prepare_postgresql_writer(connection: Any, _: Any) -> None:

@@ -217,6 +217,8 @@ class Progress:
     status_reason: str | None = None
     consecutive_errors: int = 0
     next_attempt_at: float | None = None
+    fence: int = 0
+    """Of the lease under which it was made, where several servers share the database."""
 
 
 MOST_BEHIND = 1_000

@@ -210,13 +210,18 @@ def position(connection: Connection) -> tuple[int, int, float]:
     return commits, sequence, max(accepted.scalar_one_or_none() or 0.0, decided.scalar_one_or_none() or 0.0)
 
 
-def count(connection: Connection, *, sequence: int, more: Mapping[str, int]) -> None:
-    """Close a group: one commit more, the last sequence, and each total larger by what `more` says."""
+def count(
+    connection: Connection, *, sequence: int, more: Mapping[str, int], wakes: tuple[str, str] | None = None
+) -> None:
+    """Close a group: one commit more, the last sequence, and each total larger by what `more` says. `wakes`: channel
+    and text of a NOTIFY, on PostgreSQL."""
     mark = mark_of(connection)
     larger = {ledger.c[name].name: number for name, number in more.items() if number}
     sets = "".join(f", {name} = {name} + {mark}" for name in larger)
     statement = f"UPDATE ledger SET commits = commits + 1, sequence = {mark}{sets}"
-    connection.exec_driver_sql(statement, (sequence, *larger.values()))
+    if wakes is not None:
+        statement = f"{statement} RETURNING pg_notify({mark}, {mark})"
+    connection.exec_driver_sql(statement, (sequence, *larger.values(), *(wakes or ()))).close()
 
 
 _CURSOR = (subscriptions.c.number, subscriptions.c.acked, is_dead().label("dead"))

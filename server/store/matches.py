@@ -56,6 +56,7 @@ __all__ = [
     "has_older",
     "insert_matches",
     "matched_after",
+    "matched_between",
     "packed",
     "recipients_of",
     "store_fold",
@@ -339,6 +340,12 @@ def find_positions(connection: Connection, subscription: int, *, after: int, lim
         if len(found) >= limit:
             break
     return found
+
+
+def matched_between(connection: Connection, after: int, through: int) -> Numbers:
+    """The subscriptions that got a match at positions after one and up to another, by number, once for each match."""
+    found = _runs(connection, after, through) if through > after else []
+    return found[0].subscriptions if found else np.zeros(0, dtype=np.int64)
 
 
 def count_matches(connection: Connection, subscription: int, *, after: int, through: int | None = None) -> int:

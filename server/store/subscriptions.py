@@ -163,6 +163,16 @@ def renewable(connection: Connection) -> Iterable[Row[Any]]:
     return connection.execute(select(*columns).order_by(subscriptions.c.number))
 
 
+def states(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
+    """(number, id, status, expires_at) of those of these subscriptions that there are."""
+    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)
+    found: list[Row[Any]] = []
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        those = subscriptions.c.number.in_(numbers[start : start + NUMBERS_PER_QUERY])
+        found.extend(connection.execute(select(*columns).where(those)))
+    return found
+
+
 def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
     """(number, id, status, tree, notes, flagged) of all subscriptions, or only of those that have not expired, or only
     of these numbers."""

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, event, text
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse, StoreUnavailable
 from kindcast.server.settings import Settings
+from kindcast.server.store import database as database_module
 from kindcast.server.store import older_matches
 from tests.harness.application import running_application
 from tests.harness.older_layouts import make_layout_1, make_layout_2
@@ -72,13 +73,17 @@ async def _start_second(database: str, folder: Path) -> None:
     await Broker(Settings(data=folder, database=database)).start()
 
 
-def test_postgresql_second_server_is_refused(database: str, tmp_path: Path) -> None:
-    """Here too one database has one server: an advisory lock says so."""
-    with (
-        running_application(tmp_path, database=database),
-        pytest.raises(StoreInUse, match="another server"),
-    ):
-        asyncio.run(_start_second(database, tmp_path))
+def test_postgresql_server_that_does_not_share_is_refused(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions that know of no other servers hold the lock for themselves: beside such a one nobody starts."""
+    monkeypatch.setattr(database_module, "LOCK_SECONDS", 0.3)
+    engine = create_engine(driver_url(database))
+    with engine.connect() as older:
+        older.execute(text("SELECT pg_advisory_lock(:key)"), {"key": database_module.ADVISORY_LOCK})
+        with pytest.raises(StoreInUse, match="does not share it"):
+            asyncio.run(_start_second(database, tmp_path))
+    engine.dispose()
 
 
 def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:

@@ -1,0 +1,176 @@
+"""Membership of one server among those that share a PostgreSQL database: it says that it lives, hears when others
+commit or leave, and takes leases.
+
+    every fifth of `lease_seconds` ──▶ "I live until …", by the clock of the database; who else does?
+    NOTIFY of another server ──▶ wakes the broker's thread, which reads the log
+    another one lives no more ──▶ listeners: the outbox and late matching look at all that waits
+
+A lease says which server delivers for a subscription. It lasts as long as its server says that it lives, and has a
+number, its fence, that grows when another server takes it. What a delivery writes is checked against the fence, so what
+a server writes that lost its lease without noticing counts for nothing. With SQLite this server holds every lease.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from kindcast.server.store import servers
+from kindcast.server.store.database import Database
+
+__all__ = ["Leases", "Membership"]
+
+BEATS_PER_LEASE = 5
+PAUSE_SECONDS = 0.5
+"""Before the database is tried again."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("kindcast.broker")
+
+
+class Membership:
+    """A thread with a connection of its own. `woken` and `changed` are called on the event loop that made it."""
+
+    def __init__(
+        self,
+        database: Database,
+        id: str,
+        program: str,
+        lease_seconds: float,
+        applied: Callable[[], int],
+        woken: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.id = id
+        self._database = database
+        self._program = program
+        self._seconds = lease_seconds
+        self._applied = applied
+        self._woken = woken
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._living: frozenset[str] = frozenset()
+        self._lives_until = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kindcast-membership", daemon=True)
+
+    @property
+    def lives(self) -> bool:
+        """Whether others take this server for alive, as far as it knows. Any thread."""
+        return time.monotonic() < self._lives_until
+
+    def start(self) -> None:
+        """Says for the first time that it lives. Raises what the driver does."""
+        with self._database.listening() as connection:
+            self._beat(connection)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Leaves: what it holds is free at once."""
+        if self._thread.is_alive():
+            self._stopped.set()
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with self._database.listening() as connection:
+                    self._listen(connection)
+            except Exception as error:  # the driver's, whose module is there with PostgreSQL only
+                _log.error("the database cannot be reached; trying again: %s", error)
+                self._stopped.wait(PAUSE_SECONDS)
+
+    def _listen(self, connection: Any) -> None:
+        connection.execute("SET synchronous_commit = off")  # a heartbeat that is lost is followed by the next one
+        connection.execute(f"LISTEN {servers.CHANNEL}")
+        pause = self._seconds / BEATS_PER_LEASE
+        while not self._stopped.is_set():
+            self._beat(connection)
+            self._tell(self._woken)  # a notice may have been missed
+            until = time.monotonic() + pause
+            while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
+                payloads = {each.payload for each in connection.notifies(timeout=min(left, pause), stop_after=1)}
+                if payloads - {self.id, ""}:
+                    self._tell(self._woken)
+                if "" in payloads:
+                    break  # one has left
+        connection.execute(servers.LEAVE, (self.id,))
+        connection.execute("SELECT pg_notify(%s, '')", (servers.CHANNEL,))
+
+    def _beat(self, connection: Any) -> None:
+        began = time.monotonic()
+        connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
+        living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
+        lapsed = began > self._lives_until
+        self._lives_until = began + self._seconds
+        if lapsed or self._living - living:
+            self._tell(self._changed)
+        self._living = living
+
+    def _tell(self, listener: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(listener)
+
+
+class BrokerAccess(Protocol):
+    """The doors of the broker that leases go through."""
+
+    async def read(self, work: Callable[[Connection], T]) -> T: ...
+
+    async def execute(
+        self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None
+    ) -> T: ...
+
+
+class Leases:
+    """Those of this server. On one event loop."""
+
+    def __init__(self, broker: BrokerAccess) -> None:
+        self._broker = broker
+        self._held: dict[int, int] = {}
+        self.membership: Membership | None = None
+        """None with SQLite: there are no others."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called when leases of others may be free, or this server may have lost its own."""
+
+    def changed(self) -> None:
+        """Another server lives no more, or this one could not say in time that it does."""
+        self._held.clear()  # what is still ours is found again
+        for listener in self.listeners:
+            listener()
+
+    async def take(self, numbers: Collection[int]) -> list[int]:
+        """Those of these subscriptions for which this server delivers from now on, in their order. One look, and one
+        small transaction where some are new to it. Raises `StoreUnavailable`."""
+        member = self.membership
+        if member is None:
+            return list(numbers)
+        if not member.lives:
+            return []
+        new = [number for number in numbers if number not in self._held]
+        if new:
+            others = await self._broker.read(lambda connection: servers.leased_to_others(connection, member.id, new))
+            free = [number for number in new if number not in others]
+            if free:
+                self._held |= await self._broker.execute(
+                    lambda connection: servers.take_leases(connection, member.id, free)
+                )
+        return [number for number in numbers if number in self._held]
+
+    def fence(self, number: int) -> int | None:
+        """The fence of a lease; None where this server does not hold it."""
+        if self.membership is None:
+            return 0
+        return self._held.get(number) if self.membership.lives else None
+
+    def valid(self, connection: Connection, fences: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Those of these (subscription, fence) that hold now. In a group."""
+        if self.membership is None:
+            return set(fences)
+        there = servers.held_leases(connection, self.membership.id, {number for number, _ in fences})
+        return there.items() & set(fences)

@@ -1,0 +1,218 @@
+"""Several servers on one PostgreSQL: what one has acknowledged holds at the others from then on."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, text
+
+from kindcast.server.broker import Broker
+from kindcast.server.errors import StoreInUse
+from kindcast.server.settings import Settings
+from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.receiver import running_receiver
+
+TURTLE = """
+@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
+"""
+
+
+@contextmanager
+def running_two(database: str, tmp_path: Path, **settings: Any) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """Two servers on one database, in one process."""
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(running_application(tmp_path / name, database=database, **settings))
+            for name in ("first", "second")
+        )
+        yield first, second
+
+
+@pytest.fixture
+def database(postgresql: PostgreSQL) -> str:
+    """The URL of a database of our own."""
+    return postgresql.new_database()
+
+
+def until(done: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_subscription_of_one_server_matches_events_of_the_other(database: str, tmp_path: Path) -> None:
+    """Created, paused, resumed, renewed and deleted at one; each counts at the other at once."""
+    with running_two(database, tmp_path) as (first, second):
+        made = subscribe(first, "n = 1")
+        path = f"/v1/subscriptions/{made['id']}"
+        assert publish(second, n=1) == 1
+        assert second.post(f"{path}/pause", headers=ticket(made)).status_code == 200
+        assert publish(first, n=1) == 0
+        assert first.post(f"{path}/resume", headers=ticket(made)).status_code == 200
+        assert publish(second, n=1) == 1
+        assert waiting(first, made) == waiting(second, made) == [{"n": 1}] * 2
+        cursor = second.get(f"{path}/events").json()["cursor"]
+        assert second.post(f"{path}/ack", json={"cursor": cursor}, headers=ticket(made)).status_code == 200
+        assert waiting(first, made) == []
+        assert first.delete(path, headers=ticket(made)).status_code == 200
+        assert publish(second, n=1) == 0
+        assert second.get(path).status_code == 404
+
+
+def test_an_event_is_accepted_once_whichever_server_gets_it(database: str, tmp_path: Path) -> None:
+    with running_two(database, tmp_path) as (first, second):
+        event = {"specversion": "1.0", "source": "s", "id": "1", "type": "t", "data": {"n": 1}}
+        headers = {"Content-Type": "application/cloudevents+json"}
+        answers = [
+            client.post("/v1/events", json=event, headers=headers).json()["events"][0] for client in (first, second)
+        ]
+        assert [each.get("duplicate", False) for each in answers] == [False, True]
+        assert answers[0]["sequence"] == answers[1]["sequence"]
+
+
+def test_an_activation_at_one_server_holds_at_the_other(database: str, tmp_path: Path) -> None:
+    """Ontologies and declarations: what is published at the other after the answer is matched under them, and what was
+    subscribed in between at the other is not lost."""
+    with running_two(database, tmp_path) as (first, second):
+        before = subscribe(second, "n = 1")
+        answer = first.put("/v1/ontologies/x", content=TURTLE, headers={"Content-Type": "text/turtle"})
+        assert answer.status_code == 201, answer.text
+        made = subscribe(second, "target isa Computer")
+        assert publish(first, target="laptop", n=1) == 2
+        assert publish(second, target="laptop") == 1
+        assert second.put("/v1/attributes/value", json={"unit": "degC"}).status_code in (200, 201)
+        warm = subscribe(first, "value > 30 degC")
+        assert publish(first, value="100 degF") == publish(second, value="100 degF") == 1
+        assert len(waiting(first, warm)) == 2
+        assert len(waiting(first, made)) == 2
+        assert len(waiting(first, before)) == 1
+        versions = {client.get("/v1/stats").json()["vocabulary_version"] for client in (first, second)}
+        assert len(versions) == 1
+
+
+def test_activations_at_both_servers_at_once_all_hold(database: str, tmp_path: Path) -> None:
+    """Each is built on the one before, whichever server made that: none is lost."""
+    with running_two(database, tmp_path) as servers:
+        done: list[int] = []
+
+        def declare(number: int) -> None:
+            path = f"/v1/attributes/a{number}"
+            done.append(servers[number % 2].put(path, json={"unit": "degC"}).status_code)
+
+        threads = [threading.Thread(target=declare, args=(number,)) for number in range(6)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert done == [201] * 6
+        for server in servers:
+            made = subscribe(server, " or ".join(f"a{number} > 30 degC" for number in range(6)))
+            assert [publish(server, **{f"a{number}": "100 degF"}) > 0 for number in range(6)] == [True] * 6
+            assert not made["notes"]
+
+
+def test_operators_registered_at_one_server_are_known_at_the_other(database: str, tmp_path: Path) -> None:
+    settings = {"allow_private_sinks": True, "plugins": False, "operator_delays_seconds": ()}
+    with running_two(database, tmp_path, **settings) as (first, second):
+        nobody = {"url": "http://127.0.0.1:9/", "timeout_seconds": 0.2}
+        assert first.put("/v1/operators/nobody", json=nobody).status_code == 201
+        made = subscribe(second, "nobody()")
+        assert second.post("/v1/events", json={"n": 6}).json()["events"][0]["undecided"] == 1
+        until(lambda: show(first, made).json()["undecided"] == 1)
+        assert first.delete("/v1/operators/nobody").status_code == 409
+
+
+def test_a_stream_hears_of_events_of_the_other_server(database: str, tmp_path: Path) -> None:
+    """A long poll at one ends when the other accepts a match: NOTIFY wakes, not a timer."""
+    with running_two(database, tmp_path, lease_seconds=100.0) as (first, second):
+        made = subscribe(first, "n = 1")
+        later = threading.Timer(0.5, lambda: publish(second, n=1))
+        later.start()
+        began = time.monotonic()
+        page = first.get(f"/v1/subscriptions/{made['id']}/events?wait=15").json()
+        took = time.monotonic() - began
+        later.join()
+        assert [each["event"]["data"] for each in page["events"]] == [{"n": 1}]
+        assert took < 10
+
+
+def test_one_server_delivers_for_a_subscription(database: str, tmp_path: Path) -> None:
+    """Both accept events; each message arrives once and in order."""
+    with (
+        running_receiver() as receiver,
+        running_two(database, tmp_path, allow_private_sinks=True) as (first, second),
+    ):
+        subscribe(first, "n >= 0", sink=receiver.url + "/a")
+        for n in range(20):
+            assert publish((first, second)[n % 2], n=n) == 1
+        receiver.wait_for("/a", 20)
+        time.sleep(0.3)
+        assert [each.message["event"]["data"]["n"] for each in receiver.requests("/a")] == list(range(20))
+
+
+def test_deliveries_go_on_at_the_other_server(database: str, tmp_path: Path) -> None:
+    """The server that delivers stops: the other one takes its leases and what it owes."""
+    settings = {"database": database, "allow_private_sinks": True}
+    with running_receiver() as receiver, running_application(tmp_path / "second", **settings) as second:
+        with running_application(tmp_path / "first", **settings) as first:
+            subscribe(first, "n >= 0", sink=receiver.url + "/a")
+            assert publish(first, n=0) == 1
+            receiver.wait_for("/a", 1)
+        assert publish(second, n=1) == 1
+        receiver.wait_for("/a", 2)
+
+
+def test_what_a_server_writes_without_its_lease_counts_for_nothing(database: str, tmp_path: Path) -> None:
+    """A fence that is older than that of the table: the cursor stays where it is."""
+    with running_application(tmp_path / "first", database=database) as first:
+        made = subscribe(first, "n = 1", sink="https://sink.example/")
+        publish(first, n=1)
+        engine = create_engine(driver_url(database))
+
+        async def body() -> tuple[int, int]:
+            broker = Broker(Settings(data=tmp_path / "second", database=database))
+            await broker.start()
+            try:
+                number = await broker.read(
+                    lambda connection: connection.execute(text("SELECT number FROM subscriptions")).scalar_one()
+                )
+                until(lambda: broker.leases.membership is not None and broker.leases.membership.lives)
+                assert await broker.leases.take([number]) == []  # the first one delivers
+                with engine.begin() as connection:
+                    connection.execute(text("UPDATE leases SET server = 'gone'"))
+                assert await broker.leases.take([number]) == [number]
+                fence = broker.leases.fence(number)
+                assert fence == 2
+                valid = await broker.execute(
+                    lambda connection: broker.leases.valid(connection, {(number, 1), (number, fence)})
+                )
+                assert valid == {(number, fence)}
+                return number, fence
+            finally:
+                await broker.stop()
+
+        asyncio.run(body())
+        engine.dispose()
+        assert show(first, made).json()["pending"] == 1
+
+
+def test_a_server_of_another_version_is_refused(database: str, tmp_path: Path) -> None:
+    """Servers of one database match by the same rules."""
+    with running_application(tmp_path / "first", database=database):
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            connection.execute(
+                text("INSERT INTO servers VALUES ('x', 'another program', clock_timestamp() + interval '1 hour', 0)")
+            )
+        engine.dispose()
+        with pytest.raises(StoreInUse, match="another program"):
+            asyncio.run(Broker(Settings(data=tmp_path / "second", database=database)).start())

@@ -15,7 +15,19 @@ from typing import cast
 
 from tests.campaigns.campaign import STATE, Campaign, another_seed, bar
 
-NAMES = ("agreement", "fuzz", "graphs", "hostile", "kills", "neighbours", "requests", "soak", "tenants", "w3c")
+NAMES = (
+    "agreement",
+    "fuzz",
+    "graphs",
+    "hostile",
+    "kills",
+    "neighbours",
+    "requests",
+    "servers",
+    "soak",
+    "tenants",
+    "w3c",
+)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "campaigns.md"
 END = "<!-- further runs are added above this line -->"
 

@@ -6,7 +6,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,9 +21,13 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: in
 class PostgreSQL:
     """A cluster that runs."""
 
-    def __init__(self, folder: Path, user: str) -> None:
-        self._folder, self._user = folder, user
+    def __init__(self, folder: Path, user: str, control: Callable[[str], None]) -> None:
+        self._folder, self._user, self._control = folder, user, control
         self._made = 0
+
+    def restart(self) -> None:
+        """Breaks off whatever it does, as when the power fails, and starts it again."""
+        self._control("restart")
 
     def new_database(self) -> str:
         """The URL of an empty database."""
@@ -67,9 +71,14 @@ def running_postgresql() -> Iterator[PostgreSQL]:
 
     call("initdb", "-D", str(folder / "data"), "-U", user, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
     options = f"-c listen_addresses='' -c unix_socket_directories='{folder}'"
-    call("pg_ctl", "-D", str(folder / "data"), "-l", str(folder / "log"), "-o", options, "-w", "start")
+
+    def control(command: str) -> None:
+        mode = () if command == "start" else ("-m", "immediate")
+        call("pg_ctl", "-D", str(folder / "data"), "-l", str(folder / "log"), "-o", options, *mode, "-w", command)
+
+    control("start")
     try:
-        yield PostgreSQL(folder, user)
+        yield PostgreSQL(folder, user, control)
     finally:
-        call("pg_ctl", "-D", str(folder / "data"), "-m", "immediate", "stop")
+        control("stop")
         shutil.rmtree(folder)

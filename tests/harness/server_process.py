@@ -68,6 +68,16 @@ class ServerProcess:
         """SIGKILL: no chance to finish anything."""
         self._signal(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, and notices nothing, until `go_on`."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """SIGTERM, and waits for an orderly end; returns the exit status."""
         return self._signal(signal.SIGTERM)

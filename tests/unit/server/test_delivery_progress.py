@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kindcast.server.broker import Broker, write_queue
+from kindcast.server.broker.membership import Leases
 from kindcast.server.delivery import outbox
 from kindcast.server.delivery.outbox import progress_queue
 from kindcast.server.errors import StoreUnavailable
@@ -14,11 +15,12 @@ from kindcast.server.store.deliveries import Progress
 
 
 class FullDisk:
-    """The one door of the broker that is used here; it refuses the first `refusals` writes."""
+    """The doors of the broker that are used here; it refuses the first `refusals` writes."""
 
     def __init__(self, refusals: int, patch: pytest.MonkeyPatch) -> None:
         self.refusals = refusals
         self.written: list[int] = []
+        self.leases = Leases(cast("Broker", self))
         patch.setattr(write_queue, "RETRY_SECONDS", 0.0)
         patch.setattr(outbox, "record_progress", self._record)
 

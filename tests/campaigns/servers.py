@@ -1,0 +1,62 @@
+"""Several servers on one PostgreSQL, under load, with a mishap each round: a server is killed, stopped or paused, or
+the database breaks off.
+
+Each part is `tests/acceptance/test_several_servers.py` with a seed and so many rounds, on a new cluster.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.campaigns.campaign import Outcome, Told
+
+__all__ = ["ABOUT", "add_options", "run"]
+
+ABOUT = "servers that share a PostgreSQL database lose nothing, and match by the order of commits"
+ROOT = Path(__file__).resolve().parents[2]
+OF_ONE_PART = 20
+SHOWN = 4_000
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How often, and how many servers."""
+    parser.add_argument("--rounds", type=int, default=200, help=f"in all, in parts of {OF_ONE_PART}")
+    parser.add_argument("--servers", type=int, default=2)
+
+
+def run(options: Any, told: Told) -> Outcome:
+    """Parts one after the other."""
+    done, failures, parts, counted = 0, [], 0, Counter[str]()
+    while done < options.rounds:
+        told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
+        rounds = min(OF_ONE_PART, options.rounds - done)
+        problem, more = part(options.seed + parts, rounds, options.servers)
+        counted.update(more)
+        if problem:
+            failures.append(f"seed {options.seed + parts}, {rounds} rounds:\n{problem}")
+        done, parts = done + rounds, parts + 1
+    told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
+    said = ", ".join(f"{number:,} {what}" for what, number in sorted(counted.items()))
+    failed = f"{len(failures)} of {parts} parts failed"
+    return Outcome(f"{done} rounds with {options.servers} servers ({said}): {failed}", failures)
+
+
+def part(seed: int, rounds: int, servers: int) -> tuple[str, dict[str, int]]:
+    """The end of what pytest said where it failed, and what was done."""
+    environment = {
+        **os.environ,
+        "KINDCAST_SERVERS_ROUNDS": str(rounds),
+        "KINDCAST_SERVERS_SEED": str(seed),
+        "KINDCAST_SERVERS": str(servers),
+    }
+    test = "tests/acceptance/test_several_servers.py::test_what_one_server_acknowledged_holds_at_the_others"
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
+    counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
+    return (ran.stdout[-SHOWN:] if ran.returncode or not done else ""), counted

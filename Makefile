@@ -13,7 +13,7 @@ DOCS_READY := $(VENV)/.docs-ready
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## make .venv with the locked versions (every other command does this first)
+setup: $(READY) $(BROKERS_READY)  ## make .venv with the locked versions (every other command does this first)
 
 # Runs again when the lock, the project file or this file changes. --no-build-isolation: the build backend is locked too.
 $(READY): requirements.lock pyproject.toml Makefile
@@ -50,13 +50,29 @@ $(SPARK_READY): $(READY) requirements-spark.lock requirements-suites.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-suites.lock
 	@touch $(SPARK_READY)
 
+# The tests of connectors need message brokers, and skip without. Only root can install them, and only Debian and Ubuntu are
+# asked: as in CI. They are installed without being started; tests start their own.
+BROKERS := mosquitto nats-server rabbitmq-server
+BROKERS_READY := $(VENV)/.brokers-ready
+$(BROKERS_READY): $(READY)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(BROKERS) >/dev/null 2>&1; then \
+	  echo "Installing $(BROKERS) for the tests …"; \
+	  guard=/usr/sbin/policy-rc.d; made=''; \
+	  if ! [ -e $$guard ]; then printf '#!/bin/sh\nexit 101\n' > $$guard; chmod +x $$guard; made=1; fi; \
+	  apt-get update -qq >/dev/null 2>&1 || true; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROKERS) >/dev/null 2>&1 \
+	    || echo "They could not be installed: the tests of connectors will skip." >&2; \
+	  if [ -n "$$made" ]; then rm -f $$guard; fi; \
+	fi; \
+	touch $(BROKERS_READY)
+
 demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
 	@$(BIN)/kindcast demo
 
 serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
-test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
+test: $(SPARK_READY) $(DOCS_READY) $(BROKERS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
 CAMPAIGNS := agreement fuzz graphs hostile kills neighbours requests servers soak tenants w3c
@@ -119,6 +135,7 @@ lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock
 	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -o requirements-spark.lock
 	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
+	$(LOCK) --extra connect -c requirements.lock -o requirements-connect.lock
 	$(LOCK) --extra bench -c requirements.lock -c requirements-spark.lock -o requirements-bench.lock
 	$(LOCK) --extra docs -c requirements.lock -o requirements-docs.lock
 

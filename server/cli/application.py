@@ -15,6 +15,7 @@ from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     backtest,
     concepts,
+    connect,
     contexts,
     declarations,
     demo,
@@ -84,6 +85,9 @@ application.add_typer(subscriptions.commands)
 application.command("publish", epilog='Example: kindcast publish \'{"target": "laptop", "price": 350}\'')(
     publish.publish
 )
+application.command(
+    "connect", epilog="Example: kindcast connect mqtt://localhost --topic 'home/{room}/temperature' --type reading"
+)(connect.connect)
 application.command("events", epilog="Example: kindcast events --after 100 --limit 50")(events.events)
 application.command("trace", epilog="Example: kindcast trace 17")(events.trace)
 application.command("why", epilog="Example: kindcast why 17 sub_123")(events.why)

@@ -13,9 +13,18 @@ from typer.main import get_command
 
 from kindcast.server.cli import output
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import Client
+from kindcast.server.client import AsyncClient, Client
 
-__all__ = ["DEFAULT_SERVER", "JsonOption", "ServerOption", "TicketOption", "add_key_options", "connected", "wait_for"]
+__all__ = [
+    "DEFAULT_SERVER",
+    "JsonOption",
+    "ServerOption",
+    "TicketOption",
+    "add_key_options",
+    "connected",
+    "new_client",
+    "wait_for",
+]
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
@@ -119,6 +128,16 @@ def connected(server: str) -> Iterator[Client]:
         raise CommandFailed(
             f"no server answers at {server} ({error.__cause__ or error}).",
             "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",
+        ) from error
+
+
+def new_client(server: str) -> AsyncClient:
+    """A client for an event loop, with the options of the command. It does not wait for the server."""
+    try:
+        return AsyncClient(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get())
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise CommandFailed(
+            f"{server} is not the address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."
         ) from error
 
 

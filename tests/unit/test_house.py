@@ -13,7 +13,7 @@ import pytest
 from tests.campaigns.__main__ import NAMES as CAMPAIGNS
 
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
-LOCKS = tuple(f"requirements{which}.lock" for which in ("", "-spark", "-postgres", "-bench", "-suites"))
+LOCKS = tuple(f"requirements{which}.lock" for which in ("", "-spark", "-postgres", "-connect", "-bench", "-suites"))
 MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
 
 
@@ -80,6 +80,7 @@ def test_lock_files_hold_what_the_project_asks_for(repository: Path, project: di
         ("requirements.lock", [*wanted, *extras["dev"], *extras["demo"]]),
         ("requirements-spark.lock", [*wanted, *extras["spark"]]),
         ("requirements-postgres.lock", [*wanted, *extras["postgres"]]),
+        ("requirements-connect.lock", [*wanted, *extras["connect"]]),
         ("requirements-bench.lock", [*wanted, *extras["bench"]]),
     ):
         missing = {requirement_name(each) for each in needs} - locked_names(repository / name)

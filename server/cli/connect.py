@@ -1,0 +1,133 @@
+"""The command `kindcast connect`: the messages of a broker, published to a server as they come."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, new_client
+from kindcast.server.cli.problems import CommandFailed
+
+__all__ = ["connect"]
+
+
+def connect(
+    url: Annotated[
+        str,
+        typer.Argument(
+            envvar="KINDCAST_BROKER",
+            metavar="URL",
+            help="mqtt://, mqtts://, nats:// or tls:// with host and port; better in the variable where it holds a "
+            "password.",
+        ),
+    ],
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TOPIC",
+            help="What to read, with the broker's wildcards; may be repeated. {name} is one level, and an attribute "
+            "ce.name of its events.",
+        ),
+    ],
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="The CloudEvents type of plain JSON.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Before the topic in the source of plain JSON; default: the broker's URL."),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="MEMBER", help="The member of plain JSON that is its id.")
+    ] = None,
+    group: Annotated[
+        str, typer.Option(metavar="NAME", help="Under which the broker keeps how far this connector has read.")
+    ] = "kindcast",
+    dead_letters: Annotated[
+        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Where bad messages are published again.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many messages a request.")] = 500,
+    create: Annotated[bool, typer.Option("--create", help="Make the stream where there is none.")] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where ids of messages without one are kept; default: ~/.local/state."),
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.0, help="End when nothing has come for so long.")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Publish the messages of an MQTT broker or of NATS to a server, until SIGTERM or Ctrl-C. A message is acknowledged
+    only after the server has stored it."""
+    from kindcast.server.connectors.bindings import DEFAULT_TYPE
+    from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
+    from kindcast.server.connectors.open_source import MISSING, open_source
+    from kindcast.server.connectors.source import BrokerRefused, Connector, Journal, Options, Tally
+
+    try:
+        broker = parse_url(url)
+        topics = [parse_topic(each, broker.protocol) for each in topic]
+    except WrongUrl as error:
+        raise typer.BadParameter(str(error)) from None
+    options = Options(
+        topics=topics,
+        source=source or broker.shown,
+        type=type or DEFAULT_TYPE,
+        id_member=id,
+        batch=batch,
+        dead_letters=dead_letters,
+        idle_seconds=wait,
+    )
+    reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
+    journal = Journal((state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json")
+
+    def show(tally: Tally, per_second: float) -> None:
+        if json:
+            output.print_json(
+                {
+                    "read": tally.read,
+                    "accepted": tally.accepted,
+                    "known": tally.known,
+                    "bad": tally.bad,
+                    "acknowledged": tally.acknowledged,
+                    "connections": tally.connections,
+                    "per_second": round(per_second, 1),
+                }
+            )
+        else:
+            output.hint(tally.line(per_second))
+
+    async def work() -> None:
+        async with new_client(server) as client:
+            connector = Connector(
+                lambda: open_source(broker, topics, group=group, batch=batch, create=create),
+                client,
+                options,
+                journal,
+                tell=output.warn,
+                progress=show,
+            )
+            loop = asyncio.get_running_loop()
+            for each in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(each, connector.stop)
+            output.hint(f"reading {', '.join(topic)} of {broker.shown}")
+            began = time.monotonic()
+            await connector.run()
+            tally = connector.tally
+            if not json:
+                output.paragraph(tally.line(tally.read / max(time.monotonic() - began, 1e-9)))
+
+    try:
+        asyncio.run(work())
+    except ImportError as error:
+        raise CommandFailed(f"{MISSING} ({error})") from error
+    except BrokerRefused as error:
+        raise CommandFailed(f"{error}.") from error
+
+
+def _state_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kindcast"

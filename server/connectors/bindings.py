@@ -1,0 +1,164 @@
+"""CloudEvents in the messages of brokers: the protocol bindings, and what becomes of a message that is no CloudEvent.
+
+    content type application/cloudevents+json    structured: the body is the event
+    the attributes stand beside the body         binary: each attribute is a header, the body is the data
+    anything else that is JSON                   plain: a CloudEvent by its `specversion`, else the data of one
+
+Nothing here knows a client library or a connection: a `Content` is what every broker's message comes down to.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+__all__ = ["AMQP", "DEFAULT_TYPE", "KAFKA", "MQTT", "NATS", "STRUCTURED", "BadMessage", "Binding", "Content", "Plain"]
+
+STRUCTURED = "application/cloudevents+json"
+DEFAULT_TYPE = "kindcast.event"
+"""Of events that were published without; the server's own default."""
+
+
+class BadMessage(ValueError):
+    """A message that no event can be made of. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a message, whatever brings it: `content_type` None where the protocol says none; `headers` are
+    user properties, application properties or headers."""
+
+    body: bytes
+    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """What a message gives the event where it is no CloudEvent. `more` are extension attributes that every event gets,
+    unless it has them itself."""
+
+    id: str
+    source: str
+    type: str = DEFAULT_TYPE
+    time: str | None = None
+    more: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How one protocol names and writes the attributes of binary mode. `prefixes`: those that are read; the first is
+    written. `percent`: whether values are percent-encoded, as in HTTP. `content_type_is_data`: whether the content type
+    of the message is `datacontenttype`, or that stands among the headers."""
+
+    prefixes: tuple[str, ...]
+    percent: bool = False
+    content_type_is_data: bool = True
+
+    def event(self, content: Content, plain: Plain) -> msgspec.Raw:
+        """The event of a message, as JSON. Raises `BadMessage`.
+
+        >>> bytes(MQTT.event(Content(b'{"a": 1}'), Plain(id="7", source="mqtt://host/t")))[:52]
+        b'{"specversion":"1.0","id":"7","source":"mqtt://host/'
+        """
+        kind = (content.content_type or "").partition(";")[0].strip().lower()
+        if kind == STRUCTURED:
+            return _with(content.body, _object(content.body), plain.more)
+        if kind.startswith("application/cloudevents"):
+            raise BadMessage(f"{kind} cannot be read; a message holds one event, as {STRUCTURED} or in binary mode")
+        for prefix in self.prefixes:
+            if f"{prefix}specversion" in content.headers:
+                return self._binary(content, prefix, plain.more)
+        if not content.body:
+            raise BadMessage("the message is empty")
+        data = _json(content.body)
+        if isinstance(data, dict) and "specversion" in data:
+            return _with(content.body, data, plain.more)
+        filled = {"specversion": "1.0", "id": plain.id, "source": plain.source, "type": plain.type}
+        if plain.time is not None:
+            filled["time"] = plain.time
+        if content.content_type is not None and kind.endswith("+json"):
+            filled["datacontenttype"] = content.content_type
+        return _encoded(filled | dict(plain.more), msgspec.Raw(content.body))
+
+    def binary(self, event: bytes) -> Content:
+        """The message of an event in binary mode."""
+        attributes: dict[str, Any] = msgspec.json.decode(event, type=dict[str, msgspec.Raw])
+        data, encoded = attributes.pop("data", None), attributes.pop("data_base64", None)
+        context = {name: msgspec.json.decode(value) for name, value in attributes.items()}
+        kind = str(context.get("datacontenttype", "application/json"))
+        body = b64decode(msgspec.json.decode(encoded)) if encoded is not None else bytes(data or b"")
+        if data is not None and not _is_json(kind) and isinstance(text := msgspec.json.decode(data), str):
+            body = text.encode()
+        if self.content_type_is_data:
+            context.pop("datacontenttype", None)
+        headers = {self.prefixes[0] + name: self._written(value) for name, value in context.items()}
+        return Content(body, kind if self.content_type_is_data else None, headers)
+
+    def _binary(self, content: Content, prefix: str, more: Mapping[str, str | int]) -> msgspec.Raw:
+        names = {name: value for name, value in content.headers.items() if name.startswith(prefix)}
+        context: dict[str, Any] = {name[len(prefix) :]: self._read(value) for name, value in names.items()}
+        if content.content_type is not None:
+            context.setdefault("datacontenttype", content.content_type)
+        context = dict(more) | context
+        kind = str(context.get("datacontenttype", "application/json"))
+        if not content.body:
+            return msgspec.Raw(msgspec.json.encode(context))
+        if _is_json(kind):
+            _json(content.body)
+            return _encoded(context, msgspec.Raw(content.body))
+        try:
+            return _encoded(context, content.body.decode())
+        except UnicodeDecodeError:
+            return msgspec.Raw(msgspec.json.encode(context | {"data_base64": b64encode(content.body).decode()}))
+
+    def _read(self, value: str) -> str:
+        return unquote(value) if self.percent else value
+
+    def _written(self, value: Any) -> str:
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return quote(text, safe=_VISIBLE) if self.percent else text
+
+
+_VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+MQTT = Binding(("",))
+"""User properties of MQTT 5 have the bare names of the attributes."""
+NATS = Binding(("ce-",), percent=True, content_type_is_data=False)
+AMQP = Binding(("cloudEvents:", "cloudEvents_"))
+KAFKA = Binding(("ce_",))
+
+
+def _is_json(kind: str) -> bool:
+    bare = kind.partition(";")[0].strip().lower()
+    return bare == "application/json" or bare.endswith(("+json", "/json"))
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadMessage(f"the body is not JSON: {error}") from None
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    found = _json(body)
+    if not isinstance(found, dict):
+        raise BadMessage("a structured CloudEvent is a JSON object")
+    return found
+
+
+def _with(body: bytes, event: Mapping[str, Any], more: Mapping[str, str | int]) -> msgspec.Raw:
+    """The event as it came, byte for byte, with the attributes before it that it does not have."""
+    missing = {name: value for name, value in more.items() if name not in event}
+    if not missing:
+        return msgspec.Raw(body)
+    comma = b"," if event else b""
+    return msgspec.Raw(msgspec.json.encode(missing)[:-1] + comma + body.lstrip().removeprefix(b"{"))
+
+
+def _encoded(context: Mapping[str, Any], data: msgspec.Raw | str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({**context, "data": data}))

@@ -1,0 +1,160 @@
+"""URLs of brokers, and the topics of them that are read."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["SCHEMES", "BrokerUrl", "Protocol", "Topic", "WrongUrl", "parse_topic", "parse_url"]
+
+Protocol = Literal["MQTT", "NATS", "AMQP", "KAFKA"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A scheme of URLs: its protocol, its port where the URL names none, and whether the connection is TLS."""
+
+    protocol: Protocol
+    port: int
+    tls: bool = False
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "mqtt": Scheme("MQTT", 1883),
+    "mqtts": Scheme("MQTT", 8883, tls=True),
+    "nats": Scheme("NATS", 4222),
+    "tls": Scheme("NATS", 4222, tls=True),
+    "amqp": Scheme("AMQP", 5672),
+    "amqps": Scheme("AMQP", 5671, tls=True),
+    "kafka": Scheme("KAFKA", 9092),
+    "kafkas": Scheme("KAFKA", 9093, tls=True),
+}
+
+
+class WrongUrl(ValueError):
+    """This is no URL of a broker. The text holds no password."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUrl:
+    """A URL, taken apart. `hosts` has several entries for Kafka alone. `path` is the virtual host of AMQP. `repr` and
+    `shown` have no password."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int], ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+
+    @property
+    def protocol(self) -> Protocol:
+        return SCHEMES[self.scheme].protocol
+
+    @property
+    def tls(self) -> bool:
+        return SCHEMES[self.scheme].tls
+
+    @property
+    def shown(self) -> str:
+        """Without user and password: what may be told, and the beginning of the sources of its events."""
+        path = f"/{self.path}" if self.path else ""
+        return f"{self.scheme}://{self.netloc}{path}"
+
+    @property
+    def netloc(self) -> str:
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+
+
+def parse_url(url: str) -> BrokerUrl:
+    """Raises `WrongUrl`.
+
+    >>> parse_url("mqtt://ann:secret@example.org").shown
+    'mqtt://example.org:1883'
+    """
+    scheme, mark, rest = url.partition("://")
+    known = SCHEMES.get(scheme.lower())
+    if not mark or known is None:
+        raise WrongUrl(f"a broker's URL begins with {', '.join(f'{each}://' for each in SCHEMES)}")
+    netloc, slash, path = rest.partition("/")
+    credentials, at, places = netloc.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    hosts = tuple(_place(place, known) for place in places.split(","))
+    if len(hosts) > 1 and known.protocol != "KAFKA":
+        raise WrongUrl(f"a URL of {known.protocol} names one host")
+    if "?" in rest or "#" in rest:
+        raise WrongUrl("a broker's URL has no query and no fragment")
+    return BrokerUrl(
+        scheme.lower(),
+        hosts,
+        unquote(user) if at else None,
+        unquote(password) if colon else None,
+        unquote(path) if slash else "",
+    )
+
+
+def _place(place: str, known: Scheme) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{place}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise WrongUrl("the host or the port of the broker's URL cannot be read") from None
+    if not host or parts.path:
+        raise WrongUrl("the broker's URL names no host")
+    return host, known.port if port is None else port
+
+
+_LEVEL = re.compile(r"\{([a-z][a-z0-9]{0,19})\}")
+_SEPARATOR = {"MQTT": "/", "NATS": "."}
+_ONE_LEVEL = {"MQTT": "+", "NATS": "*"}
+RESERVED = frozenset(
+    {"id", "source", "type", "time", "subject", "specversion", "dataschema", "datacontenttype", "data", "topic"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic to be read, which may hold the broker's wildcards. `names` are the names given to levels, by their
+    number."""
+
+    filter: str
+    separator: str = "/"
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    def attributes(self, topic: str) -> dict[str, str]:
+        """The named levels of the topic of a message.
+
+        >>> parse_topic("home/{room}/temp", "MQTT").attributes("home/Küche/temp")
+        {'room': 'Küche'}
+        """
+        levels = topic.split(self.separator)
+        return {name: levels[number] for number, name in self.names.items() if number < len(levels)}
+
+    def holds(self, topic: str) -> bool:
+        """Whether a message of this topic comes by this filter."""
+        levels = topic.split(self.separator)
+        wanted = self.filter.split(self.separator)
+        for number, level in enumerate(wanted):
+            if level in ("#", ">"):
+                return True
+            if number >= len(levels) or level not in ("+", "*", levels[number]):
+                return False
+        return len(levels) == len(wanted)
+
+
+def parse_topic(text: str, protocol: Protocol) -> Topic:
+    """`home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`. Raises
+    `WrongUrl`."""
+    if protocol not in _SEPARATOR:
+        return Topic(text)
+    separator = _SEPARATOR[protocol]
+    levels, names = text.split(separator), {}
+    for number, level in enumerate(levels):
+        if found := _LEVEL.fullmatch(level):
+            names[number], levels[number] = found[1], _ONE_LEVEL[protocol]
+        elif "{" in level or "}" in level:
+            raise WrongUrl(f"{level} in a topic: a name in braces is a whole level, lower-case letters and digits")
+    wrong = set(names.values()) & RESERVED
+    if wrong or len(set(names.values())) != len(names):
+        raise WrongUrl(f"the levels of {text} need different names, and none of {', '.join(sorted(RESERVED))}")
+    return Topic(separator.join(levels), separator, names)

@@ -1,0 +1,227 @@
+"""MQTT 5, by the client library paho: a source with acknowledgements of our own.
+
+paho runs the connection in a thread of its own; messages come to the event loop through `call_soon_threadsafe`. Their
+number is bounded by MQTT's receive maximum, which the broker keeps to: what is not acknowledged counts.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from kindcast.server.connectors.bindings import MQTT, Content
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
+
+__all__ = ["MqttSource", "content_properties"]
+
+CONNECT_SECONDS = 10.0
+KEEPALIVE_SECONDS = 20
+SESSION_SECONDS = 0xFFFFFFFF
+"""How long the broker keeps the session of a connector that is away: without end, as far as the broker allows."""
+
+MAX_WINDOW = 65_535
+
+_REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
+
+
+def content_properties(content: Content) -> Properties:
+    """Content type and headers as properties of a PUBLISH."""
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    if content.content_type is not None:
+        properties.ContentType = content.content_type
+    if content.headers:
+        properties.UserProperty = list(content.headers.items())
+    return properties
+
+
+class Connection:
+    """One connection. Callbacks run in paho's thread and hand over to the event loop that made this."""
+
+    def __init__(self, url: BrokerUrl, client_id: str, on_message: Callable[[paho.MQTTMessage], None] | None) -> None:
+        self._url = url
+        self._loop = asyncio.get_running_loop()
+        self._connected: asyncio.Future[Any] = self._loop.create_future()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._early: dict[int, Any] = {}
+        self.lost = asyncio.Event()
+        self.client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        if url.user is not None:
+            self.client.username_pw_set(url.user, url.password)
+        if url.tls:
+            self.client.tls_set_context(ssl.create_default_context())
+        self.client.connect_timeout = CONNECT_SECONDS
+        self.client.on_connect = lambda _client, _data, flags, reason, _properties: self._call(
+            self._set, self._connected, (reason, flags.session_present)
+        )
+        self.client.on_disconnect = lambda *_: self._call(self._on_lost)
+        self.client.on_subscribe = lambda _client, _data, mid, reasons, _properties: self._call(
+            self._answer, mid, reasons
+        )
+        self.client.on_publish = lambda _client, _data, mid, reason, _properties: self._call(self._answer, mid, reason)
+        if on_message is not None:
+            self.client.on_message = lambda _client, _data, message: self._call(on_message, message)
+
+    async def open(self, *, clean: bool, session_seconds: int = 0, window: int = MAX_WINDOW) -> bool:
+        """Connects; whether the broker had a session of this client. Raises `BrokerLost`, `BrokerRefused`."""
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = session_seconds
+        properties.ReceiveMaximum = min(window, MAX_WINDOW)
+        host, port = self._url.hosts[0]
+        try:
+            await asyncio.to_thread(
+                self.client.connect, host, port, KEEPALIVE_SECONDS, clean_start=clean, properties=properties
+            )
+            self.client.loop_start()
+            reason, present = await asyncio.wait_for(self._connected, CONNECT_SECONDS)
+        except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
+            raise BrokerLost(str(error) or "no answer") from error
+        _check(reason)
+        return bool(present)
+
+    async def subscribe(self, filters: Sequence[str]) -> None:
+        """Raises `BrokerRefused` where the broker allows none of one's messages."""
+        options = SubscribeOptions(qos=1)
+        reasons = await self._answered(*self.client.subscribe([(each, options) for each in filters]))
+        for filter, reason in zip(filters, reasons, strict=False):
+            if reason.is_failure:
+                raise BrokerRefused(f"the broker refuses to send {filter}: {reason}")
+
+    async def publish(self, topic: str, content: Content, *, qos: int = 1, retain: bool = False) -> None:
+        """Publishes; the broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
+        sent = self.client.publish(topic, content.body, qos, retain, content_properties(content))
+        _check(await self._answered(sent.rc, sent.mid))
+
+    async def _answered(self, result: MQTTErrorCode, mid: int | None) -> Any:
+        if result != MQTTErrorCode.MQTT_ERR_SUCCESS or mid is None:
+            raise BrokerLost(paho.error_string(result))
+        if mid in self._early:
+            return self._early.pop(mid)
+        self._answers[mid] = self._loop.create_future()
+        try:
+            return await asyncio.wait_for(self._answers[mid], CONNECT_SECONDS)
+        except TimeoutError:
+            raise BrokerLost("no answer") from None
+        finally:
+            self._answers.pop(mid, None)
+
+    async def close(self) -> None:
+        """Leaves the session with the broker."""
+        self.client.on_message = None
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _answer(self, mid: int, answer: Any) -> None:
+        future = self._answers.get(mid)
+        if future is None:
+            self._early[mid] = answer
+        else:
+            self._set(future, answer)
+
+    def _on_lost(self) -> None:
+        self.lost.set()
+        for future in [self._connected, *self._answers.values()]:
+            if not future.done():
+                future.set_exception(BrokerLost("the connection broke"))
+                future.exception()  # somebody may have stopped waiting
+
+    @staticmethod
+    def _set(future: "asyncio.Future[Any]", value: Any) -> None:
+        if not future.done():
+            future.set_result(value)
+
+
+def _check(reason: ReasonCode) -> None:
+    if reason.is_failure:
+        if str(reason) in _REFUSED:
+            raise BrokerRefused(f"the broker refuses: {reason}")
+        raise BrokerLost(str(reason))
+
+
+class MqttSource:
+    """Reads topics in a session that the broker keeps under `group`, with at least once (QoS 1)."""
+
+    binding = MQTT
+
+    def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, window: int) -> None:
+        self._url, self._topics, self._group, self._window = url, topics, group, window
+        self._connection: Connection | None = None
+        self._waiting: deque[paho.MQTTMessage] = deque()
+        self._some = asyncio.Event()
+
+    async def open(self) -> bool:
+        self._connection = Connection(self._url, self._group, self._take)
+        resumed = await self._connection.open(clean=False, session_seconds=SESSION_SECONDS, window=self._window)
+        await self._connection.subscribe([topic.filter for topic in self._topics])
+        return resumed
+
+    async def read(self, limit: int, seconds: float) -> list[Received]:
+        assert self._connection is not None
+        if not self._waiting:
+            self._some.clear()
+            some, lost = asyncio.ensure_future(self._some.wait()), asyncio.ensure_future(self._connection.lost.wait())
+            await asyncio.wait((some, lost), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            some.cancel()
+            lost.cancel()
+        if self._connection.lost.is_set():
+            raise BrokerLost("the connection broke")
+        return [_received(self._waiting.popleft()) for _ in range(min(limit, len(self._waiting)))]
+
+    async def acknowledge(self, messages: Sequence[Received]) -> None:
+        assert self._connection is not None
+        if self._connection.lost.is_set():
+            raise BrokerLost("the connection broke")
+        for message in messages:
+            mid, qos = message.handle
+            if qos and self._connection.client.ack(mid, qos) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                raise BrokerLost("the connection broke")
+
+    async def put_aside(self, message: Received, topic: str, reason: str) -> None:
+        assert self._connection is not None
+        content = message.content
+        headers = {**content.headers, "kindcastproblem": reason, "kindcasttopic": message.topic}
+        await self._connection.publish(topic, Content(content.body, content.content_type, headers))
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    def _take(self, message: paho.MQTTMessage) -> None:
+        self._waiting.append(message)
+        self._some.set()
+
+
+def _received(message: paho.MQTTMessage) -> Received:
+    properties = message.properties
+    return Received(
+        topic=message.topic,
+        content=Content(
+            bytes(message.payload),
+            getattr(properties, "ContentType", None),
+            dict(getattr(properties, "UserProperty", ())),
+        ),
+        handle=(message.mid, message.qos),
+        mark=str(message.mid),
+        again=message.qos > 0,
+    )

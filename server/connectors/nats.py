@@ -1,0 +1,170 @@
+"""NATS with JetStream, by the client library nats-py: a durable pull consumer whose messages we acknowledge."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import BadRequestError, NotFoundError
+
+from kindcast.server.connectors.bindings import NATS, Content
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
+
+__all__ = ["NatsSource", "connect"]
+
+CONNECT_SECONDS = 10.0
+ACK_SECONDS = 60.0
+"""After so long without an acknowledgement NATS sends a message again."""
+
+CONTENT_TYPE = "content-type"
+MESSAGE_ID = "Nats-Msg-Id"
+
+_AWAY = (NatsError, OSError, TimeoutError)
+
+
+async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
+    """A connection that is never made again by itself, and never to another server than this one: a cluster's list of
+    its servers is not followed. `address`: where to connect to, if the host was resolved already. Raises `BrokerLost`,
+    `BrokerRefused`."""
+    host, port = url.hosts[0]
+    place = address or host
+    place = f"[{place}]" if ":" in place else place
+    try:
+        return await nats.connect(
+            f"{'tls' if url.tls else 'nats'}://{place}:{port}",
+            user=url.user if url.password is not None else None,
+            password=url.password,
+            token=url.user if url.password is None else None,
+            tls=ssl.create_default_context() if url.tls else None,
+            tls_hostname=host if url.tls else None,
+            allow_reconnect=False,
+            connect_timeout=CONNECT_SECONDS,
+            max_reconnect_attempts=0,
+            error_cb=_quiet,
+        )
+    except NatsError as error:
+        if "authorization" in str(error).lower():
+            raise BrokerRefused(f"the broker refuses: {error}") from error
+        raise BrokerLost(str(error)) from error
+    except (OSError, TimeoutError) as error:
+        raise BrokerLost(str(error) or "no answer") from error
+
+
+async def _quiet(error: Exception) -> None:
+    """What it tells is raised where it matters."""
+
+
+class NatsSource:
+    """Reads subjects of a stream through the durable consumer `group`; where several connectors have the same group,
+    they share the messages."""
+
+    binding = NATS
+
+    def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, window: int, *, create: bool) -> None:
+        self._url, self._topics, self._group, self._window, self._create = url, topics, group, window, create
+        self._client: Client | None = None
+        self._jetstream: JetStreamContext | None = None
+        self._consumers: list[JetStreamContext.PullSubscription] = []
+
+    async def open(self) -> bool:
+        self._client = await connect(self._url)
+        self._jetstream = self._client.jetstream(timeout=CONNECT_SECONDS)
+        try:
+            for number, topic in enumerate(self._topics):
+                self._consumers.append(await self._consumer(topic, number))
+        except BadRequestError as error:
+            raise BrokerRefused(f"NATS refuses: {error.description}") from error
+        except _AWAY as error:
+            raise BrokerLost(str(error) or type(error).__name__) from error
+        return True
+
+    async def _consumer(self, topic: Topic, number: int) -> JetStreamContext.PullSubscription:
+        assert self._jetstream is not None
+        try:
+            stream = await self._jetstream.find_stream_name_by_subject(topic.filter)
+        except NotFoundError:
+            if not self._create:
+                raise BrokerRefused(
+                    f"no stream of NATS holds the subject {topic.filter}, so its messages cannot be acknowledged; "
+                    "make one, or let --create make one"
+                ) from None
+            stream = f"{self._group}-{number}"
+            await self._jetstream.add_stream(name=stream, subjects=[topic.filter])
+        except NoRespondersError:
+            raise BrokerRefused("this NATS server runs without JetStream (nats-server --jetstream)") from None
+        config = ConsumerConfig(
+            durable_name=self._group if number == 0 else f"{self._group}-{number}",
+            filter_subject=topic.filter,
+            deliver_policy=DeliverPolicy.ALL,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_SECONDS,
+            max_ack_pending=self._window,
+        )
+        name = config.durable_name
+        assert name is not None
+        return await self._jetstream.pull_subscribe(topic.filter, durable=name, stream=stream, config=config)
+
+    async def read(self, limit: int, seconds: float) -> list[Received]:
+        found: list[Received] = []
+        for consumer in self._consumers:
+            try:
+                for message in await consumer.fetch(limit - len(found), timeout=seconds / len(self._consumers)):
+                    found.append(_received(message))
+            except (NatsTimeout, TimeoutError):
+                self._check()
+            except _AWAY as error:
+                raise BrokerLost(str(error) or type(error).__name__) from error
+            if len(found) == limit:
+                break
+        return found
+
+    async def acknowledge(self, messages: Sequence[Received]) -> None:
+        assert self._client is not None
+        try:
+            await asyncio.gather(*(message.handle.ack_sync(timeout=CONNECT_SECONDS) for message in messages))
+        except _AWAY as error:
+            raise BrokerLost(str(error) or type(error).__name__) from error
+
+    async def put_aside(self, message: Received, topic: str, reason: str) -> None:
+        assert self._client is not None
+        told = reason.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
+        headers = {**(message.handle.headers or {}), "Kindcast-Problem": told, "Kindcast-Topic": message.topic}
+        headers.pop(MESSAGE_ID, None)
+        try:
+            await self._client.publish(topic, message.content.body, headers=headers)
+            await self._client.flush(timeout=int(CONNECT_SECONDS))
+        except _AWAY as error:
+            raise BrokerLost(str(error) or type(error).__name__) from error
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def _check(self) -> None:
+        if self._client is None or not self._client.is_connected:
+            raise BrokerLost("the connection broke")
+
+
+def _received(message: Msg) -> Received:
+    headers: dict[str, Any] = dict(message.headers or {})
+    lower = {name.lower(): value for name, value in headers.items()}
+    told = message.metadata
+    at = told.timestamp.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    stored = f"{told.stream}-{told.sequence.stream}-{int(told.timestamp.timestamp() * 1e6)}"
+    return Received(
+        topic=message.subject,
+        content=Content(message.data, lower.get(CONTENT_TYPE), {n: v for n, v in lower.items() if n.startswith("ce-")}),
+        handle=message,
+        identity=headers.get(MESSAGE_ID) or stored,
+        time=at,
+    )

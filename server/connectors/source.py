@@ -1,0 +1,387 @@
+"""A source: reads the messages of a broker, publishes them to a server, and acknowledges them after its 202.
+
+    broker ──read──▶ at most a batch ──bindings──▶ events ──POST /v1/events──▶ server
+       ▲                 │ no event, or refused                                   │ 202: on disk
+       ├──dead letter────┘                                                        │
+       └──acknowledge─────────────────────────────────────────────────────────────┘
+
+At most one batch is under way, and what the broker sends beyond it is bounded by the protocol's own window: a server
+that is slow or away makes the broker keep its messages. Nothing is acknowledged before the server has it, so nothing is
+lost; what was read twice has the same `source` and `id` again, and the server accepts it once.
+
+Messages without an id of their own (MQTT, AMQP) get a random one, written to a `Journal` before it is used. A message
+that the broker sends again takes the id that stands there for the same content (with MQTT: and the same packet
+identifier). Messages that are equal in every part are exchangeable, since a batch is acknowledged only after the server
+has all of it.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from kindcast.server.client import AsyncClient, NoAnswerInTime, ProblemError, ServerUnreachable
+from kindcast.server.client.calls import Call, path_of
+from kindcast.server.connectors.bindings import DEFAULT_TYPE, BadMessage, Binding, Content, Plain
+from kindcast.server.connectors.broker_url import Topic
+
+__all__ = ["BrokerLost", "BrokerRefused", "Connector", "Journal", "Options", "Received", "Source", "Tally"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+"""Between attempts to reach a broker or a server that is away; each pause is twice the last."""
+
+LONGEST_READ_SECONDS = 0.5
+"""A read that finds nothing ends after so long: then the connector looks whether it is to stop."""
+
+REDELIVERY_SECONDS = 60.0
+"""By then a broker has sent everything again that was not acknowledged on the last connection: it comes before anything
+new."""
+
+TOLD_MESSAGES = 10
+"""Bad messages that are told one by one, between two lines of progress; the others are counted."""
+
+
+class BrokerLost(ConnectionError):
+    """The connection to the broker is broken, or cannot be made now. It is tried again."""
+
+
+class BrokerRefused(Exception):
+    """The broker does not do what it is asked, and trying again is no use. The text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One message. `identity`: the id that the broker or the publisher gave it, the same whenever it is read; None
+    where there is none. `mark` tells it from others of the same content as long as it is not acknowledged. `again`:
+    whether the broker may have sent it before. `handle` is what the source acknowledges it by."""
+
+    topic: str
+    content: Content
+    handle: Any
+    identity: str | None = None
+    mark: str = ""
+    time: str | None = None
+    again: bool = True
+    more: Mapping[str, str | int] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A connection to a broker, from which one reader reads. Any method may raise `BrokerLost`: then the source is
+    closed and another one is opened."""
+
+    binding: Binding
+
+    async def open(self) -> bool:
+        """Connects and begins to read; whether the broker sends again what was not acknowledged on the last connection.
+        Raises `BrokerRefused` as well."""
+
+    async def read(self, limit: int, seconds: float) -> Sequence[Received]:
+        """The next messages, at most `limit`, in order: those that are there, else what comes within the time."""
+
+    async def acknowledge(self, messages: Sequence[Received]) -> None:
+        """These are done with. Those of another connection are left: they come again."""
+
+    async def put_aside(self, message: Received, topic: str, reason: str) -> None:
+        """Publishes a bad message to a topic of the broker; it is there when this returns."""
+
+    async def close(self) -> None:
+        """Ends the connection; raises nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`source` stands before the topic in the source of events that are no CloudEvents. `id_member` is the member of
+    plain JSON that is its id. `idle_seconds`: after so long without a message the connector ends."""
+
+    topics: Sequence[Topic]
+    source: str
+    type: str = DEFAULT_TYPE
+    id_member: str | None = None
+    batch: int = 500
+    dead_letters: str | None = None
+    idle_seconds: float | None = None
+    progress_seconds: float = 2.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far. `read` = `accepted` + `known` + `bad` + what is under way; a message that is read twice
+    counts twice."""
+
+    read: int = 0
+    accepted: int = 0
+    known: int = 0
+    bad: int = 0
+    acknowledged: int = 0
+    connections: int = 0
+
+    def line(self, per_second: float) -> str:
+        return (
+            f"{self.read:,} read, {self.accepted:,} accepted, {self.known:,} known already, {self.bad:,} bad; "
+            f"{per_second:,.0f}/s"
+        )
+
+
+class Journal:
+    """The ids that were given to the messages of the batch under way, by the digest of their content. With a file they
+    outlive the process."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._opened_at = 0.0
+        self._ids: dict[str, list[str]] = {}
+        if file is not None and file.exists():
+            self._ids = msgspec.json.decode(file.read_bytes(), type=dict[str, list[str]])
+
+    def opened(self, *, resumed: bool) -> None:
+        """A connection begins. `resumed`: whether the broker sends again what was not acknowledged on the last."""
+        self._opened_at = time.monotonic()
+        if not resumed and self._ids:
+            self._ids = {}
+            self._write(safe=False)
+
+    def give(self, messages: Sequence[Received]) -> list[str]:
+        """An id for each message; on disk when this returns."""
+        settled = time.monotonic() - self._opened_at > REDELIVERY_SECONDS
+        left = {} if settled else {digest: list(ids) for digest, ids in self._ids.items()}
+        given: list[str] = []
+        kept: dict[str, list[str]] = defaultdict(list)
+        fresh = False
+        for message in messages:
+            if message.identity is not None:
+                given.append(message.identity)
+                continue
+            digest = _digest(message)
+            waiting = left.get(digest)
+            if message.again and waiting:
+                id = waiting.pop(0)
+            else:
+                id, fresh = secrets.token_hex(12), True
+            kept[digest].append(id)
+            given.append(id)
+        if fresh:
+            for digest, ids in left.items():
+                kept[digest] += ids
+            self._ids = {digest: ids for digest, ids in kept.items() if ids}
+            self._write(safe=True)
+        return given
+
+    def done(self, messages: Sequence[Received]) -> None:
+        """The broker was told that these are done with."""
+        digests = {_digest(message) for message in messages if message.identity is None}
+        if digests & self._ids.keys():
+            self._ids = {digest: ids for digest, ids in self._ids.items() if digest not in digests}
+            self._write(safe=False)
+
+    def _write(self, *, safe: bool) -> None:
+        """`safe`: also against a loss of power."""
+        if self._file is None:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        new = self._file.with_suffix(".new")
+        with new.open("wb") as opened:
+            opened.write(msgspec.json.encode(self._ids))
+            if safe:
+                opened.flush()
+                os.fsync(opened.fileno())
+        new.replace(self._file)
+
+
+def _digest(message: Received) -> str:
+    content = message.content
+    seen = msgspec.json.encode([message.topic, message.mark, content.content_type, sorted(content.headers.items())])
+    return hashlib.sha256(seen + b"\n" + content.body).hexdigest()[:32]
+
+
+class Connector:
+    """From one broker to one server. `run` is its life; `stop` may be called from a signal handler of its loop."""
+
+    def __init__(
+        self,
+        new_source: Callable[[], Source],
+        client: AsyncClient,
+        options: Options,
+        journal: Journal,
+        *,
+        tell: Callable[[str], None],
+        progress: Callable[[Tally, float], None] = lambda tally, per_second: None,
+    ) -> None:
+        self.tally = Tally()
+        self._new_source, self._client, self._options, self._journal = new_source, client, options, journal
+        self._tell, self._progress = tell, progress
+        self._stopped = asyncio.Event()
+        self._told = 0
+        self._shown_at, self._shown_read = time.monotonic(), 0
+
+    def stop(self) -> None:
+        """Makes `run` end after the batch under way."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Reads and publishes until `stop`, or until nothing has come for `idle_seconds`. Raises `BrokerRefused`, and
+        `ProblemError` where the server refuses for good."""
+        failures = 0
+        while not self._stopped.is_set():
+            source = self._new_source()
+            read = self.tally.read
+            try:
+                self._journal.opened(resumed=await source.open())
+                self.tally.connections += 1
+                await self._read_on(source)
+            except BrokerLost as error:
+                failures = 0 if self.tally.read > read else failures
+                self._tell(f"the broker is away ({error}); trying again")
+                await self._pause(failures)
+                failures += 1
+            finally:
+                await source.close()
+        self._progress(self.tally, 0.0)
+
+    async def _read_on(self, source: Source) -> None:
+        last = time.monotonic()
+        while not self._stopped.is_set():
+            messages = await source.read(self._options.batch, LONGEST_READ_SECONDS)
+            now = time.monotonic()
+            if messages:
+                await self._hand_over(source, messages)
+                last = time.monotonic()
+            elif self._options.idle_seconds is not None and now - last >= self._options.idle_seconds:
+                self.stop()
+            self._show_progress()
+
+    async def _hand_over(self, source: Source, messages: Sequence[Received]) -> None:
+        self.tally.read += len(messages)
+        ids = await asyncio.to_thread(self._journal.give, messages)
+        good: list[tuple[Received, msgspec.Raw]] = []
+        bad: list[tuple[Received, str]] = []
+        for message, id in zip(messages, ids, strict=True):
+            try:
+                good.append((message, source.binding.event(message.content, self._plain(message, id))))
+            except BadMessage as error:
+                bad.append((message, str(error)))
+        refused = await self._publish(good)
+        if refused is None:
+            return  # stopped while the server was away: nothing is acknowledged, all of it comes again
+        for message, reason in bad + refused:
+            await self._put_aside(source, message, reason)
+        await source.acknowledge(messages)
+        self._journal.done(messages)
+        self.tally.acknowledged += len(messages)
+
+    def _plain(self, message: Received, id: str) -> Plain:
+        options = self._options
+        named: dict[str, str | int] = {"topic": message.topic}
+        for topic in options.topics:
+            if topic.names and topic.holds(message.topic):
+                named |= topic.attributes(message.topic)
+        if options.id_member is not None:
+            id = _member(message.content.body, options.id_member) or id
+        return Plain(
+            id=id,
+            source=f"{options.source}/{message.topic}",
+            type=options.type,
+            time=message.time,
+            more=named | dict(message.more),
+        )
+
+    async def _publish(self, events: Sequence[tuple[Received, msgspec.Raw]]) -> list[tuple[Received, str]] | None:
+        """Publishes until the server has answered for every event; those that it refused, with its reason. None where
+        the connector was stopped before. Raises `ProblemError` where all requests are refused."""
+        if not events:
+            return []
+        failures = 0
+        while True:
+            try:
+                answer = await self._client.send(_batch([event for _, event in events]))
+            except (ServerUnreachable, NoAnswerInTime) as error:
+                self._tell(f"{error}; trying again")
+            except ProblemError as error:
+                if error.status in (401, 403, 404, 405):
+                    raise
+                if error.status not in (408, 425, 429) and error.status < 500:
+                    return await self._publish_halves(events, error)
+                self._tell(f"the server answered {error.status} {error.title}; trying again")
+            else:
+                self.tally.accepted += int(answer["accepted"])
+                self.tally.known += int(answer["duplicates"])
+                return [(events[each["index"]][0], _reason(each)) for each in answer["rejected"]]
+            if self._stopped.is_set():
+                return None
+            await self._pause(failures)
+            failures += 1
+
+    async def _publish_halves(
+        self, events: Sequence[tuple[Received, msgspec.Raw]], error: ProblemError
+    ) -> list[tuple[Received, str]] | None:
+        """A request was refused as a whole: it is too large, or one event spoils it. One that is refused alone is
+        bad."""
+        if len(events) == 1:
+            return [(events[0][0], error.detail or error.title)]
+        half = len(events) // 2
+        first = await self._publish(events[:half])
+        second = None if first is None else await self._publish(events[half:])
+        return None if first is None or second is None else first + second
+
+    async def _put_aside(self, source: Source, message: Received, reason: str) -> None:
+        self.tally.bad += 1
+        self._told += 1
+        if self._told <= TOLD_MESSAGES:
+            named = "" if message.identity is None else f" {message.identity}"
+            self._tell(f"bad message{named} of {message.topic}: {reason}")
+        if self._options.dead_letters is not None:
+            await source.put_aside(message, self._options.dead_letters, reason)
+
+    async def _pause(self, failures: int) -> None:
+        seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)
+        try:
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _show_progress(self) -> None:
+        now = time.monotonic()
+        if (passed := now - self._shown_at) < self._options.progress_seconds:
+            return
+        if self._told > TOLD_MESSAGES:
+            self._tell(f"{self._told - TOLD_MESSAGES:,} more bad messages")
+        if self.tally.read > self._shown_read:
+            self._progress(self.tally, (self.tally.read - self._shown_read) / passed)
+        self._told, self._shown_at, self._shown_read = 0, now, self.tally.read
+
+
+def _batch(events: Sequence[msgspec.Raw]) -> Call[dict[str, Any]]:
+    return Call(
+        method="POST",
+        path=path_of("events"),
+        params={"verbose": "false"},
+        headers={"Content-Type": "application/cloudevents-batch+json"},
+        content=b"[" + b",".join(bytes(event) for event in events) + b"]",
+        read=dict,
+    )
+
+
+def _reason(rejected: Mapping[str, Any]) -> str:
+    problem = rejected.get("problem") or {}
+    return str(problem.get("detail") or problem.get("title") or problem)
+
+
+def _member(body: bytes, name: str) -> str | None:
+    """The member of a plain JSON object that is its id."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    value = found.get(name) if isinstance(found, dict) else None
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None

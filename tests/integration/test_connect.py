@@ -1,0 +1,191 @@
+"""`kindcast connect` against real brokers: what it publishes, what it does with bad messages, how it ends."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kindcast import Client
+from kindcast.server.connectors.bindings import STRUCTURED, Content
+from tests.harness.brokers import Broker, running_mosquitto, running_nats
+from tests.harness.connector_process import ConnectorProcess, running_connector
+from tests.harness.server_process import ServerProcess, running_server
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 60.0
+
+STRUCTURED_EVENT = b'{"specversion": "1.0", "id": "s1", "source": "/shop", "type": "offer", "data": {"price": 1.50}}'
+BINARY_CONTEXT = {"specversion": "1.0", "id": "b1", "source": "/shop", "type": "offer", "note": "für Ann"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_mosquitto(tmp_path_factory.mktemp("mosquitto")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_nats(tmp_path_factory.mktemp("nats")) as broker:
+        yield broker
+
+
+def stored(server: ServerProcess, source: str) -> list[dict[str, Any]]:
+    """Events of sources that begin so."""
+    found: list[dict[str, Any]] = []
+    with Client(server.url) as client:
+        after = 0
+        while page := client.events(after=after, limit=1_000)["events"]:
+            found += [each["event"] for each in page]
+            after = page[-1]["sequence"]
+    return [event for event in found if event["source"].startswith(source)]
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+def mqtt_publish(broker: Broker, *messages: tuple[str, Content]) -> None:
+    """Publishes with QoS 1 in one connection."""
+    from kindcast.server.connectors.broker_url import parse_url
+    from kindcast.server.connectors.mqtt import Connection
+
+    async def publish() -> None:
+        connection = Connection(parse_url(broker.url), "publisher", None)
+        await connection.open(clean=True)
+        for topic, content in messages:
+            await connection.publish(topic, content)
+        await connection.close()
+
+    asyncio.run(publish())
+
+
+def nats_publish(broker: Broker, *messages: tuple[str, bytes, Mapping[str, str] | None]) -> None:
+    """Publishes to streams."""
+    import nats as library
+
+    async def publish() -> None:
+        client = await library.connect(broker.url)
+        for subject, body, headers in messages:
+            await client.jetstream().publish(subject, body, headers=dict(headers) if headers else None)
+        await client.close()
+
+    asyncio.run(publish())
+
+
+def test_connect_mqtt_every_form_becomes_an_event(server: ServerProcess, mosquitto: Broker, tmp_path: Path) -> None:
+    """Structured, binary and plain; levels of the topic are attributes; a bad message is told, set aside and does not
+    stop the rest; SIGTERM ends with 0."""
+    options = ("--topic", "home/{room}/+", "--dead-letters", "bad", "--group", "forms", "--source", "mqtt-forms")
+    with (
+        running_connector(tmp_path / "aside", mosquitto.url, server.url, "--topic", "bad", "--group", "aside") as aside,
+        running_connector(tmp_path, mosquitto.url, server.url, *options) as connector,
+    ):
+        eventually(lambda: "reading" in connector.said() and "reading" in aside.said(), "no start")
+        time.sleep(1.0)
+        mqtt_publish(
+            mosquitto,
+            ("home/bath/temp", Content(b'{"value": 21.50}')),
+            ("home/bath/temp", Content(b"not json")),
+            ("home/hall/offer", Content(STRUCTURED_EVENT, STRUCTURED)),
+            ("home/hall/offer", Content(b'{"price": 2}', "application/json", BINARY_CONTEXT)),
+            ("home/hall/bad", Content(b'{"specversion": "1.0", "id": "x"}', STRUCTURED)),
+        )
+        eventually(lambda: len(stored(server, "mqtt-forms")) + len(stored(server, "/shop")) == 3, connector.said())
+        eventually(lambda: connector.totals().get("acknowledged") == 5, connector.said())
+        eventually(lambda: aside.totals().get("read") == 2, aside.said())
+        assert connector.stop() == 0
+    (plain,) = stored(server, "mqtt-forms")
+    assert (plain["source"], plain["room"], plain["topic"]) == ("mqtt-forms/home/bath/temp", "bath", "home/bath/temp")
+    assert plain["data"] == {"value": 21.5}
+    structured, binary = sorted(stored(server, "/shop"), key=lambda event: str(event["id"]), reverse=True)
+    assert (structured["id"], structured["room"], structured["data"]) == ("s1", "hall", {"price": 1.5})
+    assert (binary["id"], binary["note"], binary["data"]) == ("b1", "für Ann", {"price": 2})
+    assert connector.totals() | {"per_second": 0} == {
+        "read": 5,
+        "accepted": 3,
+        "known": 0,
+        "bad": 2,
+        "acknowledged": 5,
+        "connections": 1,
+        "per_second": 0,
+    }
+    assert "not JSON" in connector.said()
+    assert "has the attribute source" in connector.said()
+
+
+def test_connect_nats_every_form_becomes_an_event_once(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
+    """Structured, binary and plain, with the publisher's id or the stream's; read again by another group, all are known
+    already."""
+    options = ("--topic", "shop.{city}.offers", "--source", "nats-forms", "--create", "--wait", "2")
+    first = ConnectorProcess(tmp_path / "first", nats.url, server.url, *options)
+    first.start()
+    assert first.wait() == 0, first.said()
+    binary = {f"ce-{name}": value for name, value in BINARY_CONTEXT.items()} | {"ce-id": "n2", "ce-note": "f%C3%BCr"}
+    nats_publish(
+        nats,
+        ("shop.ulm.offers", b'{"price": 1}', None),
+        ("shop.ulm.offers", b'{"price": 1}', {"Nats-Msg-Id": "mine"}),
+        ("shop.bonn.offers", STRUCTURED_EVENT.replace(b"s1", b"n1"), {"Content-Type": STRUCTURED}),
+        ("shop.bonn.offers", b'{"price": 2}', binary),
+        ("shop.bonn.offers", b"[", None),
+    )
+    first.start()
+    assert first.wait() == 0, first.said()
+    again = ConnectorProcess(tmp_path / "again", nats.url, server.url, *options, "--group", "again")
+    again.start()
+    assert again.wait() == 0, again.said()
+    events = stored(server, "nats-forms")
+    assert [event["source"] for event in events] == ["nats-forms/shop.ulm.offers"] * 2
+    assert [event["city"] for event in events] == ["ulm"] * 2
+    assert events[1]["id"] == "mine"
+    assert re.fullmatch(r"kindcast-0-1-\d{16}", events[0]["id"])
+    others = {event["id"]: event for event in stored(server, "/shop") if event["id"] in ("n1", "n2")}
+    assert others["n2"]["note"] == "für"
+    assert others["n1"]["topic"] == "shop.bonn.offers"
+    assert (first.totals()["accepted"], first.totals()["bad"]) == (4, 1)
+    assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 4, 1)
+
+
+def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
+    """Core NATS keeps nothing, so nothing could be acknowledged: exit status 1 and a sentence."""
+    connector = ConnectorProcess(tmp_path, nats.url, server.url, "--topic", "nowhere", "--wait", "1")
+    connector.start()
+    assert connector.wait() == 1
+    assert "--create" in connector.said()
+
+
+def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:
+    """A message and exit status 1 in place of a traceback."""
+    (tmp_path / "paho").mkdir()
+    (tmp_path / "paho" / "__init__.py").write_text("raise ImportError('no paho here')\n")
+    command = [sys.executable, "-m", "kindcast.server.cli", "connect", "mqtt://127.0.0.1:1", "--topic", "a"]
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}, check=False)
+    assert done.returncode == 1
+    assert "kindcast[connect]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://a,b", "mqtt://a:b:c", "nats://h?x=1", "mqtt:host"])
+def test_connect_wrong_url_is_wrong_use(url: str) -> None:
+    """Exit status 2."""
+    command = [sys.executable, "-m", "kindcast.server.cli", "connect", url, "--topic", "a"]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_SECONDS).returncode == 2

@@ -1,0 +1,130 @@
+"""Messages and CloudEvents by the protocol bindings, topics, URLs, and the ids of messages that have none."""
+
+import doctest
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kindcast.server.connectors import bindings, broker_url
+from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
+from kindcast.server.connectors.broker_url import parse_topic, parse_url
+from kindcast.server.connectors.source import REDELIVERY_SECONDS, Journal, Received
+
+BINDINGS = [MQTT, NATS, AMQP, KAFKA]
+PLAIN = Plain(id="7", source="mqtt://host/t", more={"topic": "t"})
+
+texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20)
+data = st.recursive(st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts, st.lists, max_leaves=5)
+
+
+@pytest.mark.parametrize("module", [bindings, broker_url])
+def test_examples_of_the_docstrings_hold(module: object) -> None:
+    """As they stand."""
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@given(id=texts, note=texts, data=data)
+def test_binary_mode_and_back_is_the_same_event(binding: Binding, id: str, note: str, data: object) -> None:
+    """By each binding, with any text in the attributes."""
+    event = {"specversion": "1.0", "id": id, "source": "/s", "type": "t", "note": note, "data": data}
+    back = binding.event(binding.binary(msgspec.json.encode(event)), PLAIN)
+    assert msgspec.json.decode(back) == event | {"datacontenttype": "application/json", "topic": "t"} or (
+        msgspec.json.decode(back) == event | {"topic": "t"}
+    )
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_binary_mode_carries_text_and_bytes(binding: Binding) -> None:
+    """Data that is no JSON: text as text, other bytes as base64."""
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "text/turtle"}
+    for more in ({"data": "<a> <b> <c> ."}, {"data_base64": "/wA="}):
+        back = binding.event(binding.binary(msgspec.json.encode(event | more)), Plain(id="7", source="s"))
+        assert msgspec.json.decode(back) == event | more
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_structured_mode_stays_as_it_came(binding: Binding) -> None:
+    """Byte for byte, behind the attributes that it does not have."""
+    body = b'{ "specversion": "1.0", "id": "1", "source": "/s", "type": "t", "topic": "mine", "data": 1.50 }'
+    assert bytes(binding.event(Content(body, f"{STRUCTURED}; charset=utf-8"), PLAIN)) == body
+    more = Plain(id="7", source="s", more={"room": "bath"})
+    assert bytes(binding.event(Content(body), more)) == b'{"room":"bath",' + body[1:]
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (Content(b""), "empty"),
+        (Content(b"21,5"), "not JSON"),
+        (Content(b"\xff"), "not JSON"),
+        (Content(b"[" * 100_000), "not JSON"),
+        (Content(b"[]", STRUCTURED), "object"),
+        (Content(b"[]", "application/cloudevents-batch+json"), "one event"),
+        (Content(b"{", None, {"specversion": "1.0", "id": "1"}), "not JSON"),
+    ],
+)
+def test_bad_message_says_why(content: Content, word: str) -> None:
+    """In words of the message."""
+    with pytest.raises(BadMessage, match=word):
+        MQTT.event(content, PLAIN)
+
+
+def test_url_hides_its_password() -> None:
+    """Wherever it may be shown."""
+    url = parse_url("amqps://ann:s%40cret@host/shop")
+    assert (url.user, url.password, url.path, url.tls) == ("ann", "s@cret", "shop", True)
+    assert "s@cret" not in repr(url) + url.shown
+    assert parse_url("kafka://a,b:1,[::1]:2").hosts == (("a", 9092), ("b", 1), ("::1", 2))
+
+
+def test_topic_names_levels() -> None:
+    """Where the filter holds."""
+    topic = parse_topic("home/{room}/#", "MQTT")
+    assert topic.filter == "home/+/#"
+    assert topic.holds("home/bath/a/b")
+    assert not topic.holds("garden/bath/a")
+    assert topic.attributes("home/bath/a/b") == {"room": "bath"}
+    for wrong in ("home/{id}", "home/x{room}", "{a}/{a}", "{Room}"):
+        with pytest.raises(broker_url.WrongUrl):
+            parse_topic(wrong, "MQTT")
+
+
+def message(body: bytes, mark: str = "", identity: str | None = None) -> Received:
+    return Received(topic="t", content=Content(body), handle=None, mark=mark, identity=identity)
+
+
+def test_journal_gives_the_same_id_to_what_comes_again(tmp_path: Path) -> None:
+    """Also to another process; equal messages have two ids, and get the same two; messages with an id keep it."""
+    file = tmp_path / "state" / "journal.json"
+    messages = [message(b"1"), message(b"1"), message(b"2", mark="5"), message(b"3", identity="own")]
+    ids = Journal(file).give(messages)
+    assert len(set(ids)) == 4
+    assert ids[3] == "own"
+    journal = Journal(file)
+    journal.opened(resumed=True)
+    assert journal.give(messages[:1]) == ids[:1]
+    assert journal.give([message(b"2", mark="6")]) != ids[2:3]
+    assert set(journal.give(messages)) == set(ids)
+
+
+def test_journal_forgets_what_is_done_and_what_never_came_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An equal message that is new has an id of its own: after an acknowledgement, in a new session of the broker, and
+    a minute after the connection was made."""
+    file = tmp_path / "journal.json"
+    journal = Journal(file)
+    journal.opened(resumed=True)
+    ids = journal.give([message(b"1")])
+    journal.done([message(b"1")])
+    assert Journal(file).give([message(b"1")]) != ids
+    ids = journal.give([message(b"1")])
+    journal.opened(resumed=False)
+    assert journal.give([message(b"1")]) != ids
+    ids = journal.give([message(b"1")])
+    monkeypatch.setattr("kindcast.server.connectors.source.REDELIVERY_SECONDS", -REDELIVERY_SECONDS)
+    assert journal.give([message(b"1")]) != ids

@@ -6,7 +6,8 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.index.array_file import read_arrays, write_arrays
-    from kindcast.index.registry import warm_up
+    from kindcast.index.compilation import warm_up, warm_up_beside
+    from kindcast.index.jit import use_cache
     from kindcast.semantic.matching.decision import Decision, Step
     from kindcast.semantic.matching.operator_layer import Link, OperatorLayer
     from kindcast.semantic.matching.results import Failures, MatchTable
@@ -26,7 +27,9 @@ __all__ = [
     "Step",
     "read_arrays",
     "saved_trees",
+    "use_cache",
     "warm_up",
+    "warm_up_beside",
     "write_arrays",
 ]
 
@@ -37,7 +40,11 @@ __getattr__ = on_demand(
             "read_arrays",
             "write_arrays",
         ),
-        "kindcast.index.registry": ("warm_up",),
+        "kindcast.index.compilation": (
+            "warm_up",
+            "warm_up_beside",
+        ),
+        "kindcast.index.jit": ("use_cache",),
         "kindcast.semantic.matching.decision": (
             "Decision",
             "Step",

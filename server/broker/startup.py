@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.changes import impact_of_rules, impact_report
 from kindcast.semantic.events import EventLimits
-from kindcast.semantic.matching import warm_up
+from kindcast.semantic.matching import warm_up, warm_up_beside
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT
@@ -115,6 +115,10 @@ _VOCABULARIES: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
 """Those in use, by version: tenants with equal ontologies and declarations share one object."""
 
 
+FEW = 256
+"""Stored subscriptions among which events are matched soon enough while kernels run as Python."""
+
+
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -143,8 +147,8 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
     state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
     state.matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on a publisher's time
-    if settings.engine == "fused":
-        warm_up()  # and so are the kernels of the index
+    if settings.engine == "fused":  # and so are the kernels of the index
+        (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
     Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
     with garbage_collection.paused():
         token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)

@@ -1,0 +1,168 @@
+"""Compiling the kernels of the default engine before they are needed, in processes beside each other.
+
+    warm_up         ─▶ compiled by processes, where no cache has them ─▶ loaded: for a process with many subscriptions
+    warm_up_beside  ─▶ the same in a thread of its own, begun by the first kernel; kernels run as Python until then
+
+A process learns with which types the kernels are called from a run in which they are Python, and compiles its share
+of them, which leaves these in the cache. The two shares take equally long.
+"""
+
+import atexit
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kindcast.index import jit
+from kindcast.index.clause import (
+    AttributeId,
+    Clause,
+    ColumnId,
+    ConceptId,
+    ConceptTest,
+    IntervalTest,
+    KeyTest,
+    LoweredEvent,
+    Predicate,
+)
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import engine as fused
+
+__all__ = ["compile_share", "warm_up", "warm_up_beside"]
+
+SLOWEST = frozenset({"match_segment", "match_single"})
+"""These take as long to compile as all others."""
+SHARES: tuple[Callable[[str], bool], ...] = (SLOWEST.__contains__, lambda name: name not in SLOWEST)
+
+_logger = logging.getLogger(__name__)
+
+
+def warm_up() -> None:
+    """Every kernel of `fused` is compiled and loaded afterwards: some 20 s after installation, later half a second."""
+    _fill_cache(niceness=0)
+    jit.load()
+    call_all()
+
+
+def warm_up_beside() -> None:
+    """Do as `warm_up` when a kernel is first called, in a thread of its own. Until then kernels run as Python, which
+    takes some 0.1 ms more for an event among few subscriptions."""
+    jit.meanwhile(_beside)
+
+
+def _beside() -> None:
+    try:
+        _fill_cache(niceness=19)
+        from kindcast.index import machine_code  # noqa: F401  (takes its time, and nobody need wait for it)
+
+        with jit.no_kernel_runs():
+            jit.load()
+            call_all()
+    except Exception:  # the kernels go on as Python
+        _logger.exception("the kernels of the index could not be loaded")
+
+
+A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)
+NUMBER, KEY, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)
+
+
+def call_all() -> None:
+    """Match events with one value and with several, of every kind, among newly added rows and in segments."""
+    graph = ConceptGraph(2, [(ConceptId(1), ConceptId(0))])
+    graph.ancestors(ConceptId(1))
+    tests = (
+        (A, NUMBER, IntervalTest(0.0, 5.0)),
+        (B, KEY, KeyTest(frozenset({"x"}))),
+        (C, CONCEPT, ConceptTest(within=frozenset({ConceptId(0)}))),
+    )
+    predicates = [Predicate(attribute, ((column, test),)) for attribute, column, test in tests]
+    negated = Predicate(A, ((NUMBER, IntervalTest(7.0, 8.0)),), negated=True)
+    clauses = [
+        *(Clause((each,), frozenset({each.attribute})) for each in (*predicates, negated)),
+        Clause(tuple(predicates), frozenset({A, B, C})),
+        Clause((predicates[0], negated), frozenset({A})),
+    ]
+    single = LoweredEvent(frozenset({A, B, C}), {NUMBER: (1.0,), KEY: ("x",), CONCEPT: (ConceptId(1),)})
+    several = LoweredEvent(frozenset({A, B, C}), {NUMBER: (1.0, 9.0), KEY: ("x", "y"), CONCEPT: (ConceptId(1),)})
+    for memtable_rows in (len(clauses), 0):
+        engine = fused.FusedEngine(graph, memtable_rows=memtable_rows)
+        engine.add_many(clauses)
+        engine.add(clauses[0])
+        engine.match(single)
+        engine.match_batch([single, several])
+        engine.merge_now()
+    alone = fused.FusedEngine(graph, memtable_rows=0)
+    alone.add_many([clauses[4]])
+    alone.match(single)
+
+
+# ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fill_cache(niceness: int) -> None:
+    """Have the kernels compiled by processes, where no cache has them for this kind of processor. If no folder can be
+    written, they come into one that lasts as long as this process."""
+    if jit.DISABLED or jit.is_compiled():
+        return
+    from kindcast.index import machine_code
+
+    kernels = {kernel for kernel, _ in jit.calls_of(call_all)}
+    forms = [machine_code.form_of(kernel.py_func) for kernel in kernels]
+    if all(map(machine_code.is_cached, forms)):
+        return
+    if not all(map(machine_code.keeps, forms)):
+        jit.tell_no_folder()
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="kindcast-kernels-"))
+        except OSError:
+            return  # this process compiles them for itself
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        jit.use_cache(folder)
+    else:
+        _logger.warning("compiling the kernels of the index: once after installation, about 20 seconds")
+    began = time.monotonic()
+    running = [_process(share, niceness) for share in range(len(SHARES))]
+    atexit.register(_end, running)
+    for share, process in enumerate(running, 1):
+        process.wait()
+        _logger.warning("compiled %d of %d parts after %.0f s", share, len(SHARES), time.monotonic() - began)
+
+
+def compile_share(share: int) -> None:
+    """Compile the kernels of one of the `SHARES`, for the types that they are called with. Some 15 s each."""
+    calls = jit.calls_of(call_all)
+    jit.load()
+    from kindcast.index.machine_code import compile_for
+
+    for kernel, arguments in calls:
+        if SHARES[share](kernel.__name__):
+            compile_for(kernel.form, arguments)
+
+
+def _process(share: int, niceness: int) -> "subprocess.Popen[bytes]":
+    roof = str(Path(__file__).absolute().parents[2])  # of kindcast/index, where links are not followed
+    program = (
+        f"import os, sys; os.nice({niceness}); sys.path.insert(0, {roof!r}); import kindcast; del sys.path[0]; "
+        f"from kindcast.index.compilation import compile_share; compile_share({share})"
+    )
+    folder = jit.cache_folder()
+    chosen = {} if folder is None else {jit.CACHE_VARIABLE: str(folder.absolute())}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **chosen},
+    )
+
+
+def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()

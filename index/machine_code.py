@@ -1,0 +1,103 @@
+"""Kernels as machine code: the one module that imports numba and LLVM, and is imported when a kernel is first called.
+
+numba keeps what it compiled under the name of the function, the SHA-256 of its source file, the signature, and the
+name and features of the processor. So a cache moves with the package, and not to another kind of processor: it is kept
+on each machine, and no wheel brings one.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.cgutils import get_or_insert_function
+from numba.core.types import void
+from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from kindcast.index import jit
+
+__all__ = ["INSTRUCTIONS", "compile_for", "form_of", "is_cached", "keeps"]
+
+
+def _prefetch(context: Any, array: Any, place: Any) -> Any:
+    def code(target: Any, builder: Any, signature: Any, values: Any) -> Any:
+        start = cast(Any, make_array)(signature.args[0])(target, builder, values[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cast(Any, get_or_insert_function)(builder.module, kind, "llvm.prefetch.p0i8")
+        pointer = builder.bitcast(builder.gep(start, [values[1]]), byte)
+        builder.call(function, [pointer, number(0), number(3), number(1)])  # to read, soon again, data
+        return target.get_dummy_value()
+
+    return void(array, place), code
+
+
+# trailing_zeros has a private path of numba's, so the lock file pins numba; a version of our own crashes where both
+# declare the same intrinsic.
+INSTRUCTIONS: dict[str, Any] = {
+    "lowest_bit": trailing_zeros,
+    "nth": np.uint64,
+    "prefetch": cast(Any, intrinsic(_prefetch)),
+}
+"""By the name of the Python form in `kindcast.index.jit`."""
+
+
+class _Locator(cast(type[Any], UserProvidedCacheLocator)):  # type: ignore[misc]
+    """The folder that was chosen for this project, where one was; numba's own choice comes after it."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        folder = jit.cache_folder()
+        assert folder is not None
+        self._cache_path = str(folder / self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        if jit.cache_folder() is None:
+            return None
+        self = cls(function, file)
+        try:
+            self.ensure_cache_path()
+        except OSError:  # it cannot be written
+            return None
+        return self
+
+
+class _CacheImpl(cast(type[Any], CompileResultCacheImpl)):  # type: ignore[misc]
+    _locator_classes = (_Locator, *CompileResultCacheImpl._locator_classes)
+
+
+class _Cache(cast(type[Any], FunctionCache)):  # type: ignore[misc]
+    _impl_class = _CacheImpl
+
+
+def form_of(function: Callable[..., Any]) -> Any:
+    """The compiled form of `function`, which is compiled at its first call, or read from the cache."""
+    dispatcher: Any = numba.njit(nogil=True)(function)
+    with suppress(RuntimeError):  # no folder can be written
+        dispatcher._cache = _Cache(function)
+    return dispatcher
+
+
+def is_cached(dispatcher: Any) -> bool:
+    """Whether the cache has a form of this kernel for this source file and this kind of processor."""
+    file = getattr(dispatcher._cache, "_cache_file", None)
+    if file is None:
+        return False
+    processor = dispatcher.targetctx.codegen().magic_tuple()
+    return any(key[1] == processor for key in file._load_index())
+
+
+def keeps(dispatcher: Any) -> bool:
+    """Whether what is compiled of this kernel is kept: there is a folder that can be written."""
+    return dispatcher.stats.cache_path is not None
+
+
+def compile_for(dispatcher: Any, arguments: tuple[Any, ...]) -> None:
+    """Compile a kernel for the types of these arguments, without calling it."""
+    dispatcher.compile(tuple(map(numba.typeof, arguments)))

@@ -34,7 +34,7 @@ from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
 from kindcast.semantic.vocabulary.contexts import context_terms

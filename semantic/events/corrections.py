@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kindcast.semantic.model import Event, Node, Resource, TypedText
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.vocabulary.event_types import Correctable, EventType
 

@@ -17,7 +17,7 @@ from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.flatten import as_quantity, problem_at
 from kindcast.semantic.model import CanonicalEvent, Note, Value
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.units.instants import parse_instant
 from kindcast.semantic.units.patterns import STEPS, compile_pattern
 from kindcast.semantic.vocabulary.derivation import derive

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final, Protocol, cast
 
 import pyoxigraph as ox
-from pyoxigraph import RdfFormat
 
 from kindcast.semantic.errors import OntologyError, UnsupportedFormat
 from kindcast.semantic.ontology.guards import inspect_json, inspect_turtle, inspect_xml
 from kindcast.semantic.ontology.obo import OboDocument
 from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
+from kindcast.semantic.ontology.quads import RDF_SYNTAXES
 from kindcast.semantic.ontology.records import Limits
 from kindcast.semantic.ontology.sssom import SssomDocument
 from kindcast.semantic.ontology.syntaxes import NAMES
@@ -83,14 +83,6 @@ def _xml(head: bytes) -> str:
     return "html" if name.lower() == b"html" else "rdf-xml"
 
 
-RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
-    "turtle": RdfFormat.TURTLE,
-    "rdf-xml": RdfFormat.RDF_XML,
-    "n-triples": RdfFormat.N_TRIPLES,
-    "json-ld": RdfFormat.JSON_LD,
-    "trig": RdfFormat.TRIG,
-    "n-quads": RdfFormat.N_QUADS,
-}
 _SEVERAL: Final = frozenset({"application/xml", "text/xml", "xml", "owl"})
 """Names of more than one syntax, `owl` of every one: the text decides, and what it leaves open is RDF/XML."""
 _IN_XML: Final = frozenset({"rdf-xml", "owl-xml"})

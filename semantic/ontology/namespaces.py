@@ -7,40 +7,9 @@ from typing import Final
 
 from rdflib.namespace import DC, DCTERMS, OWL, RDF, RDFS, SH, SKOS, XSD, Namespace
 
-__all__ = ["OBO", "local_name", "namespace"]
+from kindcast.semantic.ontology.iris import NOTATION, NOTATIONS, OBO, local_name, namespace
 
-
-# The two ends of an IRI.
-
-OBO: Final = "http://purl.obolibrary.org/obo/"
-
-
-def local_name(iri: str) -> str:
-    """What follows the last `#` or `/` of `iri` (the last `:` of a URN), ends like `…/thing/` cut off first.
-
-    >>> local_name("https://brickschema.org/schema/Brick#Temperature_Sensor")
-    'Temperature_Sensor'
-    >>> local_name("http://purl.obolibrary.org/obo/CL_0000084"), local_name("urn:isbn:12")
-    ('CL_0000084', '12')
-    """
-    text = iri.rstrip("/#")
-    return text[max(text.rfind("#"), text.rfind("/"), text.rfind(":")) + 1 :]
-
-
-def namespace(iri: str) -> str:
-    """What stands before the local name of `iri`; of an identifier of OBO the prefix belongs to it, for all of its
-    ontologies share what is before that.
-
-    >>> namespace("https://brickschema.org/schema/Brick#Temperature_Sensor")
-    'https://brickschema.org/schema/Brick#'
-    >>> namespace("http://purl.obolibrary.org/obo/CL_0000084")
-    'http://purl.obolibrary.org/obo/CL_'
-    """
-    local = local_name(iri)
-    if iri.startswith(OBO):
-        local = local.rpartition("_")[2]
-    return iri.rstrip("/#").removesuffix(local)
-
+__all__ = ["NOTATION", "NOTATIONS", "OBO", "local_name", "namespace"]
 
 _OBO_IN_OWL = Namespace("http://www.geneontology.org/formats/oboInOwl#")
 _IAO = Namespace("http://purl.obolibrary.org/obo/IAO_")
@@ -55,15 +24,6 @@ DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
 SKOS_CONCEPT: Final = str(SKOS.Concept)
 SKOS_NAMESPACE: Final = str(SKOS)
 IN_SCHEME: Final = str(SKOS.inScheme)
-NOTATION: Final = str(SKOS.notation)
-NOTATIONS: Final = (  # properties that hold the code of a concept in a system of codes
-    NOTATION,
-    "http://www.geneontology.org/formats/oboInOwl#id",
-    str(DC.identifier),
-    str(DCTERMS.identifier),
-    "http://schema.org/identifier",
-    "https://schema.org/identifier",
-)
 
 # What is beneath what
 SUB_CLASS: Final = str(RDFS.subClassOf)

@@ -43,7 +43,7 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.document_warnings import DocumentWarnings, shown
-from kindcast.semantic.ontology.namespaces import OBO, local_name
+from kindcast.semantic.ontology.iris import OBO, local_name
 from kindcast.semantic.ontology.owl_syntaxes import (
     TYPE,
     Axioms,

@@ -3,18 +3,28 @@
 pyoxigraph reads them: it opens no file and no socket. A relative IRI has no base here, so it is an error of syntax.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyoxigraph as ox
+from pyoxigraph import RdfFormat
 
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology.formats import RDF_SYNTAXES
 from kindcast.semantic.ontology.guards import inspect_turtle
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["QUAD_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
+__all__ = ["QUAD_SYNTAXES", "RDF_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
+
+RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
+    "turtle": RdfFormat.TURTLE,
+    "rdf-xml": RdfFormat.RDF_XML,
+    "n-triples": RdfFormat.N_TRIPLES,
+    "json-ld": RdfFormat.JSON_LD,
+    "trig": RdfFormat.TRIG,
+    "n-quads": RdfFormat.N_QUADS,
+}
+"""The RDF syntaxes by name, with the parser of each."""
 
 QUAD_SYNTAXES = ("turtle", "n-triples", "n-quads", "trig")
 

@@ -184,9 +184,18 @@ _lock = threading.Lock()
 """pint fills caches of its own while it converts."""
 
 
-@cache
+_building = threading.Lock()
+"""The registry is built once, whoever asks first; the others wait."""
+
+
 def _registry() -> Any:
-    """Built once, when the first quantity comes: about half a second."""
+    """Built when the first quantity comes: about half a second."""
+    with _building:
+        return _built()
+
+
+@cache
+def _built() -> Any:
     import pint
 
     return pint.UnitRegistry(non_int_type=Fraction)

@@ -24,7 +24,7 @@ from itertools import islice, pairwise, product
 from typing import Any, Final, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.ontology.namespaces import NOTATION, NOTATIONS, local_name
+from kindcast.semantic.ontology.iris import NOTATION, NOTATIONS, local_name
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern, identifier_patterns
 

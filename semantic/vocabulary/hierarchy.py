@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-import networkx as nx
-
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.semantic.ontology.namespaces import namespace
+from kindcast.semantic.ontology.iris import namespace
 
 __all__ = ["Hierarchy"]
 
@@ -225,6 +223,10 @@ def _share_schemes(concepts: Iterable[set[str]], schemes: Callable[[str], Iterab
 def _components(pairs: set[Pair]) -> list[set[str]]:
     """The strongly connected components with more than one name."""
     rest = _without_acyclic(pairs)
+    if not rest:
+        return []
+    import networkx as nx  # 0.1 s, and few vocabularies have a cycle
+
     return sorted((each for each in nx.strongly_connected_components(nx.DiGraph(rest)) if len(each) > 1), key=min)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology
 from kindcast.semantic.vocabulary.terms import folded
 

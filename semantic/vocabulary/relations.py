@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import Label, Ontology
-from kindcast.semantic.ontology.requested_relations import RelationNames
+from kindcast.semantic.ontology.relation_names import RelationNames
 from kindcast.semantic.vocabulary.hierarchy import Hierarchy
 from kindcast.semantic.vocabulary.labels import label_in
 

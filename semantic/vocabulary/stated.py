@@ -16,7 +16,7 @@ from typing import Any, Final
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.flatten import Comparator, QuantityObject, Stated, StatedCode
 from kindcast.semantic.model import Node, Resource, TypedText
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 
 __all__ = [
     "FHIR",

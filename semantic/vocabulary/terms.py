@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.ontology.namespaces import local_name
+from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.vocabulary.aliases import Aliases
 

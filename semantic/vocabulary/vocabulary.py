@@ -25,8 +25,7 @@ from typing import Any
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.model import Note
-from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason, read
-from kindcast.semantic.ontology.loader import read_several
+from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason
 from kindcast.semantic.shipped_vocabularies import file_or_shipped
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.aliases import Aliases, main_forms
@@ -265,6 +264,8 @@ class Vocabulary:
 
         Raises OntologyError, UnsupportedFormat, UnknownRelation, ReasonerUnavailable, InvalidDeclaration.
         """
+        from kindcast.semantic.ontology import read  # the parsers: a vocabulary that was read before needs none
+
         ontology = read(data, format=format, name=name, limits=limits, reason=reason, relations=relations)
         return cls((ontology,), **declarations)
 
@@ -280,6 +281,8 @@ class Vocabulary:
         """One vocabulary of several files, each named by its file name, and reasoned about by itself; each of
         `relations` must be in one of them at least. A bare name that is no file here is that of a shipped vocabulary
         (`shop.ttl`). Raises as `from_bytes`, and OSError."""
+        from kindcast.semantic.ontology import read_several
+
         documents = [(file.name, file.read_bytes()) for file in map(file_or_shipped, paths)]
         ontologies = read_several(documents, limits=limits, reason=reason, relations=relations)
         return cls(ontologies, **declarations)

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterable
 from functools import partial
-from threading import Thread
+from threading import Timer
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -117,6 +117,8 @@ _VOCABULARIES: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
 
 FEW = 256
 """Stored subscriptions among which events are matched soon enough while kernels run as Python."""
+LATER_SECONDS = 0.5
+"""The server answers by then, and what can be built later does not keep it from that."""
 
 
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,10 +148,11 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
     operators = restore_registry(connection, settings)
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
     state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
-    state.matcher.canonicalise({"quantity": "1 kg"})  # units are built when first needed: not on a publisher's time
     if settings.engine == "fused":  # and so are the kernels of the index
         (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
-    Thread(target=vocabulary.index_labels, name="kindcast-labels", daemon=True).start()  # only mistakes need them
+    later = Timer(LATER_SECONDS, _build_later, (state.empty_matcher(vocabulary),))
+    later.daemon = True
+    later.start()
     with garbage_collection.paused():
         token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
         opened = None if snapshots is None else snapshots.open(vocabulary, operators.known.values(), token)
@@ -177,6 +180,13 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         time.perf_counter() - started,
     )
     return state
+
+
+def _build_later(matcher: Matcher) -> None:
+    """Builds what is otherwise built when first needed, so that no publisher waits for it: the units, and the index of
+    labels that only mistakes need. `matcher` is one of its own."""
+    matcher.canonicalise({"quantity": "1 kg"})
+    matcher.vocabulary.index_labels()
 
 
 def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions, *, writes: bool) -> None:

@@ -1,7 +1,7 @@
 """The command `kindcast backtest`: which events of a server or an archive an expression would have matched."""
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -11,7 +11,10 @@ from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.cli.spark import run_job
-from kindcast.server.client import Client, ProblemError
+from kindcast.server.client import ProblemError
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
 
 __all__ = ["backtest"]
 
@@ -57,7 +60,7 @@ def backtest(
 
 
 def _by_server(
-    client: Client, expression: str, since: str | None, until: str | None, versions: list[str], lang: str
+    client: "Client", expression: str, since: str | None, until: str | None, versions: list[str], lang: str
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"expression": expression}
     body |= {name: value for name, value in (("since", since), ("until", until)) if value}

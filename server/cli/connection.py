@@ -5,15 +5,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
 import typer
 from typer.main import get_command
 
 from kindcast.server.cli import output
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import AsyncClient, Client
+
+if TYPE_CHECKING:
+    from kindcast.server.client import AsyncClient, Client
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -106,9 +107,13 @@ def add_key_options(command: Any) -> None:
 
 
 @contextmanager
-def connected(server: str) -> Iterator[Client]:
+def connected(server: str) -> "Iterator[Client]":
     """A client of `server`, which is waited for while nothing listens there. Raises CommandFailed, with what to do,
     when there is no answer."""
+    import httpx
+
+    from kindcast.server.client import Client
+
     wait_for(server, _retry.get())
     try:
         with Client(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get()) as client:
@@ -131,8 +136,12 @@ def connected(server: str) -> Iterator[Client]:
         ) from error
 
 
-def new_client(server: str) -> AsyncClient:
+def new_client(server: str) -> "AsyncClient":
     """A client for an event loop, with the options of the command. It does not wait for the server."""
+    import httpx
+
+    from kindcast.server.client import AsyncClient
+
     try:
         return AsyncClient(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get())
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
@@ -144,6 +153,8 @@ def new_client(server: str) -> AsyncClient:
 def wait_for(server: str, seconds: float) -> None:
     """Returns when something listens at the address, at the latest after so many seconds; at once where the address is
     wrong, or the machine is another that does not answer."""
+    import httpx
+
     try:
         url = httpx.URL(server)
     except httpx.InvalidURL:

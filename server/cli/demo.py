@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,7 +23,10 @@ from rich.text import Text
 from kindcast.server.cli import output
 from kindcast.server.cli.offline import draw
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import Client, ProblemError
+from kindcast.server.client import ProblemError
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
 
 __all__ = ["CHEAPER", "JOHNS_OFFER", "OFFERS", "PAPER_WISH", "VOCABULARY", "WISHES", "running_server"]
 
@@ -176,6 +179,8 @@ class Audience:
         self.canonical: dict[str, str] = {}
         self._server = server
         self._came: queue.Queue[Delivered] = queue.Queue()
+        from kindcast.server.client import Client
+
         with Client(server) as client:
             for wish in wishes:
                 created = client.subscribe(wish.text)
@@ -196,6 +201,8 @@ class Audience:
         return came
 
     def _listen(self, wish: Wish) -> None:
+        from kindcast.server.client import Client
+
         try:
             with Client(self._server) as client:
                 for message in client.listen(self.ids[wish.who], after="0"):
@@ -220,6 +227,8 @@ class DeliveryMissing(Exception):
 
 def perform(screen: Console, *, pace: float) -> None:
     """Shows everything on `screen`, pausing `pace` seconds between steps. Raises when anything is not as promised."""
+    from kindcast.server.client import Client
+
     began = time.monotonic()
     _headline(screen, "A server that understands kinds")
     with running_server() as server, Client(server) as client:
@@ -236,7 +245,7 @@ def perform(screen: Console, *, pace: float) -> None:
     _say(screen, f"The server and its data are gone again. All this took {time.monotonic() - began:.0f} s.", "dim")
 
 
-def _load(screen: Console, client: Client) -> None:
+def _load(screen: Console, client: "Client") -> None:
     from kindcast.semantic.shipped_vocabularies import shipped
 
     report = client.put_ontology("shop", shipped(VOCABULARY).read_bytes(), format="turtle")
@@ -253,7 +262,7 @@ def _wish(screen: Console, server: str, pace: float) -> Audience:
     return audience
 
 
-def _offer(screen: Console, client: Client, audience: Audience, pace: float) -> list[Delivered]:
+def _offer(screen: Console, client: "Client", audience: Audience, pace: float) -> list[Delivered]:
     _headline(screen, "Offers come in as plain JSON; each match arrives by server-sent events")
     delivered: list[Delivered] = []
     for offer in OFFERS:
@@ -278,7 +287,7 @@ def _compare(screen: Console, delivered: list[Delivered]) -> None:
     """Asks the same of plain strings and numbers: the same matcher with an empty vocabulary."""
     from kindcast.semantic import Matcher, Vocabulary  # other commands need no matcher
 
-    plain = Matcher(Vocabulary.from_ontologies([]))
+    plain = Matcher(Vocabulary.from_ontologies([]), engine="naive")  # compiles nothing
     for wish in WISHES:
         plain.add(wish.who, wish.plain)
     found = sum(len(plain.match(offer)) for offer in OFFERS)
@@ -290,7 +299,7 @@ def _compare(screen: Console, delivered: list[Delivered]) -> None:
     )
 
 
-def _explain(screen: Console, client: Client, audience: Audience) -> None:
+def _explain(screen: Console, client: "Client", audience: Audience) -> None:
     anna = audience.ids[PAPER_WISH.who]
     for question, offer in (
         (f"Why did {PAPER_WISH.who} get the “{MISSED}”, which her wish does not mention?", _missed_offer()),

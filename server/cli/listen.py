@@ -4,7 +4,7 @@ import itertools
 import json as json_text
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -12,7 +12,10 @@ from rich.text import Text
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
 from kindcast.server.cli.problems import InExpression
-from kindcast.server.client import Client, ProblemError
+from kindcast.server.client import ProblemError
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
 
 __all__ = ["listen", "message_line"]
 
@@ -55,7 +58,7 @@ def listen(
             client.unsubscribe(own)
 
 
-def _subscribe(client: Client, expression: str) -> str:
+def _subscribe(client: "Client", expression: str) -> str:
     try:
         created = client.subscribe(expression)
     except ProblemError as error:
@@ -65,7 +68,7 @@ def _subscribe(client: Client, expression: str) -> str:
 
 
 def _follow(
-    client: Client,
+    client: "Client",
     id: str,
     after: str | None,
     count: int | None,
@@ -84,7 +87,7 @@ def _follow(
             client.ack(id, message["cursor"], ticket=ticket)
 
 
-def _while_they_come(client: Client, id: str, after: str | None, wait: float) -> Iterator[dict[str, Any]]:
+def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[dict[str, Any]]:
     """Messages until none came for `wait` seconds."""
     deadline = time.monotonic() + wait
     while True:

@@ -17,7 +17,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import Client, ProblemError
+from kindcast.server.client import ProblemError
 
 __all__ = ["DryRunOption", "show_impact", "upload_with_progress"]
 
@@ -30,6 +30,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology import Ontology, Progress, Reason
+    from kindcast.server.client import Client
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
@@ -67,7 +68,7 @@ def read_with_progress(path: Path, *, format: str | None, reason: "Reason", rela
         )
 
 
-def upload_with_progress(client: Client, name: str, path: Path, **options: Any) -> dict[str, Any]:
+def upload_with_progress(client: "Client", name: str, path: Path, **options: Any) -> dict[str, Any]:
     """The load report of an upload; `options` are those of `Client.start_ontology`. Raises ProblemError."""
     with _bar(path.name) as progress:
         job = client.start_ontology(name, path.read_bytes(), **options)

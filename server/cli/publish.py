@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress, TaskID
@@ -13,7 +13,9 @@ from kindcast.server.cli import output, problems
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import Line, event_lines
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import Client
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
 
 __all__ = ["publish"]
 
@@ -98,7 +100,7 @@ def _batches(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
         yield batch
 
 
-def _send(client: Client, lines: list[Line], context: dict[str, str], tally: Tally, json: bool) -> None:
+def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: Tally, json: bool) -> None:
     tally.read += len(lines)
     good: list[tuple[int, dict[str, Any]]] = []
     for line in lines:

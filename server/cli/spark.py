@@ -9,17 +9,20 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
 import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.problems import CommandFailed
-from kindcast.server.client import Client, ProblemError
-from kindcast.server.client.calls import path_of
+from kindcast.server.client import ProblemError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from kindcast.server.client import Client
 
 __all__ = ["run_job"]
 
@@ -30,8 +33,12 @@ __all__ = ["run_job"]
 # --data DIR     from the data folder of one, which may run or not
 
 
-def fetch_inputs(client: Client, folder: Path) -> None:
+def fetch_inputs(client: "Client", folder: Path) -> None:
     """Write what is active on the server into `folder`. Raises `ProblemError` and httpx's errors."""
+    import httpx
+
+    from kindcast.server.client.calls import path_of
+
     folder.mkdir(parents=True, exist_ok=True)
     with httpx.Client(base_url=client.server, headers=client.headers, timeout=60.0) as http:
         names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
@@ -88,19 +95,19 @@ def _lines(rows: Iterable[Any]) -> Iterable[bytes]:
             yield json.dumps({"id": row.id, "where": row.tree}, ensure_ascii=False).encode() + b"\n"
 
 
-def _answered(http: httpx.Client, path: str) -> httpx.Response:
+def _answered(http: "httpx.Client", path: str) -> "httpx.Response":
     answer = http.get(path)
     if answer.is_error:
         raise CommandFailed(f"{http.base_url}{path} answers {answer.status_code}: {answer.text[:200]}")
     return answer
 
 
-def _bodies(client: Client, kind: str) -> dict[str, Any]:
+def _bodies(client: "Client", kind: str) -> dict[str, Any]:
     """What is declared of a kind, by name."""
     return {each["name"]: each["declaration"] for each in client.declarations(kind)[kind]}
 
 
-def _rates(client: Client) -> Any:
+def _rates(client: "Client") -> Any:
     try:
         return client.declaration("rates")["declaration"]
     except ProblemError as error:
@@ -391,6 +398,8 @@ def _read(server: str | None, data: str | None, folder: Path) -> None:
 
 
 def _read_again(server: str | None, data: str | None, folder: Path, ended: threading.Event) -> None:
+    import httpx
+
     while not ended.wait(REFRESH_SECONDS):
         try:
             _read(server, data, folder)

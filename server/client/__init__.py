@@ -11,7 +11,22 @@
 Tickets of subscriptions made here are remembered; for others give `ticket=`, or put them into `tickets`.
 """
 
-from kindcast.server.client.calls import NoAnswerInTime, ProblemError, ServerUnreachable
-from kindcast.server.client.clients import AsyncClient, Client
+from typing import TYPE_CHECKING
+
+from kindcast.semantic.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from kindcast.server.client.calls import NoAnswerInTime, ServerUnreachable
+    from kindcast.server.client.clients import AsyncClient, Client
+    from kindcast.server.client.problem_error import ProblemError
 
 __all__ = ["AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "kindcast.server.client.calls": ("NoAnswerInTime", "ServerUnreachable"),
+        "kindcast.server.client.clients": ("AsyncClient", "Client"),
+        "kindcast.server.client.problem_error": ("ProblemError",),
+    },
+)

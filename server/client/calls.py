@@ -11,6 +11,8 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from kindcast.server.client.problem_error import Json, ProblemError
+
 __all__ = [
     "Call",
     "Calls",
@@ -39,34 +41,8 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 """For an answer. Loading a large ontology takes longest."""
 
-Json = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class ProblemError(Exception):
-    """The server refused: an RFC 9457 problem. `type` is stable; `errors` places each single fault."""
-
-    def __init__(self, status: int, type: str, title: str, detail: str, errors: list[Json]) -> None:
-        lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
-        lines += [f"  {_place(error)}{error.get('detail', '')}" for error in errors]
-        super().__init__("\n".join(lines))
-        self.status = status
-        self.type = type
-        self.title = title
-        self.detail = detail
-        self.errors = errors
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
-        """The error of a problem document: of an answer, or of a job that failed."""
-        return cls(
-            int(told.get("status") or status),
-            str(told.get("type", "about:blank")),
-            str(told.get("title") or reason),
-            str(told.get("detail") or ""),
-            [error for error in told.get("errors") or [] if isinstance(error, dict)],
-        )
 
 
 class ServerUnreachable(httpx.TransportError, ConnectionError):
@@ -192,12 +168,6 @@ def problem(answer: httpx.Response) -> ProblemError:
 
 def _same(answer: Any) -> Json:
     return cast("Json", answer)
-
-
-def _place(error: Json) -> str:
-    if "line" in error:
-        return f"line {error['line']}, column {error.get('column', 1)}: "
-    return f"{error['pointer']}: " if error.get("pointer") else ""
 
 
 # ── ontologies and declarations ───────────────────────────────────────────────────────────────────────────────────────

@@ -21,16 +21,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.progress import Progress
-from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.records import ConceptRecord, Ontology
 from kindcast.semantic.ontology.subsumption import Known, Pairs
+
+if TYPE_CHECKING:
+    from kindcast.semantic.ontology.reasoning.axioms import Axioms
 
 __all__ = ["Reasoner", "available", "classified", "classified_encoded", "find_java", "hermit_classpath", "run_hermit"]
 
@@ -87,7 +89,7 @@ def hermit_classpath() -> str:
     return os.pathsep.join((str(folder), str(folder / "HermiT.jar")))
 
 
-def run_hermit(axioms: Axioms, *, java: str, classpath: str, heap: int) -> Findings:
+def run_hermit(axioms: "Axioms", *, java: str, classpath: str, heap: int) -> Findings:
     """What HermiT finds in `axioms` with at most `heap` bytes of Java heap. Blocks; the time is the caller's to limit.
 
     Raises OntologyError for an inconsistent ontology and for one that is not OWL 2 DL, TooCostly where the heap is too
@@ -138,7 +140,7 @@ def _environment() -> dict[str, str]:
     return kept | {"MALLOC_ARENA_MAX": "2"}
 
 
-def _understood(lines: Iterable[str], axioms: Axioms) -> Findings:
+def _understood(lines: Iterable[str], axioms: "Axioms") -> Findings:
     found = Findings(pairs=[], types=[], groups=[], unsatisfiable=[])
     everything: list[str] = []
     for line in lines:
@@ -186,7 +188,7 @@ def _error(status: int, said: str, heap: int) -> OntologyError:
 SHOWN = 3  # names in a warning; the records have all
 
 
-def with_findings(ontology: Ontology, findings: Findings, axioms: Axioms) -> Ontology:
+def with_findings(ontology: Ontology, findings: Findings, axioms: "Axioms") -> Ontology:
     """`ontology` with the pairs of `findings` that do not follow from its own, and its unsatisfiable classes.
 
     Of equivalent names the first in order stands for all, whichever the reasoner names, so that the same axioms in
@@ -245,7 +247,7 @@ def _concepts(ontology: Ontology, pairs: Pairs, members: Pairs) -> tuple[Concept
     return tuple(sorted((*ontology.concepts, *found), key=lambda record: record.iri))
 
 
-def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
+def _warnings(hopeless: list[str], axioms: "Axioms") -> list[str]:
     warnings = []
     if hopeless:
         more = f" and {len(hopeless) - SHOWN} more" if len(hopeless) > SHOWN else ""
@@ -289,7 +291,7 @@ def available(reasoner: Reasoner | None = None) -> None:
 
 def classified(
     ontology: Ontology,
-    axioms: Axioms,
+    axioms: "Axioms",
     *,
     reasoner: Reasoner | None = None,
     progress: Progress | None = None,
@@ -306,7 +308,7 @@ def classified(
 
 def classified_encoded(
     encoded: bytes,
-    axioms: Axioms,
+    axioms: "Axioms",
     *,
     reasoner: Reasoner | None = None,
     progress: Progress | None = None,

@@ -23,11 +23,8 @@ from kindcast.semantic.ontology import (
     Ontology,
     Progress,
     Reason,
-    Reasoner,
     decode,
     encode,
-    read_encoded,
-    read_isolated,
     silent,
 )
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
@@ -68,9 +65,7 @@ class DocumentReader:
     def __init__(self, settings: Settings) -> None:
         self._limits = document_limits(settings)
         self._isolation = isolation(settings)
-        self._reasoner = Reasoner(
-            java=settings.java, heap_bytes=settings.reasoner_heap_bytes, seconds=settings.reasoner_seconds
-        )
+        self._settings = settings
         self._turns = anyio.CapacityLimiter(settings.ontology_readers)
         self._most = settings.max_queue_ontologies
         self._taken = 0
@@ -102,6 +97,12 @@ class DocumentReader:
         """
 
         def work() -> Read:
+            from kindcast.semantic.ontology import Reasoner, read_encoded  # a server that reads nothing needs no parser
+
+            settings = self._settings
+            reasoner = Reasoner(
+                java=settings.java, heap_bytes=settings.reasoner_heap_bytes, seconds=settings.reasoner_seconds
+            )
             records = read_encoded(
                 document,
                 format=format,
@@ -109,7 +110,7 @@ class DocumentReader:
                 limits=self._limits,
                 reason=reason,
                 relations=relations,
-                reasoner=self._reasoner,
+                reasoner=reasoner,
                 isolation=self._isolation,
                 progress=progress,
                 cancelled=self._stopped,
@@ -175,6 +176,8 @@ def _read_again(connection: Connection, row: Row[Any], settings: Settings) -> On
     _broker_log.info("reading the stored ontology %s, version %d, from its document again", row.name, row.version)
     document = ontologies.find_document(connection, row.name, row.version)
     try:
+        from kindcast.semantic.ontology import read_isolated
+
         ontology = read_isolated(
             document,
             format=row.format,

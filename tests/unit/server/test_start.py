@@ -54,7 +54,7 @@ def modules(program: str) -> set[str]:
 def test_help_imports_no_library_of_matcher_server_or_client(arguments: list[str]) -> None:
     """`kindcast --help` is what people do first, and completion does at each key. typer itself reads the options of a
     command with pydantic."""
-    unwanted = SELDOM | SERVER | MATCHER | {"httpx", "httpcore", "asyncio"}
+    unwanted = SELDOM | SERVER | MATCHER | {"httpx", "httpcore"}
     assert modules(HELP.format(arguments=arguments)) & (unwanted - {"pydantic"} if arguments[1:] else unwanted) == set()
 
 

@@ -54,15 +54,15 @@ def measure(*, n: int, events: int, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         server = stack.enter_context(running_server(Path(folder) / "server", {"KINDCAST_PLUGINS": "false"}))
         bare = stack.enter_context(_bare_route(Path(folder) / "bare.db"))
-        _subscribe(server.url, n)
+        subscribe(server.url, n)
         rates: dict[str, list[float]] = {"kindcast": [], "bare": []}
         costs: dict[str, list[float]] = {"kindcast": [], "bare": []}
         for _ in range(ROUNDS):
             for side, port, process in (("kindcast", server.port, server.number), ("bare", *bare)):
-                before = _cpu_seconds(process)
-                rate = asyncio.run(_load(port, _bodies(n, events), CONNECTIONS[events], seconds)) * events
+                before = cpu_seconds(process)
+                rate = asyncio.run(load(port, bodies(n, events), events, CONNECTIONS[events], seconds)) * events
                 rates[side].append(rate)
-                costs[side].append((_cpu_seconds(process) - before) / (rate * seconds) * 1e6)
+                costs[side].append((cpu_seconds(process) - before) / (rate * seconds) * 1e6)
         text = httpx.get(f"{server.url}/metrics", trust_env=False).text
         totals = dict(
             line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("kindcast_") and "{" not in line
@@ -80,7 +80,8 @@ def measure(*, n: int, events: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _subscribe(url: str, n: int) -> None:
+def subscribe(url: str, n: int) -> None:
+    """Makes the subscriptions."""
     headers = {"Content-Type": "application/x-ndjson"}
     with httpx.Client(base_url=url, timeout=600, trust_env=False) as client:
         for start in range(0, n, 1_000):
@@ -96,7 +97,7 @@ def _tree(number: int) -> dict[str, Any]:
     return {"all": [{"=": ["article", f"A{number // SUBSCRIPTIONS_OF_A_KEY}"]}, {"<=": ["price", price]}]}
 
 
-def _bodies(n: int, events: int) -> Iterator[bytes]:
+def bodies(n: int, events: int) -> Iterator[bytes]:
     """Requests without end: bodies of plain JSON, or of so many lines."""
     articles = max(1, n // SUBSCRIPTIONS_OF_A_KEY)
     number = 0
@@ -110,15 +111,15 @@ def _bodies(n: int, events: int) -> Iterator[bytes]:
         yield b"\n".join(lines)
 
 
-def _cpu_seconds(process: int) -> float:
+def cpu_seconds(process: int) -> float:
     """What a process has used until now."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _load(port: int, bodies: Iterator[bytes], connections: int, seconds: float) -> float:
-    """Requests a second that were answered 202."""
-    kind = b"application/json" if connections == CONNECTIONS[1] else b"application/x-ndjson"
+async def load(port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float) -> float:
+    """Requests of so many events a second that were answered 202."""
+    kind = b"application/json" if events == 1 else b"application/x-ndjson"
     until = time.perf_counter() + seconds
     began = time.perf_counter()
     done = await asyncio.gather(*(_client(port, bodies, kind, until) for _ in range(connections)))

@@ -38,6 +38,7 @@ from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabul
 from kindcast.server.store.postings import Numbers, pack_lists
 
 __all__ = [
+    "Ahead",
     "EventMatches",
     "EventNote",
     "Outcome",
@@ -125,6 +126,7 @@ def publish(
     observe: Callable[[float, int], None],
     *,
     at_most: int | None = MATCHES_AT_ONCE,
+    ahead: "Ahead | None" = None,
 ) -> list[Results]:
     """Accept the events of one or more requests, in order. `observe(seconds, events)` is told how long it took to read
     and match them. Requests that come together are read, matched and stored together: a statement costs more than a
@@ -133,7 +135,8 @@ def publish(
     Where they match very many subscriptions, only the first ones are accepted, at least one, until there are `at_most`
     matches or some more; and of each request only as many as are read in `READING_SECONDS`, at least one. There are
     fewer results then, and the others are to be published in a later command. With None all are accepted, some of them
-    at a time too, since what a call finds is in memory.
+    at a time too, since what a call finds is in memory. `ahead` is what was found of the same events before the group
+    began.
     """
     events = [event for each in publications for event in each.events]
     asked = [number for number, each in enumerate(publications) for _ in each.events]
@@ -145,13 +148,60 @@ def publish(
     while len(results) < len(events):
         start, matches = len(results), group.totals["matches"]
         some = slice(start, start + size)
-        results += _published(group, events[some], asked[some], publications, left, observe)
+        results += _published(group, events[some], asked[some], publications, left, observe, ahead)
         if at_most is not None and group.totals["matches"] - before >= at_most:
             break
-        few = group.totals["matches"] - matches < size * subscriptions // 100
-        size = min(2 * size, 4 * least) if few else least
+        size = _next_size(size, least, group.totals["matches"] - matches, subscriptions)
     parts = iter(results)
     return [[found for found in islice(parts, len(each.events)) if found is not None] for each in publications]
+
+
+def _next_size(size: int, least: int, matches: int, subscriptions: int) -> int:
+    """How many events to match in the next call, after so many `matches` of the last `size` ones."""
+    return min(2 * size, 4 * least) if matches < size * subscriptions // 100 else least
+
+
+class Ahead:
+    """Events of waiting requests, read and matched before their group begins, while another server may hold the lock of
+    the database. What was found counts where the matcher is as it was; else it is found again, under the lock."""
+
+    def __init__(self, state: State, publications: Sequence[Publication]) -> None:
+        """Reads and matches, as `publish` does."""
+        matcher = self._matcher = state.matcher
+        self._changes = matcher.changes
+        self._reads: dict[int, ReadEvent | InvalidEvent] = {}
+        self._tables: dict[tuple[int, ...], MatchTable] = {}
+        self.seconds = 0.0
+        """That it took, and that no group has counted yet."""
+        if matcher.may_ask(ARRIVAL):
+            return  # the time is known when the group has begun
+        began = time.perf_counter()
+        events = [event for each in publications for event in each.events]
+        subscriptions = max(1, len(matcher))
+        size = least = max(1, MATCHES_TRIED // subscriptions)
+        reads, start = _Reading(state, 0.0), 0
+        while start < len(events) and time.perf_counter() - began < READING_SECONDS:
+            some = events[start : start + size]
+            read = [self._reads.setdefault(id(each), reads.event(each.event, each.graph)) for each in some]
+            table = self._match([each for each in read if not isinstance(each, InvalidEvent)])
+            start, size = start + size, _next_size(size, least, table.slots.size, subscriptions)
+        self.seconds = time.perf_counter() - began
+
+    def _match(self, reads: Sequence[ReadEvent]) -> MatchTable:
+        table = self._tables[tuple(map(id, reads))] = self._matcher.match_read(reads)
+        return table
+
+    def holds(self, state: State) -> bool:
+        """Whether the matcher is as it was."""
+        return state.matcher is self._matcher and self._matcher.changes == self._changes
+
+    def read(self, event: DecodedEvent) -> ReadEvent | InvalidEvent | None:
+        """What an event was read as; None where it was not."""
+        return self._reads.get(id(event))
+
+    def table(self, reads: Sequence[ReadEvent]) -> MatchTable | None:
+        """The matches of these events; None where they were not matched together, as where one came before."""
+        return self._tables.get(tuple(map(id, reads)))
 
 
 def _published(
@@ -161,6 +211,7 @@ def _published(
     publications: Sequence[Publication],
     left: list[float],
     observe: Callable[[float, int], None],
+    ahead: Ahead | None = None,
 ) -> list[Outcome | Refused | None]:
     """What became of each event; None for those of a publication, which `asked_by` numbers, that has no more seconds
     `left`."""
@@ -177,7 +228,9 @@ def _published(
     repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
     first: dict[tuple[str, str], int] = {}
     began = started = time.perf_counter()
-    reads = _Reading(group)
+    if ahead is not None and not ahead.holds(state):
+        ahead = None
+    reads = _Reading(state, group.now)
     for index, (each, number) in enumerate(zip(events, asked_by, strict=True)):
         if left[number] <= 0:
             continue
@@ -187,7 +240,9 @@ def _published(
         elif key in first:
             repeated.append((index, first[key]))
         else:
-            read = reads.event(each.event, each.graph)
+            read = None if ahead is None else ahead.read(each)
+            if read is None:
+                read = reads.event(each.event, each.graph)
             if isinstance(read, InvalidEvent):
                 results[index] = read
             else:
@@ -196,8 +251,13 @@ def _published(
         now = time.perf_counter()
         left[number] -= now - began
         began = now
-    table = state.matcher.match_read([read for _, _, read, _ in fresh])
-    observe(time.perf_counter() - started, len(fresh))
+    matching = [read for _, _, read, _ in fresh]
+    known_table = None if ahead is None else ahead.table(matching)
+    table = known_table if known_table is not None else state.matcher.match_read(matching)
+    seconds = time.perf_counter() - started
+    if ahead is not None:
+        seconds, ahead.seconds = seconds + ahead.seconds, 0.0
+    observe(seconds, len(fresh))
     rows = _Rows(group, table)
     for number, (index, each, _, noted) in enumerate(fresh):
         publication = publications[asked_by[index]]
@@ -255,7 +315,7 @@ def publish_together(group: Group, publication: Publication, observe: Callable[[
 def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
     """What each event would match if it were published now; `graphs` are what they were read as. Changes nothing."""
     state = group.state
-    matcher, reads = state.matcher, _Reading(group)
+    matcher, reads = state.matcher, _Reading(state, group.now)
     read = [reads.event(event, graph) for event, graph in zip(events, graphs, strict=True)]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
     slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
@@ -408,10 +468,10 @@ class _Reading:
     """Reads the events of one command, which arrive together. Their time is one more text to read, so they have it only
     where something may ask for it."""
 
-    def __init__(self, group: Group) -> None:
-        self._matcher = group.state.matcher
-        self._vocabulary = group.state.vocabulary
-        self._at = max(group.now, group.state.last_accepted_at) if self._matcher.may_ask(ARRIVAL) else None
+    def __init__(self, state: State, now: float) -> None:
+        self._matcher = state.matcher
+        self._vocabulary = state.vocabulary
+        self._at = max(now, state.last_accepted_at) if self._matcher.may_ask(ARRIVAL) else None
 
     def event(self, event: Event, graph: ReadGraph | None = None) -> ReadEvent | InvalidEvent:
         known = None

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 from sqlalchemy import Connection
@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
 from kindcast.server.broker.other_servers import Applied, OtherServers
-from kindcast.server.broker.publishing import Publication, publish
+from kindcast.server.broker.publishing import Ahead, Publication, publish
 from kindcast.server.broker.snapshots import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.clock import CLOCK
@@ -191,26 +191,29 @@ class BrokerThread:
         if self._others is not None and commands and all(each.reads_only for each in commands):
             self._follow(self._others)
         answers: list[Answer] = []
+        ahead = None if self._others is None else _match_ahead(self._state, commands)
 
         def work(group: Group) -> None:
             answers.clear()  # of a try under a state that was outdated
             self._sweeper.sweep(group)
             for publications, some in groupby(commands, lambda each: each.publication is not None):
-                run = self._publish_waiting if publications else _one_by_one
-                answers.extend(run(group, list(some)))
+                if publications:
+                    answers.extend(self._publish_waiting(group, list(some), ahead))
+                else:
+                    answers.extend(_one_by_one(group, list(some)))
 
         if not self._carry_out(work, len(commands), answers):
             self._refuse(commands)
 
-    def _publish_waiting(self, group: Group, commands: Sequence[Command]) -> list[Answer]:
+    def _publish_waiting(self, group: Group, commands: Sequence[Command], ahead: Ahead | None) -> list[Answer]:
         """Publications that wait, as one: in one savepoint, and with one statement for all of a kind. If that fails,
         one by one, so that each answers for its own."""
         waiting = [each for each in commands if not each.answer.cancelled()]
-        if len(waiting) < 2:
+        if len(waiting) < 2 and (not waiting or ahead is None):
             return _one_by_one(group, waiting)
         publications = [each.publication for each in waiting if each.publication is not None]
         try:
-            results = group.run(lambda group: publish(group, publications, self._observe_matching))
+            results = group.run(lambda group: publish(group, publications, self._observe_matching, ahead=ahead))
         except GroupBroken:
             raise
         except Exception:
@@ -348,6 +351,13 @@ class BrokerThread:
                     refused.append((command, None, StoreUnavailable("the server is stopping")))
         except queue.Empty:
             self._answer(refused)
+
+
+def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:
+    """What the first publications match by the state as it is."""
+    first = takewhile(lambda each: each.publication is not None, commands)
+    publications = [each.publication for each in first if each.publication is not None and not each.answer.cancelled()]
+    return Ahead(state, publications) if publications else None
 
 
 def _name_snapshot(group: Group, *, token: str, commits: int) -> bool:

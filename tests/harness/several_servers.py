@@ -167,9 +167,13 @@ class SeveralServers:
                 assert time.monotonic() < deadline, f"{len(doubtful)} events are never accepted"
                 self._send(client, self.servers[0], doubtful[:50])
             for made in list(self.history.made.values()):
-                if made.path is None or made.deleted is not None:
+                if made.deleted is not None:
                     continue
-                while client.get(f"{self.servers[0].url}/v1/subscriptions/{made.id}").json()["pending"]:
+                url, headers = f"{self.servers[0].url}/v1/subscriptions/{made.id}", {"Kindcast-Ticket": made.ticket}
+                client.post(f"{url}/resume", headers=headers).raise_for_status()  # it may be paused still
+                if made.path is None:
+                    continue
+                while client.get(url).json()["pending"]:
                     if time.monotonic() > deadline + 60.0:
                         self.history.faults.append(f"webhook {made.path}: its messages never arrive")
                         break

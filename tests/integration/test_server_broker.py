@@ -377,7 +377,7 @@ def test_events_that_match_very_many_are_published_in_several_commands(
 ) -> None:
     """Others are served in between; each event gets its own result, in order, duplicates too."""
     monkeypatch.setattr(publishing, "MATCHES_TRIED", 6)
-    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5})
+    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5, "ahead": None})
 
     async def body() -> None:
         async with running(tmp_path) as broker:

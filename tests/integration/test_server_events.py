@@ -350,7 +350,7 @@ def test_event_that_matches_too_many_is_refused_before_it_is_stored(tmp_path: Pa
 def test_store_that_refuses_the_rest_of_a_large_fan_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer tells which events are on disk and which are not; where none is, it is an error."""
     monkeypatch.setattr(publishing, "MATCHES_TRIED", 6)
-    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5})
+    monkeypatch.setattr(publishing.publish, "__kwdefaults__", {"at_most": 5, "ahead": None})
     submit, taken = Broker._submit, [1]
 
     async def refusing(broker: Broker, work: Any, **more: Any) -> Any:

@@ -92,8 +92,10 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
 
     from kindcast.server.api.http_protocol import uvicorn_config
     from kindcast.server.app import create_app
+    from kindcast.server.broker.garbage_collection import collect_rarely
     from kindcast.server.errors import CertificateUnusable
 
+    collect_rarely()
     failures: list[Exception] = []
     address = _address(listener, settings)
 

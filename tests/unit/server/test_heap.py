@@ -15,3 +15,15 @@ def test_building_keeps_the_collector_waiting_until_the_last_is_done() -> None:
             raise ValueError("broken")
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_a_server_collects_after_more_objects_than_a_group_of_events_has() -> None:
+    """Else the events of each group are visited several times over while they are carried out."""
+    before = gc.get_threshold()
+    try:
+        garbage_collection.collect_rarely()
+        first, *others = gc.get_threshold()
+        assert first >= 10 * 2_000 > before[0]
+        assert tuple(others) == before[1:]
+    finally:
+        gc.set_threshold(*before)

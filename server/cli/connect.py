@@ -23,7 +23,7 @@ def connect(
         typer.Argument(
             envvar="KINDCAST_BROKER",
             metavar="URL",
-            help="mqtt://, mqtts://, nats:// or tls:// with host and port; better in the variable where it holds a "
+            help="mqtt://, nats://, amqp:// or kafka:// with host and port; better in the variable where it holds a "
             "password.",
         ),
     ],
@@ -50,7 +50,7 @@ def connect(
         str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Where bad messages are published again.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many messages a request.")] = 500,
-    create: Annotated[bool, typer.Option("--create", help="Make the stream where there is none.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Make the stream or the queue where there is none.")] = False,
     state: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where ids of messages without one are kept; default: ~/.local/state."),
@@ -61,8 +61,8 @@ def connect(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Publish the messages of an MQTT broker or of NATS to a server, until SIGTERM or Ctrl-C. A message is acknowledged
-    only after the server has stored it."""
+    """Publish the messages of MQTT, NATS, RabbitMQ or Kafka to a server, until SIGTERM or Ctrl-C. A message is
+    acknowledged only after the server has stored it."""
     from kindcast.server.connectors.bindings import DEFAULT_TYPE
     from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
     from kindcast.server.connectors.open_source import MISSING, open_source

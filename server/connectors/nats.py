@@ -23,7 +23,7 @@ from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Receive
 __all__ = ["NatsSource", "connect"]
 
 CONNECT_SECONDS = 10.0
-ACK_SECONDS = 60.0
+ACK_SECONDS = 20.0
 """After so long without an acknowledgement NATS sends a message again."""
 
 CONTENT_TYPE = "content-type"

@@ -20,6 +20,14 @@ def open_source(url: BrokerUrl, topics: Sequence[Topic], *, group: str, batch: i
         from kindcast.server.connectors.mqtt import MqttSource
 
         return MqttSource(url, topics, group, window)
-    from kindcast.server.connectors.nats import NatsSource
+    if url.protocol == "NATS":
+        from kindcast.server.connectors.nats import NatsSource
 
-    return NatsSource(url, topics, group, window, create=create)
+        return NatsSource(url, topics, group, window, create=create)
+    if url.protocol == "AMQP":
+        from kindcast.server.connectors.amqp import AmqpSource
+
+        return AmqpSource(url, topics, window, create=create)
+    from kindcast.server.connectors.kafka import KafkaSource
+
+    return KafkaSource(url, topics, group)

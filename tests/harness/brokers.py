@@ -17,7 +17,7 @@ import pytest
 
 from tests.harness.ports import free_port
 
-__all__ = ["Broker", "running_mosquitto", "running_nats"]
+__all__ = ["Broker", "KafkaCluster", "running_kafka", "running_mosquitto", "running_nats", "running_rabbitmq"]
 
 PATIENCE_SECONDS = 60.0
 FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
@@ -112,3 +112,64 @@ def running_nats(folder: Path) -> Iterator[Broker]:
     command = [path, "-a", "127.0.0.1", "-p", str(port), "--jetstream", "--store_dir", str(folder)]
     with _running(Broker("nats", port, command, folder)) as broker:
         yield broker
+
+
+@contextmanager
+def running_rabbitmq(folder: Path) -> Iterator[Broker]:
+    """RabbitMQ with queues on disk. The Erlang machine runs in the foreground, without a daemon of its own ports."""
+    path = program("rabbitmq-server", "rabbitmq-server")
+    folder.mkdir(parents=True, exist_ok=True)
+    program_folder = next(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin"), None)
+    if program_folder is not None:
+        path = str(program_folder / "rabbitmq-server")  # Debian's wrapper insists on an account of its own
+    port, distribution = free_port(), free_port()
+    (folder / "rabbitmq.conf").write_text(
+        f"listeners.tcp.1 = 127.0.0.1:{port}\nloopback_users = none\nlog.console = true\nlog.file = false\n"
+        "vm_memory_high_watermark.relative = 0.6\ndisk_free_limit.absolute = 10MB\n"
+    )
+    environment = {
+        "HOME": str(folder),
+        "RABBITMQ_BASE": str(folder),
+        "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_NODENAME": f"kindcast{port}@localhost",
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2",
+    }
+    (folder / "plugins").write_text("[].\n")
+    with _running(Broker("amqp", port, [path], folder, environment)) as broker:
+        yield broker
+
+
+class KafkaCluster:
+    """The mock cluster of librdkafka, in this process: topics in memory, a group coordinator, no other guarantees."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        from confluent_kafka import Producer
+
+        self._producer = Producer({"test.mock.num.brokers": brokers, "bootstrap.servers": "", "linger.ms": 5})
+        places = self._producer.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
+        self.url = "kafka://" + ",".join(f"{each.host}:{each.port}" for each in places)
+
+    def publish(self, topic: str, *records: tuple[bytes, Mapping[str, str]], key: str | None = None) -> None:
+        """Returns when the cluster has them."""
+        for body, headers in records:
+            while True:
+                try:
+                    self._producer.produce(topic, body, key=key, headers=dict(headers))
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
+
+
+@contextmanager
+def running_kafka() -> Iterator[KafkaCluster]:
+    """Skips the test where librdkafka is not installed."""
+    pytest.importorskip("confluent_kafka", reason="the extra `connect` is not installed")
+    yield KafkaCluster()

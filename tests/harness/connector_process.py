@@ -32,6 +32,10 @@ class ConnectorProcess:
         with self.log.open("ab") as log, self.progress.open("ab") as progress:
             self._process = subprocess.Popen(self._command, stdout=progress, stderr=log, start_new_session=True)
 
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def wait(self) -> int:
         """Until it ends by itself; its exit status."""
         assert self._process is not None

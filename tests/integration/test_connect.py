@@ -14,7 +14,14 @@ import pytest
 
 from kindcast import Client
 from kindcast.server.connectors.bindings import STRUCTURED, Content
-from tests.harness.brokers import Broker, running_mosquitto, running_nats
+from tests.harness.brokers import (
+    Broker,
+    KafkaCluster,
+    running_kafka,
+    running_mosquitto,
+    running_nats,
+    running_rabbitmq,
+)
 from tests.harness.connector_process import ConnectorProcess, running_connector
 from tests.harness.server_process import ServerProcess, running_server
 
@@ -42,6 +49,18 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with running_nats(tmp_path_factory.mktemp("nats")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaCluster]:
+    with running_kafka() as cluster:
+        yield cluster
 
 
 def stored(server: ServerProcess, source: str) -> list[dict[str, Any]]:
@@ -170,6 +189,113 @@ def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, na
     connector.start()
     assert connector.wait() == 1
     assert "--create" in connector.said()
+
+
+def amqp_publish(broker: Broker, queue: str, *messages: tuple[Content, str | None]) -> None:
+    """Publishes to a queue, which must be there, with confirms."""
+    from kindcast.server.connectors.amqp import connect, message_of
+    from kindcast.server.connectors.broker_url import parse_url
+
+    async def publish() -> None:
+        connection = await connect(parse_url(broker.url))
+        channel = await connection.channel(publisher_confirms=True)
+        await asyncio.gather(
+            *(
+                channel.default_exchange.publish(message_of(content, id), queue, mandatory=True)
+                for content, id in messages
+            )
+        )
+        await connection.close()
+
+    asyncio.run(publish())
+
+
+def test_connect_amqp_every_form_becomes_an_event(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
+    """Structured, binary and plain, with and without a message id; bad messages go to another queue."""
+    options = ("--topic", "offers", "--source", "amqp-forms", "--create", "--wait", "2", "--dead-letters", "bad")
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options)
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    binary = {f"cloudEvents:{name}": value for name, value in BINARY_CONTEXT.items()} | {"cloudEvents:id": "a2"}
+    amqp_publish(
+        rabbitmq,
+        "offers",
+        (Content(b'{"price": 1}', "application/json"), "mine"),
+        (Content(b'{"price": 2}'), None),
+        (Content(b'{"price": 2}'), None),
+        (Content(STRUCTURED_EVENT.replace(b"s1", b"a1"), STRUCTURED), None),
+        (Content(b'{"price": 3}', "application/json", binary), None),
+        (Content(b"{"), None),
+    )
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    plain = stored(server, "amqp-forms/offers")
+    assert len({event["id"] for event in plain}) == len(plain) == 3
+    assert "mine" in {event["id"] for event in plain}
+    others = {event["id"]: event for event in stored(server, "/shop")}
+    assert others["a2"]["note"] == "für Ann"
+    assert others["a1"]["topic"] == "offers"
+    assert connector.totals()["bad"] == 1
+    aside = ConnectorProcess(tmp_path / "aside", rabbitmq.url, server.url, "--topic", "bad", "--wait", "1")
+    aside.start()
+    assert aside.wait() == 0, aside.said()
+    assert aside.totals()["read"] == 1
+
+
+def test_connect_amqp_without_the_queue_says_what_to_do(
+    server: ServerProcess, rabbitmq: Broker, tmp_path: Path
+) -> None:
+    """Exit status 1 and a sentence; so with a wrong password."""
+    connector = ConnectorProcess(tmp_path / "a", rabbitmq.url, server.url, "--topic", "nowhere", "--wait", "1")
+    connector.start()
+    assert connector.wait() == 1
+    assert "--create" in connector.said()
+    url = rabbitmq.url.replace("//", "//guest:wrong@")
+    connector = ConnectorProcess(tmp_path / "b", url, server.url, "--topic", "nowhere", "--wait", "1")
+    connector.start()
+    assert connector.wait() == 1
+    assert "password" in connector.said()
+    assert "wrong" not in connector.said()
+
+
+def test_connect_kafka_every_form_becomes_an_event_once(
+    server: ServerProcess, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Structured, binary and plain by partition and offset; bad records go to another topic; read again by another
+    group, all are known already; read on by the same group, nothing is read."""
+    binary = {f"ce_{name}": value for name, value in BINARY_CONTEXT.items()} | {"ce_id": "k2"}
+    kafka.publish(
+        "offers",
+        (b'{"price": 1}', {}),
+        (STRUCTURED_EVENT.replace(b"s1", b"k1"), {"content-type": STRUCTURED}),
+        (b'{"price": 2}', binary | {"content-type": "application/json"}),
+        (b"[", {}),
+        key="ulm",
+    )
+    options = ("--topic", "offers", "--source", "kafka-forms", "--wait", "5", "--dead-letters", "bad")
+    first = ConnectorProcess(tmp_path / "first", kafka.url, server.url, *options)
+    first.start()
+    assert first.wait() == 0, first.said()
+    assert (first.totals()["accepted"], first.totals()["bad"]) == (3, 1), first.said()
+    (plain,) = stored(server, "kafka-forms/offers")
+    assert re.fullmatch(r"\d+-0-\d{13}", plain["id"])
+    assert (plain["partitionkey"], plain["data"]) == ("ulm", {"price": 1})
+    others = {event["id"]: event for event in stored(server, "/shop")}
+    assert others["k2"]["note"] == "für Ann"
+    assert others["k1"]["topic"] == "offers"
+    read = first.totals()["read"]
+    first.start()
+    again = ConnectorProcess(tmp_path / "again", kafka.url, server.url, *options, "--group", "again")
+    again.start()
+    assert again.wait() == 0, again.said()
+    assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 3, 1)
+    assert first.wait() == 0, first.said()
+    assert first.totals()["read"] == 0 < read
+    more = ("--topic", "bad", "--wait", "5", "--group", "aside")
+    aside = ConnectorProcess(tmp_path / "aside", kafka.url, server.url, *more)
+    aside.start()
+    assert aside.wait() == 0, aside.said()
+    assert aside.totals()["read"] == 2
 
 
 def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:

@@ -1,0 +1,195 @@
+"""AMQP 0-9-1 (RabbitMQ), by the client library aio-pika: a queue whose messages we acknowledge."""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC
+from functools import partial
+from typing import Any
+
+import aio_pika
+import aiormq
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
+from aiormq.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    AuthenticationError,
+    ChannelAccessRefused,
+    ChannelNotFoundEntity,
+    ProbableAuthenticationError,
+)
+from yarl import URL
+
+from kindcast.server.connectors.bindings import AMQP, Content
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
+
+__all__ = ["AmqpSource", "connect", "message_of"]
+
+for _name in ("aio_pika", "aiormq"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log what they raise as well
+
+CONNECT_SECONDS = 10.0
+HEARTBEAT_SECONDS = 20
+
+_AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
+"""RuntimeError: what aio-pika says of a connection or a channel that is closed."""
+
+
+class _NamedTls(ssl.SSLContext):
+    """A client's context for one host, wherever the connection was made to."""
+
+    name: str
+
+    def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **more: Any) -> ssl.SSLObject:
+        more["server_hostname"] = self.name
+        return super().wrap_bio(incoming, outgoing, *arguments, **more)
+
+
+def tls_for(host: str) -> ssl.SSLContext:
+    """A context that expects the certificate of this host."""
+    context = _NamedTls(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    context.name = host
+    return context
+
+
+async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConnection:
+    """A connection that is never made again by itself. `address`: where to connect to, if the host was resolved
+    already. Raises `BrokerLost`, `BrokerRefused`."""
+    host, port = url.hosts[0]
+    place = URL.build(
+        scheme=url.scheme,
+        host=address or host,
+        port=port,
+        user=url.user or "guest",
+        password=url.password or ("guest" if url.user is None else ""),
+        path="/" + (url.path or "/"),
+        query={"heartbeat": str(HEARTBEAT_SECONDS)},
+    )
+    try:
+        return await aio_pika.connect(place, timeout=CONNECT_SECONDS, ssl_context=tls_for(host) if url.tls else None)
+    except (AuthenticationError, ProbableAuthenticationError) as error:
+        raise BrokerRefused("the broker refuses user or password") from error
+    except AMQPConnectionError as error:
+        raise BrokerLost(_words(error)) from error
+    except _AWAY as error:
+        raise BrokerLost(_words(error)) from error
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+class AmqpSource:
+    """Reads queues; where several connectors read one queue, they share its messages."""
+
+    binding = AMQP
+
+    def __init__(self, url: BrokerUrl, topics: Sequence[Topic], window: int, *, create: bool) -> None:
+        self._url, self._topics, self._window, self._create = url, topics, window, create
+        self._connection: AbstractConnection | None = None
+        self._channel: AbstractChannel | None = None
+        self._waiting: deque[tuple[str, AbstractIncomingMessage]] = deque()
+        self._woken = asyncio.Event()
+        self._lost = False
+
+    async def open(self) -> bool:
+        self._connection = await connect(self._url)
+        self._connection.close_callbacks.add(self._on_closed)
+        try:
+            self._channel = await self._connection.channel(publisher_confirms=True)
+            self._channel.close_callbacks.add(self._on_closed)
+            await self._channel.set_qos(prefetch_count=min(self._window, 65_535))
+            for topic in self._topics:
+                queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
+                await queue.consume(partial(self._take, topic.filter))
+        except ChannelNotFoundEntity:
+            raise BrokerRefused(f"there is no queue {topic.filter}; make one, or let --create make one") from None
+        except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
+            raise BrokerRefused(f"the broker refuses: {error}") from error
+        except _AWAY as error:
+            raise BrokerLost(_words(error)) from error
+        return True
+
+    async def read(self, limit: int, seconds: float) -> list[Received]:
+        if not self._waiting and not self._lost:
+            self._woken.clear()
+            try:
+                await asyncio.wait_for(self._woken.wait(), seconds)
+            except TimeoutError:
+                return []
+        if self._lost:
+            raise BrokerLost("the connection broke")
+        return [_received(*self._waiting.popleft()) for _ in range(min(limit, len(self._waiting)))]
+
+    async def acknowledge(self, messages: Sequence[Received]) -> None:
+        """In one frame: all or none of them, so that messages that are equal stay exchangeable."""
+        if self._lost:
+            raise BrokerLost("the connection broke")
+        last = max((message.handle for message in messages), key=lambda each: each.delivery_tag or 0)
+        assert all((each.delivery_tag or 0) > (last.delivery_tag or 0) for _, each in self._waiting)
+        try:
+            await last.ack(multiple=True)
+        except _AWAY as error:
+            raise BrokerLost(_words(error)) from error
+
+    async def put_aside(self, message: Received, topic: str, reason: str) -> None:
+        """To the queue of this name."""
+        assert self._channel is not None
+        headers = {"kindcastproblem": reason, "kindcasttopic": message.topic}
+        try:
+            if self._create:
+                await self._channel.declare_queue(topic, durable=True)
+            sent = message_of(message.content, message.identity, headers)
+            await self._channel.default_exchange.publish(sent, topic, mandatory=True, timeout=CONNECT_SECONDS)
+        except aio_pika.exceptions.DeliveryError as error:
+            raise BrokerRefused(f"the broker takes no message for the queue {topic}: is it there?") from error
+        except _AWAY as error:
+            raise BrokerLost(_words(error)) from error
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            try:
+                await asyncio.wait_for(self._connection.close(), CONNECT_SECONDS)
+            except _AWAY:
+                return
+
+    async def _take(self, queue: str, message: AbstractIncomingMessage) -> None:
+        self._waiting.append((queue, message))
+        self._woken.set()
+
+    def _on_closed(self, *_: Any) -> None:
+        self._lost = True
+        self._woken.set()
+
+
+def message_of(content: Content, id: str | None, more: dict[str, str] | None = None) -> aio_pika.Message:
+    """A persistent message."""
+    return aio_pika.Message(
+        content.body,
+        content_type=content.content_type,
+        headers={**content.headers, **(more or {})},
+        message_id=id,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+    )
+
+
+def _received(queue: str, message: AbstractIncomingMessage) -> Received:
+    headers = {name: _text(value) for name, value in message.headers.items()}
+    at = message.timestamp
+    return Received(
+        topic=queue,
+        content=Content(message.body, message.content_type, headers),
+        handle=message,
+        identity=message.message_id,
+        time=None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        again=bool(message.redelivered),
+        more={} if message.routing_key in (None, "", queue) else {"routingkey": str(message.routing_key)},
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

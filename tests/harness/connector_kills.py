@@ -1,0 +1,291 @@
+"""Messages through a broker, a connector and a server while each of them is killed: what arrived, and what must have.
+
+A round publishes messages with confirms, and kills something in the middle: the broker, the connector, the server, or
+the connector's connections. The publisher repeats what the broker did not confirm, under the same number; it may then
+arrive twice. After the last round everything runs until the connector has read all there is.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kindcast import Client
+from kindcast.server.connectors.bindings import Content
+from kindcast.server.connectors.broker_url import parse_url
+from kindcast.server.connectors.source import BrokerLost
+from tests.harness.brokers import Broker, KafkaCluster
+from tests.harness.connector_process import ConnectorProcess
+from tests.harness.ports import free_port
+from tests.harness.server_process import ServerProcess
+
+__all__ = ["Kills", "Relay"]
+
+TOPIC = "readings"
+PATIENCE_SECONDS = 90.0
+
+
+class Relay:
+    """A TCP relay before a broker, in a thread of its own, whose connections can all be cut."""
+
+    def __init__(self, port: int) -> None:
+        self.port = free_port()
+        self.cuts = 0
+        self._target = port
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def cut(self) -> None:
+        """Breaks every connection, without a goodbye."""
+        self.cuts += 1
+        self._loop.call_soon_threadsafe(self._cut)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closed.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve_on())
+
+    async def _serve_on(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(lambda _loop, _context: None)
+        self._closed = asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._ready.set()
+        await self._closed.wait()
+        server.close()
+        self._cut()
+        await asyncio.sleep(0.1)
+
+    def _cut(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            other_reader, other = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, other}
+        await asyncio.gather(_pump(reader, other), _pump(other_reader, writer))
+        self._writers -= {writer, other}
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(65_536):
+            writer.write(chunk)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.transport.abort()
+
+
+@dataclass(kw_only=True)
+class Kills:
+    """Every tenth message has the same content as others, so that only its id can tell it apart. `ids`: whether the
+    messages are CloudEvents, with ids of the publisher."""
+
+    broker: Broker | KafkaCluster
+    server: ServerProcess
+    folder: Path
+    seed: int
+    each: int = 200
+    ids: bool = False
+    kinds: Sequence[str] = ("connector", "server", "connection", "broker")
+    done: Counter[str] = field(default_factory=Counter)
+    sent: list[int] = field(default_factory=list)
+    repeated: set[int] = field(default_factory=set)
+
+    def run(self, rounds: int) -> list[str]:
+        """What is wrong; nothing if all is well."""
+        chance = random.Random(self.seed)
+        url = self.broker.url
+        relay = Relay(self.broker.port) if isinstance(self.broker, Broker) else None
+        if relay is not None:
+            url = f"{url.rpartition(':')[0]}:{relay.port}"
+        kinds = [kind for kind in self.kinds if relay is not None or kind in ("connector", "server")]
+        options = ("--topic", TOPIC, "--source", "kills", "--create", "--batch", "50")
+        connector = ConnectorProcess(self.folder, url, self.server.url, *options)
+        try:
+            connector.start()
+            self._first_read(connector)
+            for number in range(rounds):
+                self._round(chance, kinds[number % len(kinds)], connector, relay)
+            self._wait(connector)
+            connector.stop()
+        finally:
+            connector.kill()
+            if relay is not None:
+                relay.close()
+        return self.wrong()
+
+    def _first_read(self, connector: ConnectorProcess) -> None:
+        """The queue, stream or session is there when messages may be sent."""
+        self._publish([-1])
+        self.sent.append(-1)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not (found := self._found()) and time.monotonic() < until:
+            if connector.returncode() is not None:
+                connector.start()
+            if not found:
+                self._publish([-1])
+                self.repeated.add(-1)
+            time.sleep(0.2)
+
+    def _round(self, chance: random.Random, kind: str, connector: ConnectorProcess, relay: Relay | None) -> None:
+        """Half of the messages, the kill, the other half."""
+        numbers = list(range(len(self.sent) - 1, len(self.sent) - 1 + self.each))
+        self._publish(numbers[: self.each // 2])
+        time.sleep(chance.uniform(0.0, 0.3))
+        if kind == "connector":
+            connector.kill()
+            connector.start()
+        elif kind == "server":
+            self.server.kill()
+            time.sleep(chance.uniform(0.0, 0.3))
+            self.server.start()
+        elif kind == "connection":
+            assert relay is not None
+            relay.cut()
+        else:
+            assert isinstance(self.broker, Broker)
+            time.sleep(1.0)  # brokers that save in the background have it on disk by then
+            self.broker.kill()
+            self.broker.start()
+        self.done[kind] += 1
+        self._publish(numbers[self.each // 2 :])
+        self.sent += numbers
+
+    def _publish(self, numbers: Sequence[int]) -> None:
+        """Returns when the broker has confirmed all; what it did not confirm is sent again."""
+        left = list(numbers)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while left:
+            assert time.monotonic() < until, "the broker does not come back"
+            confirmed: list[int] = []
+            try:
+                asyncio.run(self._send(left, confirmed))
+            except (BrokerLost, OSError, TimeoutError, RuntimeError) as error:
+                if not isinstance(error, BrokerLost | OSError | TimeoutError):
+                    raise
+                time.sleep(0.1)
+            left = left[len(confirmed) :]
+            self.repeated.update(left)
+
+    async def _send(self, numbers: Sequence[int], confirmed: list[int]) -> None:
+        bodies = [_body(number, ids=self.ids) for number in numbers]
+        if isinstance(self.broker, KafkaCluster):
+            self.broker.publish(TOPIC, *((body, {}) for body in bodies))
+            confirmed += numbers
+            return
+        url = parse_url(self.broker.url)
+        if url.protocol == "MQTT":
+            from kindcast.server.connectors.mqtt import Connection
+
+            connection = Connection(url, "kills-publisher", None)
+            try:
+                await connection.open(clean=True)
+                for number, body in zip(numbers, bodies, strict=True):
+                    await connection.publish(TOPIC, Content(body))
+                    confirmed.append(number)
+            finally:
+                await connection.close()
+        elif url.protocol == "NATS":
+            from nats.errors import Error
+            from nats.js.errors import NoStreamResponseError
+
+            from kindcast.server.connectors.nats import connect as connect_nats
+
+            client = await connect_nats(url)
+            try:
+                for number, body in zip(numbers, bodies, strict=True):
+                    await client.jetstream(timeout=2.0).publish(TOPIC, body)
+                    confirmed.append(number)
+            except (NoStreamResponseError, Error) as error:
+                raise BrokerLost(str(error)) from error
+            finally:
+                await client.close()
+        else:
+            from aio_pika.exceptions import AMQPError, DeliveryError
+
+            from kindcast.server.connectors.amqp import connect as connect_amqp
+            from kindcast.server.connectors.amqp import message_of
+
+            opened = await connect_amqp(url)
+            try:
+                channel = await opened.channel(publisher_confirms=True)
+                for number, body in zip(numbers, bodies, strict=True):
+                    sent = message_of(Content(body), None)
+                    await channel.default_exchange.publish(sent, TOPIC, mandatory=True, timeout=5.0)
+                    confirmed.append(number)
+            except (DeliveryError, AMQPError) as error:
+                raise BrokerLost(str(error)) from error
+            finally:
+                await opened.close()
+
+    def _wait(self, connector: ConnectorProcess) -> None:
+        """Until nothing new has come for some seconds, and no number misses."""
+        until, last, quiet = time.monotonic() + PATIENCE_SECONDS, -1, 0.0
+        while time.monotonic() < until:
+            found = self._found()
+            missing = {each for each in self.sent if "number" in _data(each)} - {_number(event) for event in found}
+            quiet = quiet + 0.5 if len(found) == last and not missing else 0.0
+            if quiet >= 3.0:
+                return
+            last = len(found)
+            time.sleep(0.5)
+
+    def _found(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        with Client(self.server.url) as client:
+            after = 0
+            while page := client.events(after=after, limit=1_000)["events"]:
+                found += [each["event"] for each in page]
+                after = page[-1]["sequence"]
+        return [event for event in found if event["source"].startswith("kills")]
+
+    def wrong(self) -> list[str]:
+        """Lost, and accepted twice though the publisher sent it once. Equal messages are counted."""
+        arrived = Counter(_content(event) for event in self._found())
+        wanted = Counter(msgspec.json.encode(_data(number)).decode() for number in self.sent)
+        doubtful = set() if self.ids else {msgspec.json.encode(_data(number)).decode() for number in self.repeated}
+        told = [f"lost: {wanted[each] - arrived[each]} of {each}" for each in wanted if arrived[each] < wanted[each]]
+        told += [
+            f"twice: {arrived[each] - wanted[each]} of {each}"
+            for each in arrived
+            if arrived[each] > wanted[each] and each not in doubtful
+        ]
+        return told
+
+
+def _data(number: int) -> dict[str, Any]:
+    return {"value": 21.5} if number >= 0 and number % 10 == 0 else {"number": number}
+
+
+def _body(number: int, *, ids: bool) -> bytes:
+    if not ids:
+        return msgspec.json.encode(_data(number))
+    event = {"specversion": "1.0", "id": str(number), "source": "kills", "type": "t", "data": _data(number)}
+    return msgspec.json.encode(event)
+
+
+def _content(event: dict[str, Any]) -> str:
+    return msgspec.json.encode(event["data"]).decode()
+
+
+def _number(event: dict[str, Any]) -> int:
+    number = event["data"].get("number")
+    return -2 if number is None else int(number)

@@ -102,7 +102,7 @@ class AmqpSource:
         try:
             self._channel = await self._connection.channel(publisher_confirms=True)
             self._channel.close_callbacks.add(self._on_closed)
-            await self._channel.set_qos(prefetch_count=min(self._window, 65_535))
+            await self._set_window()
             for topic in self._topics:
                 queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
                 await queue.consume(partial(self._take, topic.filter))
@@ -113,6 +113,10 @@ class AmqpSource:
         except _AWAY as error:
             raise BrokerLost(_words(error)) from error
         return True
+
+    async def _set_window(self) -> None:
+        assert self._channel is not None
+        await self._channel.set_qos(prefetch_count=min(self._window, 65_535))
 
     async def read(self, limit: int, seconds: float) -> list[Received]:
         if not self._waiting and not self._lost:
@@ -133,6 +137,7 @@ class AmqpSource:
         assert all((each.delivery_tag or 0) > (last.delivery_tag or 0) for _, each in self._waiting)
         try:
             await last.ack(multiple=True)
+            await self._set_window()  # an acknowledgement has no answer; the answer to this says that it arrived
         except _AWAY as error:
             raise BrokerLost(_words(error)) from error
 

@@ -28,6 +28,9 @@ KEEPALIVE_SECONDS = 20
 SESSION_SECONDS = 0xFFFFFFFF
 """How long the broker keeps the session of a connector that is away: without end, as far as the broker allows."""
 
+NO_TOPIC = "kindcast/acknowledged"
+"""A topic that nobody reads here."""
+
 MAX_WINDOW = 65_535
 
 _REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
@@ -73,6 +76,9 @@ class Connection:
             self._answer, mid, reasons
         )
         self.client.on_publish = lambda _client, _data, mid, reason, _properties: self._call(self._answer, mid, reason)
+        self.client.on_unsubscribe = lambda _client, _data, mid, reasons, _properties: self._call(
+            self._answer, mid, reasons
+        )
         if on_message is not None:
             self.client.on_message = lambda _client, _data, message: self._call(on_message, message)
 
@@ -100,6 +106,11 @@ class Connection:
         for filter, reason in zip(filters, reasons, strict=False):
             if reason.is_failure:
                 raise BrokerRefused(f"the broker refuses to send {filter}: {reason}")
+
+    async def settle(self) -> None:
+        """Returns when the broker has read everything that was sent so far. Acknowledgements have no answer of their
+        own, but an answer to what follows them says that they arrived."""
+        await self._answered(*self.client.unsubscribe(NO_TOPIC))
 
     async def publish(self, topic: str, content: Content, *, qos: int = 1, retain: bool = False) -> None:
         """Publishes; the broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
@@ -196,6 +207,7 @@ class MqttSource:
             mid, qos = message.handle
             if qos and self._connection.client.ack(mid, qos) != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 raise BrokerLost("the connection broke")
+        await self._connection.settle()
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         assert self._connection is not None

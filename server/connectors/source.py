@@ -91,7 +91,7 @@ class Source(Protocol):
         """The next messages, at most `limit`, in order: those that are there, else what comes within the time."""
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
-        """These are done with. Those of another connection are left: they come again."""
+        """These are done with; the broker knows it when this returns."""
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         """Publishes a bad message to a topic of the broker; it is there when this returns."""

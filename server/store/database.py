@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
@@ -170,15 +170,26 @@ class Database:
             time.sleep(LOCK_PAUSE_SECONDS)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """`work` on a reader's connection: one snapshot, and no way to write. Raises `StoreDamaged`, and what `work`
+        """`work` on a reader's connection: one snapshot, and no way to write. It is done again where a connection has
+        ended, as all do when PostgreSQL is restarted. Raises `StoreDamaged`, `StoreUnavailable`, and what `work`
         does."""
         try:
-            with self._readers.connect() as connection, connection.begin():
-                return work(connection)
+            try:
+                return self._read(work)
+            except DBAPIError as error:
+                if self.is_sqlite or not error.connection_invalidated:
+                    raise
+                return self._read(work)
         except Exception as error:
+            if not self.is_sqlite and isinstance(error, OperationalError):
+                raise StoreUnavailable("the database cannot be reached: try again") from error
             if (meant := self.damage.translated(error)) is error:
                 raise
             raise meant from error
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self._readers.connect() as connection, connection.begin():
+            return work(connection)
 
     def close(self) -> None:
         self._readers.dispose()

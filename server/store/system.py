@@ -48,6 +48,7 @@ __all__ = ["AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
 
+SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
 LAYOUT = 1
 REFUSALS = (401, 403)
 """The outcomes of requests that were refused for who sent them."""
@@ -168,6 +169,8 @@ class SystemStore:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._connection = self._engine.connect()
             with self._connection.begin():
+                if self.path is None:  # another server may start at the same time
+                    self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({SYSTEM_LOCK})")
                 metadata.create_all(self._connection)
                 layout = self._connection.execute(select(about.c.layout)).scalar_one_or_none()
                 if layout is None:

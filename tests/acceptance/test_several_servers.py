@@ -75,7 +75,7 @@ def test_the_checker_finds_what_is_wrong(
     def with_events(**events: list[tuple[int, str]]) -> Stored:
         return Stored({**whole, **events}, stored.created, stored.last)
 
-    wrong = [
+    wrong: list[tuple[Stored, dict[str, list[tuple[int, str]]], dict[str, list[tuple[str, int, str]]]]] = [
         (stored, {"a": []}, arrived),  # lost
         (stored, {"a": [(1, "1"), (2, "2")]}, arrived),  # wrong: a slate is no computer under this version
         (stored, pulled, {}),  # never delivered

@@ -122,7 +122,7 @@ class SeveralServers:
     def prepare(self) -> None:
         """All servers run, and the first version is in force."""
         for server in self.servers:
-            server.start(**ENVIRONMENT, KINDCAST_DATABASE=self._database)
+            server.start(wait=True, **ENVIRONMENT, KINDCAST_DATABASE=self._database)
         with self._client() as client:
             for version, document in ((1, FIRST), (2, SECOND), (1, None)):
                 span = Span(time.monotonic())

@@ -16,7 +16,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse
 from kindcast.server.settings import Settings
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
-from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.postgresql import PostgreSQL, driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
 
 TURTLE = """
@@ -216,3 +216,42 @@ def test_a_server_of_another_version_is_refused(database: str, tmp_path: Path) -
         engine.dispose()
         with pytest.raises(StoreInUse, match="another program"):
             asyncio.run(Broker(Settings(data=tmp_path / "second", database=database)).start())
+
+
+def test_the_database_is_restarted(tmp_path: Path) -> None:
+    """Connections end; the next requests are answered by new ones, or with 503, and nothing is lost."""
+    with running_postgresql() as cluster, running_two(cluster.new_database(), tmp_path) as (first, second):
+        made = subscribe(first, "n = 1")
+        assert publish(second, n=1) == 1
+        cluster.restart()
+        for server in (first, second):
+            assert server.get("/v1/events/1/trace").status_code == 200
+            assert server.get(f"/v1/subscriptions/{made['id']}/events").status_code == 200
+
+        def accepted(server: httpx.Client) -> bool:
+            answer = server.post("/v1/events", json={"n": 1})
+            assert answer.status_code in (202, 503), answer.text
+            return answer.status_code == 202
+
+        until(lambda: accepted(first))
+        until(lambda: accepted(second))
+        assert len(waiting(first, made)) == len(waiting(second, made)) == 3
+        until(lambda: all(each.get("/readyz").status_code == 200 for each in (first, second)))
+
+
+def test_servers_that_start_at_the_same_time_on_an_empty_database(database: str, tmp_path: Path) -> None:
+    """One makes the tables, the others wait for it."""
+    with ExitStack() as stack:
+        started: list[httpx.Client] = []
+        contexts = [running_application(tmp_path / str(number), database=database) for number in range(3)]
+        threads = [threading.Thread(target=lambda each=each: started.append(each.__enter__())) for each in contexts]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        for context in contexts:
+            stack.push(context)
+        assert len(started) == 3
+        made = subscribe(started[0], "n = 1")
+        assert [publish(each, n=1) for each in started] == [1, 1, 1]
+        assert len(waiting(started[2], made)) == 3

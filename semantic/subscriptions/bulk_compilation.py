@@ -22,7 +22,7 @@ from kindcast.index.columns import ClauseColumns
 from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
-from kindcast.semantic.language import parse_text, parse_tree, to_text, to_tree
+from kindcast.semantic.language import parse_text, to_tree
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
@@ -259,7 +259,7 @@ class Described:
 def compile_many(
     expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
 ) -> list[Described | InvalidSubscription]:
-    """One result each. Where many are of one shape, some 0.1 ms each, most of it reading and printing text."""
+    """One result each. Where many are of one shape, some 20 µs each, and 0.1 ms more where they are text."""
     results: list[Described | InvalidSubscription | None] = [None] * len(expressions)
     trees: list[tuple[str, Any]] = []
     for number, expression in enumerate(expressions):
@@ -274,10 +274,11 @@ def compile_many(
     for piece in bulk.pieces():
         part, first = piece.part, None
         for place, among in enumerate(piece.numbers.tolist()):
-            tree = part.tree(place)
+            constants = [column[place] for column in part.columns]
+            tree = filled(part.skeleton, constants)
             if first is None:
                 first = restore_expression(tree, vocabulary, operators)
-            text = to_text(parse_tree(tree))
+            text = piece.template.text.filled(constants)
             results[int(bulk.name(among))] = Described(text, tree, first.clause_count, first.cost)
     return [
         _alone(expressions[number], vocabulary, operators) if result is None else result

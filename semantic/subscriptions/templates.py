@@ -8,7 +8,8 @@ become the same clauses. A template is made only where an index decides every at
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -22,7 +23,8 @@ from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.predicates import checks_of
 from kindcast.semantic.errors import InvalidSubscription
-from kindcast.semantic.language import parse_tree, to_tree
+from kindcast.semantic.language import parse_tree, to_text, to_tree
+from kindcast.semantic.language.literals import quoted_iri, quoted_string
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -501,9 +503,11 @@ class ClausePlan:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Trees of one shape whose constants are equal at the same places. `readers` and `sorts` have an entry a slot."""
+    """Trees of one shape whose constants are equal at the same places. `readers` and `sorts` have an entry a slot;
+    `text` prints the trees."""
 
     skeleton: Any
+    text: "SlottedText"
     clauses: tuple[ClausePlan, ...]
     readers: tuple[OperandReader, ...]
     sorts: tuple[Sort, ...]
@@ -604,14 +608,15 @@ def _template_of(
         return None
     slotting = _Slotting()
     slotting.expression(compiled.expression)
-    skeleton = to_tree(_Slotting().expression(parse_tree(compiled.tree)))  # of what is stored: names may differ
+    stored = parse_tree(compiled.tree)  # its names may differ from those that were asked
+    skeleton = to_tree(_Slotting().expression(stored))
     plans: list[ClausePlan] = []
     for atoms in compiled.clauses:
         plan = _clause_plan(atoms, slotting.slots, cast(tuple[Sort, ...], sorts))
         if plan is None:
             return None
         plans.append(plan)
-    return Template(skeleton, tuple(plans), own, cast(tuple[Sort, ...], sorts))
+    return Template(skeleton, SlottedText(stored), tuple(plans), own, cast(tuple[Sort, ...], sorts))
 
 
 def _clause_plan(
@@ -651,8 +656,10 @@ class _Slotting:
     """Puts slots where an expression has constants, in the order of the tree; `slots` then tells which constants each
     predicate has, as the normal form writes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str | None = None) -> None:
+        """`mark`: a text that stands in place of each constant, before the number of its slot."""
         self._next = 0
+        self._mark = mark
         self.slots: dict[Expression, tuple[int, ...]] = {}
 
     def expression(self, node: Expression) -> Expression:
@@ -697,4 +704,33 @@ class _Slotting:
 
     def _slot(self) -> Any:
         self._next += 1
-        return {SLOT: self._next - 1}
+        return {SLOT: self._next - 1} if self._mark is None else f"{self._mark}{self._next - 1}."
+
+
+class SlottedText:
+    """The canonical text of the trees of one template, printed once: pieces with the constants between them."""
+
+    def __init__(self, expression: Expression) -> None:
+        """Of an expression with any constants."""
+        plain, mark = to_text(expression), "slot"
+        while mark in plain:
+            mark += "_"
+        marked = to_text(_Slotting(mark).expression(expression))
+        # What stands around a slot says what it is: "string or number", 'number' unit, <IRI>, or a date-time.
+        pieces = re.split(rf"""(["'<]?){mark}(\d+)\.["'>]?""", marked)
+        self._pieces = pieces[::3]
+        self._slots = [(int(slot), _PRINTED[around]) for around, slot in zip(pieces[1::3], pieces[2::3], strict=True)]
+
+    def filled(self, constants: Sequence[Any]) -> str:
+        """The text with these constants in the slots."""
+        found = [self._pieces[0]]
+        for (slot, printed), piece in zip(self._slots, self._pieces[1:], strict=True):
+            found += (printed(constants[slot]), piece)
+        return "".join(found)
+
+
+def _printed(constant: str | int | float) -> str:
+    return quoted_string(constant) if isinstance(constant, str) else repr(constant)
+
+
+_PRINTED: dict[str, Callable[[Any], str]] = {'"': _printed, "'": repr, "<": quoted_iri, "": str}

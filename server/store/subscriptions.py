@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, text, update
+import msgspec
+from sqlalchemy import JSON, Column, ColumnDefault, Connection, Row, bindparam, delete, func, insert, select, update
 
 from kindcast.server.store import leftovers
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discarded
+from kindcast.server.store.driver_calls import insert_rows, mark_of
 from kindcast.server.store.matches import count_matches
 from kindcast.server.store.tables import ledger, operator_uses, subscriptions, unsaved
 
@@ -21,8 +23,6 @@ __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 #
 # The snapshot holds the token too. So a restored back-up, or another database, never uses a snapshot that is not its
 # own, and a start need not read the subscriptions that did not change.
-
-_NOTE = text("INSERT INTO unsaved (number, id) VALUES (:number, :id) ON CONFLICT (number) DO NOTHING")
 
 
 def snapshot_token(connection: Connection) -> str | None:
@@ -39,7 +39,9 @@ def begin_snapshot(connection: Connection, snapshot: str | None) -> None:
 
 def note_changed(connection: Connection, noted: Mapping[int, str]) -> None:
     """Notes that these subscriptions, by number and id, were added, removed or changed. One row for each of them."""
-    connection.execute(_NOTE, [{"number": number, "id": id} for number, id in noted.items()])
+    mark = mark_of(connection)
+    statement = f"INSERT INTO {unsaved.name} (number, id) VALUES ({mark}, {mark}) ON CONFLICT (number) DO NOTHING"
+    connection.exec_driver_sql(statement, list(noted.items()))
 
 
 def changed_since_snapshot(connection: Connection) -> list[Row[Any]]:
@@ -71,11 +73,38 @@ def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
 
 
 def insert_subscriptions(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-    """Stores many new subscriptions. Returns their numbers, in the order of `rows`."""
+    """Stores many new subscriptions, all with values for the same columns. Returns their numbers, in the order of
+    `rows`."""
     if not rows:
         return []
+    if connection.dialect.name == "sqlite":
+        return _insert_numbered(connection, rows)
     numbered = insert(subscriptions).returning(subscriptions.c.number, sort_by_parameter_order=True)
     return connection.execute(numbered, rows).scalars().all()
+
+
+def _insert_numbered(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+    """The same on SQLite, whose numbers only this transaction gives: it takes the next ones itself, and the rows go to
+    the driver as they are."""
+    last = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (subscriptions.name,)).scalar()
+    numbers = range((last or 0) + 1, (last or 0) + 1 + len(rows))
+    given = list(rows[0])
+    fixed = {each.name: each.default.arg for each in subscriptions.c if isinstance(each.default, ColumnDefault)}
+    fixed = {name: value for name, value in fixed.items() if name not in rows[0]}
+    as_json = [isinstance(subscriptions.c[name].type, JSON) for name in given]
+    values = [
+        (
+            number,
+            *fixed.values(),
+            *[
+                msgspec.json.encode(value).decode() if json and value is not None else value
+                for value, json in zip(row.values(), as_json, strict=True)
+            ],
+        )
+        for number, row in zip(numbers, rows, strict=True)
+    ]
+    insert_rows(connection, subscriptions.name, (subscriptions.c.number.name, *fixed, *given), values)
+    return numbers
 
 
 def change(connection: Connection, number: int, **values: Any) -> None:

@@ -10,6 +10,7 @@ from kindcast import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import DuplicateSubscription
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Note
+from kindcast.semantic.subscriptions import Described, compile_expression, compile_many
 from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
 from kindcast.semantic.subscriptions import bulk_compilation as repeated_module
 from kindcast.semantic.subscriptions.bulk_compilation import Restored
@@ -170,6 +171,25 @@ def test_add_many_of_trees_alike_is_adding_each(
         bulk_module.CHUNK, bulk_module.LEAST = before
     assert told(ended) == told(compiled_one_by_one(single, named))
     assert_same(many, single, published)
+
+
+@given(world=worlds(), subscribed=alike())
+def test_describing_trees_alike_is_compiling_each(world: World, subscribed: list[Any]) -> None:
+    """What is stored of many is what is stored of each: its canonical text, tree and cost, or what is wrong with it."""
+    vocabulary = vocabulary_of(world)
+    before = bulk_module.LEAST
+    bulk_module.LEAST = 2
+    try:
+        found = compile_many(subscribed, vocabulary, {})
+    finally:
+        bulk_module.LEAST = before
+    for tree, became in zip(subscribed, found, strict=True):
+        if isinstance(became, InvalidSubscription):
+            with pytest.raises(InvalidSubscription) as refused:
+                compile_expression(tree, vocabulary)
+            assert told(became) == told(refused.value)
+        else:
+            assert repr(became) == repr(Described.of(compile_expression(tree, vocabulary)))
 
 
 @given(

@@ -3,9 +3,15 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.dev-ready
 SPARK_READY := $(VENV)/.spark-ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
+
+# Installs $(1) into .venv: with uv where it is there (some seconds), else, or if uv cannot, with pip. Bytecode is left to
+# the first import, which writes that of the modules that are used: half of all is never imported.
+install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python $(1) 2>/dev/null; } \
+	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve test campaign check fix bench docs docs-check audit lock clean
@@ -33,21 +39,26 @@ $(READY): requirements.lock pyproject.toml Makefile
 	  fi; \
 	  exit 1; \
 	fi; \
-	echo "Setting up $(VENV) with $$("$$found" --version) (about a minute the first time) …"; \
+	echo "Setting up $(VENV) with $$("$$found" --version) (about half a minute the first time) …"; \
 	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	  rm -rf $(VENV); "$$found" -m venv $(VENV); \
 	fi; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
-	find index semantic -name '*.nb[ic]' -delete; \
+	$(call install,--require-hashes -r requirements.lock); \
+	$(call install,--no-deps --no-build-isolation -e .); \
 	touch $(READY)
+
+# The test tools are as large as all else, and make demo needs none of them.
+$(DEV_READY): $(READY) requirements-dev.lock
+	@echo "Setting up the test tools in $(VENV) (about half a minute the first time) …"
+	@$(call install,--require-hashes -r requirements-dev.lock)
+	@touch $(DEV_READY)
 
 # Spark is large and only the tests and checks of spark_jobs need it: it comes second, and not before make demo.
 # Suites are data: they come without the libraries that their packages ask for.
-$(SPARK_READY): $(READY) requirements-spark.lock requirements-suites.lock
+$(SPARK_READY): $(DEV_READY) requirements-spark.lock requirements-suites.lock
 	@echo "Setting up Spark in $(VENV) (about a minute the first time) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-suites.lock
+	@$(call install,--require-hashes -r requirements-spark.lock)
+	@$(call install,--require-hashes --no-deps -r requirements-suites.lock)
 	@touch $(SPARK_READY)
 
 # The tests of connectors need message brokers, and skip without. Only root can install them, and only Debian and Ubuntu are
@@ -91,11 +102,11 @@ check: $(SPARK_READY)  ## verify format, lint, types and layers; changes nothing
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-fix: $(READY)  ## rewrite what check can mend by itself
+fix: $(DEV_READY)  ## rewrite what check can mend by itself
 	@$(BIN)/ruff check --quiet --fix .; $(BIN)/ruff format .
 
-$(BENCH_READY): $(READY) requirements-bench.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+$(BENCH_READY): $(DEV_READY) requirements-bench.lock
+	@$(call install,--require-hashes -r requirements-bench.lock)
 	@touch $(BENCH_READY)
 
 bench: $(BENCH_READY)  ## every experiment of docs/benchmarks.md: results and figures; what is measured already is kept
@@ -104,7 +115,7 @@ bench: $(BENCH_READY)  ## every experiment of docs/benchmarks.md: results and fi
 # The tests of the console need a Chromium with its driver (Debian: apt install chromium chromium-driver); without one
 # they skip. axe-core is fetched from npm, for these tests only.
 AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
-$(AXE): $(READY)
+$(AXE): $(DEV_READY)
 	@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
 .PHONY: console-tests console-pictures
@@ -115,13 +126,17 @@ console-pictures: $(SPARK_READY)  ## pictures of every page of the console: buil
 	@$(BIN)/python -m tests.console build/console-pictures
 
 $(DOCS_READY): $(READY) requirements-docs.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@$(call install,--require-hashes -r requirements-docs.lock)
 	@touch $(DOCS_READY)
 
 docs: $(DOCS_READY)  ## build the docs as a site in build/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "open build/site/index.html"
 
-docs-check: $(READY)  ## check the docs: every link leads somewhere, every command in them runs
+.PHONY: release-check
+release-check: $(SPARK_READY)  ## build sdist and wheel, install each by itself, and run demo, library, client, types, Spark there
+	@$(BIN)/python -m tests.release_check
+
+docs-check: $(DEV_READY)  ## check the docs: every link leads somewhere, every command in them runs
 	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py
 
 # Needs uv. No registry is named in the lock files; test_house.py watches over it. requirements-suites.lock is written by hand.
@@ -132,12 +147,13 @@ audit:  ## compare the locked versions with the vulnerabilities that are known (
 	uv tool run pip-audit --disable-pip --require-hashes --strict $(addprefix -r ,$(wildcard requirements*.lock))
 
 lock:  ## choose the newest versions again and write the lock files
-	$(LOCK) --upgrade --extra dev --extra demo -o requirements.lock
-	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -o requirements-spark.lock
-	$(LOCK) --extra postgres -c requirements.lock -o requirements-postgres.lock
-	$(LOCK) --extra connect -c requirements.lock -o requirements-connect.lock
-	$(LOCK) --extra bench -c requirements.lock -c requirements-spark.lock -o requirements-bench.lock
-	$(LOCK) --extra docs -c requirements.lock -o requirements-docs.lock
+	$(LOCK) --upgrade --extra checkout -o requirements.lock
+	$(LOCK) --upgrade --extra dev --extra demo -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -c requirements-dev.lock -o requirements-spark.lock
+	$(LOCK) --extra postgres -c requirements.lock -c requirements-dev.lock -o requirements-postgres.lock
+	$(LOCK) --extra connect -c requirements.lock -c requirements-dev.lock -o requirements-connect.lock
+	$(LOCK) --extra bench -c requirements.lock -c requirements-dev.lock -c requirements-spark.lock -o requirements-bench.lock
+	$(LOCK) --extra docs -c requirements.lock -c requirements-dev.lock -o requirements-docs.lock
 
 clean:  ## remove what make made, the virtual environment included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage dist

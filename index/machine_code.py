@@ -1,12 +1,16 @@
 """Kernels as machine code: the one module that imports numba and LLVM, and is imported when a kernel is first called.
 
 numba keeps what it compiled under the name of the function, the SHA-256 of its source file, the signature, and the
-name and features of the processor. So a cache moves with the package, and not to another kind of processor: it is kept
-on each machine, and no wheel brings one.
+name and features of the processor. A kernel has those that it calls inside, so that the other files of this package
+count as well. So a cache moves with the package, and not to another kind of processor: it is kept on each machine, and
+no wheel brings one.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, cast
 
 import numba
@@ -74,6 +78,19 @@ class _CacheImpl(cast(type[Any], CompileResultCacheImpl)):  # type: ignore[misc]
 
 class _Cache(cast(type[Any], FunctionCache)):  # type: ignore[misc]
     _impl_class = _CacheImpl
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, _sources())
+
+
+@cache
+def _sources() -> str:
+    """The SHA-256 of every module of `kindcast.index`."""
+    found = sha256()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()
 
 
 def form_of(function: Callable[..., Any]) -> Any:

@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     data: Path = Path("kindcast-data")
     """Folder of the database and the lock; made if absent."""
+    cache: Path | None = None
+    """Folder of the kernels of the index, once they are compiled; default: beside the package, or in the user's cache
+    folder. A server that can write neither compiles them at every start."""
     database: str | None = None
     """SQLAlchemy URL; default: SQLite in the data folder."""
     tls_certificate: Path | None = None

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.changes import impact_of_rules, impact_report
 from kindcast.semantic.events import EventLimits
-from kindcast.semantic.matching import warm_up, warm_up_beside
+from kindcast.semantic.matching import use_cache, warm_up, warm_up_beside
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT
@@ -148,7 +148,11 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
     operators = restore_registry(connection, settings)
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
     state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
-    if settings.engine == "fused":  # and so are the kernels of the index
+    if settings.cache is not None:
+        use_cache(settings.cache)
+    if (
+        settings.engine == "fused"
+    ):  # kernels are compiled and loaded beside, unless many subscriptions need them at once
         (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
     later = Timer(LATER_SECONDS, _build_later, (state.empty_matcher(vocabulary),))
     later.daemon = True

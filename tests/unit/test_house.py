@@ -13,7 +13,9 @@ import pytest
 from tests.campaigns.__main__ import NAMES as CAMPAIGNS
 
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
-LOCKS = tuple(f"requirements{which}.lock" for which in ("", "-spark", "-postgres", "-connect", "-bench", "-suites"))
+LOCKS = tuple(
+    f"requirements{which}.lock" for which in ("", "-dev", "-spark", "-postgres", "-connect", "-bench", "-suites")
+)
 MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
 
 
@@ -77,7 +79,8 @@ def test_lock_files_hold_what_the_project_asks_for(repository: Path, project: di
     extras = project["project"]["optional-dependencies"]
     wanted = project["project"]["dependencies"]
     for name, needs in (
-        ("requirements.lock", [*wanted, *extras["dev"], *extras["demo"]]),
+        ("requirements.lock", [*wanted, *extras["checkout"]]),
+        ("requirements-dev.lock", [*wanted, *extras["dev"], *extras["demo"]]),
         ("requirements-spark.lock", [*wanted, *extras["spark"]]),
         ("requirements-postgres.lock", [*wanted, *extras["postgres"]]),
         ("requirements-connect.lock", [*wanted, *extras["connect"]]),

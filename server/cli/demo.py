@@ -345,7 +345,7 @@ def _pause(pace: float) -> None:
 
 # ── command ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-DEFAULT_PACE = 0.5
+DEFAULT_PACE = 0.25
 """Seconds between two steps: an offer can be read, and all is over in a few seconds."""
 
 

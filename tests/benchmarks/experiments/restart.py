@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kindcast import Event, Matcher, Vocabulary
-from kindcast.index.registry import warm_up
+from kindcast.index.compilation import warm_up
 from kindcast.server.broker import Broker
 from kindcast.server.settings import Settings
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

@@ -8,15 +8,19 @@ of them, which leaves these in the cache. The two shares take equally long.
 """
 
 import atexit
+import fcntl
 import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from kindcast.index import jit
 from kindcast.index.clause import (
@@ -39,7 +43,16 @@ SLOWEST = frozenset({"match_segment", "match_single"})
 """These take as long to compile as all others."""
 SHARES: tuple[Callable[[str], bool], ...] = (SLOWEST.__contains__, lambda name: name not in SLOWEST)
 
+END_SECONDS = 5.0
+"""For which the end of the process waits for the thread that loads kernels, which takes half a second."""
+
+POLL_SECONDS = 0.1
+
 _logger = logging.getLogger(__name__)
+
+
+_ending = threading.Event()
+_processes: "list[subprocess.Popen[bytes]]" = []
 
 
 def warm_up() -> None:
@@ -56,15 +69,24 @@ def warm_up_beside() -> None:
 
 
 def _beside() -> None:
+    atexit.register(_end, threading.current_thread())
     try:
-        _fill_cache(niceness=19)
+        cached = _fill_cache(niceness=19)
         from kindcast.index import machine_code  # noqa: F401  (takes its time, and nobody need wait for it)
 
-        with jit.no_kernel_runs():
-            jit.load()
-            call_all()
+        if not _ending.is_set():
+            with jit.no_kernel_runs() if cached else nullcontext():  # to compile them takes long: others go on
+                jit.load()
+                call_all()
     except Exception:  # the kernels go on as Python
         _logger.exception("the kernels of the index could not be loaded")
+
+
+def _end(loader: threading.Thread) -> None:
+    """An interpreter that ends must not meet a thread that is inside the compiler. The processes go on, so that what
+    they have begun is there for the next start."""
+    _ending.set()
+    loader.join(END_SECONDS)
 
 
 A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)
@@ -104,43 +126,61 @@ def call_all() -> None:
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fill_cache(niceness: int) -> None:
+def _fill_cache(niceness: int) -> bool:
     """Have the kernels compiled by processes, where no cache has them for this kind of processor. If no folder can be
-    written, they come into one that lasts as long as this process."""
-    if jit.DISABLED or jit.is_compiled():
-        return
+    written, they come into one that lasts as long as this process. Returns whether they are in the cache."""
+    if jit.is_compiled():
+        return True
     from kindcast.index import machine_code
 
     kernels = {kernel for kernel, _ in jit.calls_of(call_all)}
-    forms = [machine_code.form_of(kernel.py_func) for kernel in kernels]
-    if all(map(machine_code.is_cached, forms)):
-        return
-    if not all(map(machine_code.keeps, forms)):
+
+    def missing() -> list[Any]:
+        forms = [machine_code.form_of(kernel.py_func) for kernel in kernels]
+        return [form for form in forms if not machine_code.is_cached(form)]
+
+    found = missing()
+    if not found:
+        return True
+    if all(map(machine_code.keeps, found)):
+        _logger.warning(
+            "compiling the kernels of the index in the background: once after installation, about 20 seconds"
+        )
+    else:
         jit.tell_no_folder()
         try:
             folder = Path(tempfile.mkdtemp(prefix="kindcast-kernels-"))
         except OSError:
-            return  # this process compiles them for itself
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            return False  # this process compiles them for itself
+        atexit.register(_remove, folder)
         jit.use_cache(folder)
-    else:
-        _logger.warning("compiling the kernels of the index: once after installation, about 20 seconds")
     began = time.monotonic()
-    running = [_process(share, niceness) for share in range(len(SHARES))]
-    atexit.register(_end, running)
-    for share, process in enumerate(running, 1):
+    _processes.extend(_process(share, niceness) for share in range(len(SHARES)))
+    for share, process in enumerate(_processes, 1):
+        while process.poll() is None and not _ending.wait(POLL_SECONDS):
+            pass
+        if process.returncode == 0:
+            _logger.warning("compiled %d of %d parts after %.0f s", share, len(SHARES), time.monotonic() - began)
+    return not missing()
+
+
+def _remove(folder: Path) -> None:
+    for process in _processes:
+        process.kill()
         process.wait()
-        _logger.warning("compiled %d of %d parts after %.0f s", share, len(SHARES), time.monotonic() - began)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def compile_share(share: int) -> None:
-    """Compile the kernels of one of the `SHARES`, for the types that they are called with. Some 15 s each."""
-    calls = jit.calls_of(call_all)
+    """Compile the kernels of one of the `SHARES` that no cache has, for the types that they are called with. Some 15 s.
+    Of several processes that are asked for one share, the first compiles it and the others wait."""
+    calls = [each for each in jit.calls_of(call_all) if SHARES[share](each[0].__name__)]
     jit.load()
-    from kindcast.index.machine_code import compile_for
+    from kindcast.index.machine_code import compile_for, folder_of
 
-    for kernel, arguments in calls:
-        if SHARES[share](kernel.__name__):
+    with (folder_of(calls[0][0].form) / f"compilation-{share}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for kernel, arguments in calls:
             compile_for(kernel.form, arguments)
 
 
@@ -157,12 +197,6 @@ def _process(share: int, niceness: int) -> "subprocess.Popen[bytes]":
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
         env={**os.environ, **chosen},
     )
-
-
-def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()

@@ -74,7 +74,7 @@ class Kernel(Generic[P, R]):
         if _runs:
             return self.py_func(*args, **kwargs)
         _begin()
-        if _calls is not None:
+        if _calls is not None and _caller == threading.get_ident():
             _calls.append((self, args))
         _runs = True
         try:
@@ -92,6 +92,7 @@ _thread: threading.Thread | None = None
 _loading = threading.RLock()
 _runs = False
 _calls: list[tuple["Kernel[..., Any]", tuple[Any, ...]]] | None = None
+_caller = 0
 _interpreting = threading.RLock()
 """Held by a kernel that runs as Python, and while kernels are replaced: none runs as Python and calls compiled ones."""
 
@@ -151,8 +152,8 @@ def meanwhile(prepare: Callable[[], None]) -> None:
 def calls_of(work: Callable[[], None]) -> list[tuple[Kernel[..., Any], tuple[Any, ...]]]:
     """The kernels that `work` calls, with the arguments of each call; they run as Python. Kernels that kernels call are
     left out. For a process that compiles some of them."""
-    global _calls, _prepare
-    before, _prepare, _calls = _prepare, _nothing, []
+    global _calls, _caller, _prepare
+    before, _prepare, _caller, _calls = _prepare, _prepare or _nothing, threading.get_ident(), []
     try:
         work()
         return _calls

@@ -25,7 +25,7 @@ from numba.np.arrayobj import make_array
 
 from kindcast.index import jit
 
-__all__ = ["INSTRUCTIONS", "compile_for", "form_of", "is_cached", "keeps"]
+__all__ = ["INSTRUCTIONS", "compile_for", "folder_of", "form_of", "is_cached", "keeps"]
 
 
 def _prefetch(context: Any, array: Any, place: Any) -> Any:
@@ -108,6 +108,11 @@ def is_cached(dispatcher: Any) -> bool:
         return False
     processor = dispatcher.targetctx.codegen().magic_tuple()
     return any(key[1] == processor for key in file._load_index())
+
+
+def folder_of(dispatcher: Any) -> Path:
+    """Where what is compiled of this kernel is kept."""
+    return Path(dispatcher.stats.cache_path)
 
 
 def keeps(dispatcher: Any) -> bool:

@@ -93,7 +93,9 @@ def match_offline(
 ) -> None:
     """Match events against subscriptions without a server, event by event."""
     from kindcast.semantic import Matcher
+    from kindcast.semantic.matching import warm_up_beside
 
+    warm_up_beside()  # a few events are matched before a compiler is loaded
     matcher = Matcher(_vocabulary(ontology, listed(relations)), engine=engine)
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
@@ -128,7 +130,9 @@ def explain_offline(
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
     from kindcast.semantic import Matcher, explain
+    from kindcast.semantic.matching import warm_up_beside
 
+    warm_up_beside()
     vocabulary = _vocabulary(ontology, listed(relations))
     try:
         published = _event(one_event(event))

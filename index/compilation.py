@@ -87,6 +87,8 @@ def _end(loader: threading.Thread) -> None:
     they have begun is there for the next start."""
     _ending.set()
     loader.join(END_SECONDS)
+    for process in _processes:
+        process.returncode = 0 if process.poll() is None else process.returncode  # nobody waits for it
 
 
 A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)

@@ -217,24 +217,6 @@ class _Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self._variables = 0  # read so far
-        self._forms: dict[str, Callable[[str, Any, str], Expression]] = {
-            "all": self._group,
-            "any": self._group,
-            "not": self._not,
-            "some": self._some,
-            "every": self._every,
-            "isa": self._kind,
-            "below": self._kind,
-            "is": self._kind,
-            "relation": self._relation,
-            "in": self._membership,
-            "between": self._between,
-            "exists": self._presence,
-            "missing": self._presence,
-            "op": self._call,
-        }
-        self._forms |= dict.fromkeys(get_args(Order), self._comparison)
-        self._forms |= dict.fromkeys(("startswith", "endswith", "contains", "matches"), self._text_test)
 
     def problem(self, code: str, detail: str, pointer: str, *near: str) -> None:
         suggestions = tuple({"label": each} for each in near)
@@ -253,15 +235,15 @@ class _Reader:
             self.problem("syntax", detail, pointer)
             return _NOTHING
         ((key, body),) = node.items()
-        form = self._forms.get(key) if isinstance(key, str) else None
+        form = _FORMS.get(key) if isinstance(key, str) else None
         if form is None:
             shown = str(key)[:40]
             meant = MEANT.get(shown.lower(), shown.lower())
-            near = [meant] if meant in self._forms else difflib.get_close_matches(meant, self._forms, n=1, cutoff=0.5)
-            detail = f"{shown!r} is not an operator; known are {' '.join(self._forms)}"
+            near = [meant] if meant in _FORMS else difflib.get_close_matches(meant, _FORMS, n=1, cutoff=0.5)
+            detail = f"{shown!r} is not an operator; known are {' '.join(_FORMS)}"
             self.problem("unknown-operator", detail, pointer, *near)
             return _NOTHING
-        return form(key, body, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+        return form(self, key, body, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
 
     def _group(self, key: str, body: Any, pointer: str) -> Expression:
         if not isinstance(body, list | tuple):
@@ -511,6 +493,27 @@ class _Reader:
         if isinstance(constant.value, bool) or not isinstance(constant.value, int | float | Quantity):
             self.problem("syntax", "beside a variable only numbers, quantities and variables are allowed", pointer)
         return constant
+
+
+_FORMS: dict[str, Callable[[_Reader, str, Any, str], Expression]] = {
+    "all": _Reader._group,
+    "any": _Reader._group,
+    "not": _Reader._not,
+    "some": _Reader._some,
+    "every": _Reader._every,
+    "isa": _Reader._kind,
+    "below": _Reader._kind,
+    "is": _Reader._kind,
+    "relation": _Reader._relation,
+    "in": _Reader._membership,
+    "between": _Reader._between,
+    "exists": _Reader._presence,
+    "missing": _Reader._presence,
+    "op": _Reader._call,
+    **dict.fromkeys(get_args(Order), _Reader._comparison),
+    **dict.fromkeys(("startswith", "endswith", "contains", "matches"), _Reader._text_test),
+}
+"""What reads an expression, by its key."""
 
 
 def _is_sum(node: Any) -> bool:

@@ -126,7 +126,8 @@ async def publish(
         else:
             line = None if decoded.lines is None else decoded.lines[index]
             rejected.append(Rejected(index, as_document(problem_of(result)), line))
-    broker.metrics.events_rejected.inc(len(rejected))
+    if rejected:
+        broker.metrics.events_rejected.inc(len(rejected))
     if rejected and not told:
         detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
         raise Problem("no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))

@@ -104,7 +104,7 @@ class LiveSubscriptions:
 
     def put_aside(self, live: Live) -> Live:
         """Adds or changes a subscription that is not in the matcher."""
-        live = replace(live, matching=False)
+        live = replace(live, matching=False) if live.matching else live
         self.keep(live)
         return live
 

@@ -15,7 +15,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -520,10 +520,11 @@ class SinkNumbers:
         self._may = np.zeros(1_024, dtype=np.bool_)
         self._changed: set[int] = set()
 
-    def add(self, changed: Iterable[int]) -> None:
-        """These were changed."""
-        self._changed.update(changed)
-        self._mark(changed, may=True)
+    def add(self, changed: Collection[int]) -> None:
+        """These were changed. Most groups publish, and change none."""
+        if changed:
+            self._changed.update(changed)
+            self._mark(changed, may=True)
 
     def among(self, numbers: Numbers) -> list[int]:
         """Those of `numbers` that may have one; each as often as it stands there."""

@@ -19,6 +19,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.errors import ServerError
 from kindcast.server.store.events import count_after, find_matches, last_sequence, newest_events
+from kindcast.server.worker_threads import short_turns
 
 __all__ = ["EVENTS_PER_SECOND", "Filter", "Tails", "newest"]
 
@@ -91,10 +92,11 @@ class Tails:
                 began = after
 
                 def read(connection: Connection, began: int = began) -> tuple[int, int, list[dict[str, Any]]]:
-                    found = newest(connection, began, wanted, PER_INTERVAL)
-                    some = len(found) < PER_INTERVAL
-                    count = len(found) if some else count_after(connection, began, wanted.source)
-                    return max(last_sequence(connection), began), count, found
+                    with short_turns():
+                        found = newest(connection, began, wanted, PER_INTERVAL)
+                        some = len(found) < PER_INTERVAL
+                        count = len(found) if some else count_after(connection, began, wanted.source)
+                        return max(last_sequence(connection), began), count, found
 
                 try:
                     after, count, found = await self._broker.read(read)

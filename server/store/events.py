@@ -5,6 +5,7 @@ Writing functions belong to the broker's thread. Rows go in with one call of the
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, select
@@ -15,7 +16,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
 from kindcast.server.store.deliveries import discard_matches
 from kindcast.server.store.driver_calls import insert_rows
-from kindcast.server.store.matches import Recipient, end_of_discard, recipients_of
+from kindcast.server.store.matches import end_of_discard, recipients_of
 from kindcast.server.store.tables import attempts, events, late, subscriptions
 
 __all__ = [
@@ -206,19 +207,17 @@ class EventMatch(NamedTuple):
 def find_matches(connection: Connection, sequence: int, *, limit: int) -> list[EventMatch]:
     """Who got an event, or a message that it withdraws another one, in the order in which the subscriptions were made;
     without those that were deleted."""
-    got: dict[int, list[Recipient]] = {}
-    for each in recipients_of(connection, sequence, retractions_too=True):
-        got.setdefault(each.number, []).append(each)
-    numbers = list(got)
+    by_number = groupby(recipients_of(connection, sequence, retractions_too=True), key=lambda each: each.number)
+    received = ((number, list(each)) for number, each in by_number)
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.sink, subscriptions.c.acked)
     query = select(*columns).order_by(subscriptions.c.number)
     found: list[EventMatch] = []
-    for start in range(0, len(numbers), IDS_PER_QUERY):
-        some = subscriptions.c.number.in_(numbers[start : start + IDS_PER_QUERY])
+    size = limit
+    while len(found) < limit and (got := dict(islice(received, min(size, IDS_PER_QUERY)))):
+        some = subscriptions.c.number.in_(list(got))
         for number, id, sink, acked in connection.execute(query.where(some).limit(limit - len(found))):
             found += [EventMatch(number, id, sink, acked, each.bindings, each.position) for each in got[number]]
-        if len(found) >= limit:
-            break
+        size *= 2  # some were deleted, perhaps most
     return found[:limit]
 
 

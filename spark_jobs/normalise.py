@@ -350,10 +350,11 @@ def normalise_archive(
     target = Output(output)
     with target.locked():
         splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        sent = snapshot.for_workers(session)
         units: list[tuple[str, Work]] = [
             (
                 unit_name("normalise", split, snapshot.vocabulary_version, asdict(read)),
-                partial(_normalise_unit, split, snapshot.for_workers(session), read),
+                partial(_normalise_unit, split, sent, read),
             )
             for split in splits
         ]

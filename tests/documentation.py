@@ -29,10 +29,6 @@ class Command:
     expected: tuple[str, ...]
     line: int
 
-    @property
-    def runs_in_background(self) -> bool:
-        return self.text.rstrip().endswith("&")
-
 
 def pages(repository: Path) -> list[Path]:
     """Every page of documentation."""

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
+    background,
     backtest,
     concepts,
     connect,
@@ -73,6 +74,7 @@ def _root(
 
 
 application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serve.serve)
+application.command("stop", epilog="Example: kindcast stop --data ./shop")(background.stop)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
 application.add_typer(contexts.commands)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kindcast.server.cli import output
+from kindcast.server.cli import background, output
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.problems import CommandFailed
 
@@ -49,9 +49,16 @@ def serve(
             help="A TOML file of settings; flags and KINDCAST_* variables take precedence.",
         ),
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; return when the server is ready.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="With --detach: how long to wait until it is ready.")
+    ] = 60.0,
     json: JsonOption = False,
 ) -> None:
-    """Run a server. It takes up everything where it left off, and stops cleanly on Ctrl-C."""
+    """Run a server. It takes up everything where it left off, and stops cleanly on Ctrl-C. With --detach it runs in the
+    background, until kindcast stop ends it."""
     # The server's libraries are imported here only: the other commands start without them. Nothing of what is imported
     # is garbage, and to look for some takes a fifth of the time; `announce` turns the collector on again.
     gc.disable()
@@ -76,6 +83,20 @@ def serve(
         raise typer.BadParameter(str(error), param_hint="--config") from error
     for name, near in unknown_variables(os.environ):
         output.warn(f"the variable {name} is not read by anything{f'; is {near} meant?' if near else ''}")
+    if detach:
+        flags = {
+            "--host": host,
+            "--port": port,
+            "--data": data,
+            "--database": database,
+            "--tls-certificate": tls_certificate,
+            "--tls-key": tls_key,
+            "--planner": planner,
+            "--config": config,
+        }
+        given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]
+        _show_started(background.start(given, settings.data, wait), settings.data, wait, json)
+        return
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
@@ -85,6 +106,17 @@ def serve(
         ) from error
     with listener:
         _run(settings, listener, json)
+
+
+def _show_started(started: dict[str, Any], data: Path, wait: float, json: bool) -> None:
+    if json:
+        output.print_json(started | {"data": str(data)})
+    elif started["listening"] is None:
+        output.paragraph(f"kindcast is still starting after {wait:g} s, as process {started['pid']}")
+        output.hint(f"log: {started['log']}   stop: kindcast stop --data {data}")
+    else:
+        output.paragraph(f"kindcast listens on {started['listening']}", "bold green")
+        output.hint(f"data: {data}   log: {started['log']}   stop: kindcast stop --data {data}")
 
 
 def _run(settings: Any, listener: socket.socket, json: bool) -> None:
@@ -109,7 +141,8 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
             output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: Ctrl-C")
 
     app = create_app(settings)
-    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, failures)
+    shown = background.running(settings.data, address)
+    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, shown, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
     try:
         config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS)
@@ -128,8 +161,11 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         output.hint("stopped")
 
 
-def _watched(lifespan: Any, announce: Any, failures: list[Exception]) -> Any:
-    """`lifespan`, with the announcement once it has begun, and the reason kept if it does not begin."""
+def _watched(
+    lifespan: Any, announce: Any, shown: contextlib.AbstractContextManager[None], failures: list[Exception]
+) -> Any:
+    """`lifespan`, with the announcement once it has begun and `shown` around what follows, and the reason kept if it
+    does not begin."""
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
@@ -141,7 +177,8 @@ def _watched(lifespan: Any, announce: Any, failures: list[Exception]) -> Any:
             raise
         announce()
         try:
-            yield state
+            with shown:
+                yield state
         finally:
             await running.__aexit__(None, None, None)
 

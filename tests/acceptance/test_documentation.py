@@ -6,14 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from kindcast import Client, ProblemError
 from kindcast.server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
 from tests.harness.ports import free_port
@@ -31,8 +28,6 @@ SESSIONS = (
 )
 ADDRESS = "127.0.0.1:8080"
 """What the pages say; each test has a port of its own."""
-SCRIPTS = ("README.md", "docs/tutorial.md")
-"""Pages that are typed as they stand: nothing waits for their servers but the commands themselves."""
 COMMAND_SECONDS = 120
 DONE = "==done=="
 """Printed behind each command, with its exit status."""
@@ -89,11 +84,10 @@ def test_python_examples_give_what_they_show(repository: Path, page: str) -> Non
 
 
 class Session:
-    """A bash in a folder of its own, with the console script on its path. Servers in the background are waited for
-    where it `waits`."""
+    """A bash in a folder of its own, with the console script on its path."""
 
     def __init__(self, folder: Path) -> None:
-        self.waits = True
+        self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KINDCAST_")} | {
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
@@ -115,11 +109,6 @@ class Session:
     def run(self, command: Command) -> str:
         """What is seen after `command`, which must succeed unless the page shows an error."""
         text = command.text.replace(ADDRESS, self.address)
-        if command.runs_in_background:
-            self._type(f"{text.rstrip().removesuffix('&')} >>server.log 2>&1 </dev/null &")
-            if self.waits:
-                wait_until_ready(f"http://{self.address}")
-            return self._type("cat server.log")[1]
         status, seen = self._type(text)
         failed = any(line.startswith("error: ") for line in command.expected)
         assert (status != 0) == failed, f"line {command.line}: {command.text}\nexit status {status}\n{seen}"
@@ -127,6 +116,8 @@ class Session:
 
     def close(self) -> None:
         """Stops what still runs in the background, then the shell."""
+        for state in self.folder.glob("*/server.json"):
+            self._type(f"kindcast stop --data {state.parent}")
         assert self._bash.stdin is not None
         assert self._bash.stdout is not None
         self._bash.stdin.write("kill $(jobs -p) 2>/dev/null; wait\nexit\n")
@@ -149,18 +140,6 @@ class Session:
         raise AssertionError(f"the shell ended after {text!r}:\n{''.join(seen)}")
 
 
-def wait_until_ready(server: str) -> None:
-    """Returns when `server` takes requests."""
-    deadline = time.monotonic() + COMMAND_SECONDS
-    with Client(server) as client:
-        while True:
-            try:
-                return client.ready()
-            except (httpx.TransportError, ProblemError):
-                assert time.monotonic() < deadline, f"no server on {server}"
-                time.sleep(0.05)
-
-
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
     """A shell, whose servers are stopped in the end."""
@@ -177,7 +156,6 @@ def test_commands_of_a_page_show_what_it_says(repository: Path, session: Session
     assert typed, f"{name} has no commands"
     if any("curl " in command.text for command in typed) and shutil.which("curl") is None:
         pytest.skip("this page uses curl, which is not installed here")
-    session.waits = name not in SCRIPTS
     for command in typed:
         seen = session.run(command)
         assert matches(command.expected, seen), f"{name} line {command.line}: {command.text}\nshows\n{seen}"

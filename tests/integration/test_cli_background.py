@@ -1,0 +1,109 @@
+"""A server in the background: `kindcast serve --detach` and `kindcast stop`, with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kindcast.server.cli import background
+
+WAIT_SECONDS = 60
+
+
+class Ran:
+    """What a command printed, and its exit status."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "kindcast.server.cli", *arguments]
+        ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=2 * WAIT_SECONDS)
+        self.status, self.out, self.err = ended.returncode, ended.stdout, ended.stderr
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON value of its output."""
+        assert self.status == 0, self.err
+        read: dict[str, Any] = json.loads(self.out)
+        return read
+
+
+Kindcast = Callable[..., Ran]
+
+
+@pytest.fixture
+def kindcast() -> Kindcast:
+    """Commands run as processes of their own: a server that one of them starts is no child of the tests."""
+    return Ran
+
+
+@pytest.fixture
+def data(tmp_path: Path, kindcast: Kindcast) -> Iterator[Path]:
+    """A data folder whose server is stopped in the end."""
+    folder = tmp_path / "data"
+    yield folder
+    kindcast("stop", "--data", str(folder))
+
+
+def test_serve_detached_is_ready_when_the_command_returns(kindcast: Kindcast, data: Path) -> None:
+    """The next command needs to wait for nothing; stopping leaves what was stored, and no state file."""
+    started = kindcast("serve", "--detach", "--port", "0", "--data", str(data), "--json").json
+    assert httpx.get(f"{started['listening']}/readyz").status_code == 200
+    assert Path(started["log"]).read_text("utf-8").count(started["listening"]) >= 1
+    stopped = kindcast("stop", "--data", str(data), "--json")
+    assert (stopped.status, stopped.json) == (0, {"stopped": started["pid"]})
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{started['listening']}/readyz")
+    assert (data / "kindcast.db").exists()
+    assert not (data / background.STATE).exists()
+
+
+def test_serve_detached_twice_is_refused_and_names_the_first(kindcast: Kindcast, data: Path) -> None:
+    """One server for a data folder; the one that runs goes on."""
+    first = kindcast("serve", "--detach", "--port", "0", "--data", str(data), "--json").json
+    second = kindcast("serve", "--detach", "--port", "0", "--data", str(data))
+    assert second.status == 1
+    assert first["listening"] in second.err
+    assert f"kindcast stop --data {data}" in second.err
+    assert httpx.get(f"{first['listening']}/readyz").status_code == 200
+
+
+def test_serve_detached_that_cannot_start_shows_why(kindcast: Kindcast, data: Path) -> None:
+    """The reason is in the log of a process that is gone; the command shows it, once."""
+    ran = kindcast("serve", "--detach", "--host", "0.0.0.0", "--port", "0", "--data", str(data))
+    assert ran.status == 1
+    assert ran.err.count("kindcast key create --role admin") == 1
+    assert str(data / background.LOG) in ran.err
+
+
+def test_serve_detached_that_is_not_awaited_says_that_it_still_starts(kindcast: Kindcast, data: Path) -> None:
+    """Without an address nobody can be told one."""
+    started = kindcast("serve", "--detach", "--wait", "0", "--port", "0", "--data", str(data), "--json").json
+    assert started["listening"] is None
+    until = time.monotonic() + WAIT_SECONDS
+    while kindcast("stop", "--data", str(data)).status != 0:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_stop_without_a_server_says_so(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Nothing was started here."""
+    ran = kindcast("stop", "--data", str(tmp_path))
+    assert ran.status == 1
+    assert f"no server runs in {tmp_path}" in ran.err
+
+
+def test_stop_after_a_kill_stops_no_stranger(kindcast: Kindcast, data: Path) -> None:
+    """What a killed server left names a process id that may be another's by now; the lock tells."""
+    started = kindcast("serve", "--detach", "--port", "0", "--data", str(data), "--json").json
+    os.kill(started["pid"], signal.SIGKILL)
+    state = data / background.STATE
+    state.write_text(state.read_text("utf-8").replace(str(started["pid"]), str(os.getpid())), encoding="utf-8")
+    assert kindcast("stop", "--data", str(data)).status == 1
+    assert kindcast("serve", "--detach", "--port", "0", "--data", str(data)).status == 0

@@ -1,14 +1,13 @@
 """The commands `kindcast declare`: attributes, synonyms, conversion rates, event types, code systems and aliases."""
 
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.documents import json_file
+from kindcast.server.cli.documents import csv_file, json_file
 from kindcast.server.cli.ontologies import DryRunOption, show_impact
 from kindcast.server.cli.problems import CommandFailed
 
@@ -90,8 +89,7 @@ def synonyms(
     json: JsonOption = False,
 ) -> None:
     """Upload a table of words and the words to read in their place."""
-    path = Path(file)
-    table = path.read_bytes() if path.suffix.lower() == ".csv" else json_file(file)
+    table = csv_file(file) if file.lower().removesuffix(".gz").endswith(".csv") else json_file(file)
     with connected(server) as client:
         told = client.declare_synonyms(name, table, dry_run=dry_run)
     _show(f"synonyms {name}", told, json)

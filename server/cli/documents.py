@@ -1,11 +1,14 @@
-"""Input of the commands: ontologies and events from files, standard input, or JSON on the command line."""
+"""Input of the commands: ontologies and events from files (also gzip), standard input, or JSON on the command line."""
 
+import gzip
 import json
 import sys
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -16,13 +19,18 @@ from kindcast.server.cli.problems import CommandFailed
 __all__ = [
     "Line",
     "RelationsOption",
+    "csv_file",
     "event_lines",
     "json_file",
     "listed",
     "one_event",
     "ontology_path",
+    "opened",
     "read_ontology",
 ]
+
+GZIP = b"\x1f\x8b"
+"""The first bytes of a gzip file, whatever its name is."""
 
 
 RelationsOption = Annotated[
@@ -97,10 +105,7 @@ def one_event(source: str) -> dict[str, Any]:
 def json_file(source: str) -> dict[str, Any]:
     """The JSON object in a file, or given as it is. Raises CommandFailed when there is none."""
     if not source.lstrip().startswith("{"):
-        path = Path(source)
-        if not path.is_file():
-            raise CommandFailed(f"there is no file {source}.", "Give a file, or a JSON object as it is.")
-        source = path.read_text(encoding="utf-8")
+        source = _text(source, "Give a file, or a JSON object as it is.")
     try:
         value = _json(source)
     except ValueError as error:
@@ -108,6 +113,34 @@ def json_file(source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CommandFailed("expected a JSON object.")
     return value
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """The text of a file, plain or gzip. Raises CommandFailed, also while it is read, when it is damaged or not UTF-8
+    text."""
+    with path.open("rb") as raw:
+        zipped = raw.read(len(GZIP)) == GZIP
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if zipped else path.open(encoding="utf-8") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise CommandFailed(f"{path} is not UTF-8 text: {error}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CommandFailed(f"{path} is a damaged gzip file: {error}") from error
+
+
+def csv_file(source: str) -> bytes:
+    """A table as the server takes it. Raises CommandFailed when there is no such file."""
+    return _text(source, "Give a CSV file, or a JSON file or object.").encode()
+
+
+def _text(source: str, hint: str) -> str:
+    path = Path(source)
+    if not path.is_file():
+        raise CommandFailed(f"there is no file {source}.", hint)
+    with opened(path) as file:
+        return file.read()
 
 
 def valid(line: Line) -> dict[str, Any]:
@@ -118,11 +151,8 @@ def valid(line: Line) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> Iterator[Line]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            yield from _parsed(iter(file))
-    except UnicodeDecodeError as error:
-        raise CommandFailed(f"{path} is not UTF-8 text: {error}") from error
+    with opened(path) as file:
+        yield from _parsed(iter(file))
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Line]:

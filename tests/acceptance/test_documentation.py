@@ -112,7 +112,7 @@ class Session:
         status, seen = self._type(text)
         failed = any(line.startswith("error: ") for line in command.expected)
         assert (status != 0) == failed, f"line {command.line}: {command.text}\nexit status {status}\n{seen}"
-        return seen
+        return seen.replace(self.address, ADDRESS)
 
     def close(self) -> None:
         """Stops what still runs in the background, then the shell."""

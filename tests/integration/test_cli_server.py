@@ -1,5 +1,6 @@
 """The command line with a server: what it prints, where, and with which exit status."""
 
+import gzip
 import json
 import signal
 import subprocess
@@ -324,3 +325,20 @@ def test_ontology_show_tree_and_delete(kindcast: Kindcast, shop_server: str, tmp
 def test_concept_show_in_a_language_has_its_labels(kindcast: Kindcast, shop_server: str) -> None:
     """The heading is in the language that was asked for."""
     assert kindcast("concept", "show", "Hard disk", "--lang", "de").out.splitlines()[0] == "Festplatte"
+
+
+def test_files_may_be_gzip(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """Events, tables of synonyms and JSON declarations are read packed as well; a cut file is told by its name."""
+    events = tmp_path / "offers.ndjson.gz"
+    events.write_bytes(gzip.compress(b'{"target": "laptop", "price": 1}\n{"target": "laptop", "price": 2}\n'))
+    table = tmp_path / "words.csv.gz"
+    table.write_bytes(gzip.compress(b"Klapprechner,laptop\n"))
+    declared = tmp_path / "price.json.gz"
+    declared.write_bytes(gzip.compress(b'{"unit": "USD"}'))
+    assert kindcast("declare", "synonyms", "packed", str(table), "--dry-run", "--server", shop_server).status == 0
+    assert kindcast("declare", "attribute", "price", str(declared), "--dry-run", "--server", shop_server).status == 0
+    assert kindcast("publish", str(events), "--server", shop_server, "--json").json["accepted"] == 2
+    events.write_bytes(events.read_bytes()[:-12])
+    ran = kindcast("publish", str(events), "--server", shop_server)
+    assert ran.status == 1
+    assert f"{events} is a damaged gzip file" in ran.err

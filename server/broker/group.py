@@ -92,9 +92,9 @@ class Others(Protocol):
 
     id: str
 
-    def lock(self, connection: Connection) -> str | None:
-        """When a transaction begins: wait for the others, and bring the state up to what they committed. Returns the
-        name of the transaction. Raises `StateOutdated`, `StoreUnreadable`, and what the database does."""
+    def lock(self, connection: Connection) -> None:
+        """When a transaction begins: wait for the others, and bring the state up to what they committed. Raises
+        `StateOutdated`, `StoreUnreadable`, and what the database does."""
         ...
 
 
@@ -105,8 +105,6 @@ class Group:
         """`others`: the servers that share the database, if it can be shared."""
         self._connection = connection
         self._others = others
-        self.transaction: str | None = None
-        """Its name, where the database has other servers."""
         self._transaction: RootTransaction | None = None
         self._undo: list[Callable[[], None]] = []
         self.state = state
@@ -132,7 +130,7 @@ class Group:
             self._transaction = self._connection.begin()
             if self._others is not None:
                 try:
-                    self.transaction = self._others.lock(self._connection)
+                    self._others.lock(self._connection)
                 except (SQLAlchemyError, StoreUnreadable) as error:
                     raise GroupBroken from error
         return self._connection
@@ -220,8 +218,13 @@ class Group:
             subscriptions.note_changed(self._connection, self._noted)
         if self._others is not None:
             servers.note_changes(self._connection, self.state.commits + 1, self._changes())
-        wakes = None if self._others is None else (servers.CHANNEL, self._others.id)
-        ledger.count(self._connection, sequence=self.state.sequence, more=self.totals, wakes=wakes)
+        ledger.count(
+            self._connection,
+            sequence=self.state.sequence,
+            more=self.totals,
+            wakes=None if self._others is None else (servers.CHANNEL, self._others.id),
+            commit=self.state.commits + 1,
+        )
         self._transaction.commit()
         self.state.commits += 1
         if self._others_read:

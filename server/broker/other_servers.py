@@ -8,6 +8,7 @@ A group that is matched holds the lock of the ledger and has applied all before 
 exactly the subscriptions that were committed before it, whichever server took them.
 """
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -21,7 +22,9 @@ from kindcast.server.broker.vocabulary_commands import fill
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.store import ledger, servers, subscriptions
 from kindcast.server.store.ledger import LAYOUT
-from kindcast.server.store.matches import matched_between
+from kindcast.server.store.matches import cache_of, matched_between
+
+_log = logging.getLogger("kindcast.broker")
 
 __all__ = ["Applied", "OtherServers"]
 
@@ -55,12 +58,9 @@ class OtherServers:
         self._tell = tell
         self.trouble: str | None = None
 
-    def lock(self, connection: Connection) -> str | None:
-        """At the beginning of a group: wait for the others, and apply what they committed. Returns the name of the
-        transaction. Raises `StateOutdated`."""
-        locked = servers.lock_ledger(connection)
-        self._catch_up(connection, locked)
-        return locked.transaction
+    def lock(self, connection: Connection) -> None:
+        """At the beginning of a group: wait for the others, and apply what they committed. Raises `StateOutdated`."""
+        self._catch_up(connection, servers.lock_ledger(connection))
 
     def follow(self, connection: Connection) -> None:
         """Apply what the others committed, without a lock. Raises `StateOutdated`."""
@@ -75,7 +75,7 @@ class OtherServers:
         with connection.begin():
             connection.exec_driver_sql(servers.SNAPSHOT)
             fresh = self._read_all(connection)
-            is_far = _is_far_behind(fresh.commits, state)
+            is_far = _is_far_behind(fresh.commits, state) or fresh.commits < state.commits
             applied, _ = self._announcement(
                 connection, servers.changes_after(connection, state.commits), fresh.sequence
             )
@@ -84,6 +84,7 @@ class OtherServers:
             both = (state.live_subscriptions, fresh.live_subscriptions)
             numbers = {each.number(id) for id in found for each in both if id in each}
             applied.touched = Touched(numbers, applied.touched.matched)
+        cache_of(connection).forget()
         state.live_subscriptions, state.declarations = fresh.live_subscriptions, fresh.declarations
         state.operators, state.parked_under = fresh.operators, ""
         state.commits, state.sequence = fresh.commits, fresh.sequence
@@ -102,9 +103,8 @@ class OtherServers:
         if locked.commits == state.commits:
             return
         if locked.commits < state.commits:
-            raise StoreUnreadable(
-                f"the database has {locked.commits:,} commits, but there were {state.commits:,}: restart the server"
-            )
+            _log.error("the database has %d commits, but there were %d: it lost some", locked.commits, state.commits)
+            raise StateOutdated
         if _is_far_behind(locked.commits, state):
             raise StateOutdated
         noted = servers.changes_after(connection, state.commits)

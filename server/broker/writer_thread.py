@@ -283,10 +283,9 @@ class BrokerThread:
             self._connection = self._database.connect()
             with self._connection.begin():
                 if self._others is not None:
-                    is_there = servers.commit_is_there(self._connection, group.transaction)
-                    if is_there is None:
-                        return False
-                    commits = self._state.commits + is_there
+                    next_one = self._state.commits + 1
+                    is_there = servers.commit_is_there(self._connection, self._others.id, next_one)
+                    commits = next_one if is_there else self._state.commits
                 else:
                     commits, _, _ = ledger.position(self._connection)
         except (SQLAlchemyError, ServerError) as error:

@@ -10,6 +10,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -211,17 +212,28 @@ def position(connection: Connection) -> tuple[int, int, float]:
 
 
 def count(
-    connection: Connection, *, sequence: int, more: Mapping[str, int], wakes: tuple[str, str] | None = None
+    connection: Connection,
+    *,
+    sequence: int,
+    more: Mapping[str, int],
+    wakes: tuple[str, str] | None = None,
+    commit: int = 0,
 ) -> None:
     """Close a group: one commit more, the last sequence, and each total larger by what `more` says. `wakes`: channel
-    and text of a NOTIFY, on PostgreSQL."""
+    and text of a NOTIFY, on PostgreSQL: the text is the server, whose `commit` this is."""
     mark = mark_of(connection)
     larger = {ledger.c[name].name: number for name, number in more.items() if number}
     sets = "".join(f", {name} = {name} + {mark}" for name in larger)
     statement = f"UPDATE ledger SET commits = commits + 1, sequence = {mark}{sets}"
+    values: list[Any] = [sequence, *larger.values()]
     if wakes is not None:
-        statement = f"{statement} RETURNING pg_notify({mark}, {mark})"
-    connection.exec_driver_sql(statement, (sequence, *larger.values(), *(wakes or ()))).close()
+        mine = (
+            f"WITH mine AS (INSERT INTO own_commits (server, commit) VALUES ({mark}, {mark})"
+            " ON CONFLICT (server) DO UPDATE SET commit = excluded.commit)"
+        )
+        statement = f"{mine} {statement} RETURNING pg_notify({mark}, {mark})"
+        values = [wakes[1], commit, *values, *wakes]
+    connection.exec_driver_sql(statement, tuple(values)).close()
 
 
 _CURSOR = (subscriptions.c.number, subscriptions.c.acked, is_dead().label("dead"))

@@ -2,6 +2,7 @@
 
     ledger          its row is locked by each group until the commit: positions and commits have one order, without gaps
     changes         what a commit changed beside events: subscriptions, the vocabulary, operators. Others apply it
+    own_commits     the last commit of each server: one whose answer was lost is looked for here
     servers         a row for each that lives; it says until when, by the clock of the database
     leases          which server delivers for a subscription, and the number of that turn
 
@@ -54,6 +55,13 @@ changes = Table(
     Column("id", String, nullable=False),  # of the subscription
 )
 
+own_commits = Table(
+    "own_commits",
+    metadata,
+    Column("server", String, primary_key=True),
+    Column("commit", BigInteger, nullable=False),  # `ledger.commits` after it
+)
+
 servers = Table(
     "servers",
     metadata,
@@ -95,13 +103,12 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 class Locked(NamedTuple):
-    """What the ledger says; `transaction` is the name of the transaction that holds it, None for a reader."""
+    """What the ledger says."""
 
     layout: int
     commits: int
     sequence: int
     snapshot: str | None
-    transaction: str | None
 
 
 class Change(NamedTuple):
@@ -112,23 +119,25 @@ class Change(NamedTuple):
     id: str = ""
 
 
+_LEDGER = "SELECT layout, commits, sequence, snapshot FROM ledger"
+
+
 # ── the log ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def lock_ledger(connection: Connection) -> Locked:
     """Wait for the groups of other servers; from now on until this transaction ends nobody else commits a group, and
     each statement sees all that were committed."""
-    columns = "layout, commits, sequence, snapshot, pg_current_xact_id()::text"
-    return Locked(*connection.exec_driver_sql(f"SELECT {columns} FROM ledger FOR UPDATE").one())
+    return Locked(*connection.exec_driver_sql(f"{_LEDGER} FOR UPDATE").one())
 
 
 def read_ledger(connection: Connection) -> Locked:
     """Without a lock: what this transaction sees."""
-    return Locked(*connection.exec_driver_sql("SELECT layout, commits, sequence, snapshot, NULL FROM ledger").one())
+    return Locked(*connection.exec_driver_sql(_LEDGER).one())
 
 
 def note_changes(connection: Connection, commit: int, noted: Iterable[Change]) -> None:
-    """Append to the log what this group changes, and wake the others when it is committed."""
+    """Append to the log what this group changes."""
     rows = [(commit, *each) for each in noted]
     insert_rows(connection, changes.name, ("commit", "kind", "subscription", "id"), rows)
 
@@ -139,12 +148,12 @@ def changes_after(connection: Connection, commit: int) -> list[Change]:
     return [Change(*row) for row in connection.exec_driver_sql(query, (commit,))]
 
 
-def commit_is_there(connection: Connection, transaction: str | None) -> bool | None:
-    """Whether this transaction was committed; None while it is still under way."""
-    if transaction is None:
-        return False
-    status = connection.execute(text("SELECT pg_xact_status(CAST(:it AS xid8))"), {"it": transaction}).scalar_one()
-    return None if status == "in progress" else status == "committed"
+def commit_is_there(connection: Connection, server: str, commit: int) -> bool:
+    """Whether a group of this server is on disk that was to be this commit. Waits until its transaction has ended. The
+    names of transactions do not tell: after a crash PostgreSQL gives those that were not on disk once more."""
+    lock_ledger(connection)
+    mine = connection.exec_driver_sql("SELECT commit FROM own_commits WHERE server = %s", (server,))
+    return mine.scalar_one_or_none() == commit
 
 
 def clean(connection: Connection, commits: int) -> None:
@@ -152,6 +161,7 @@ def clean(connection: Connection, commits: int) -> None:
     ago. In a group."""
     connection.execute(text("DELETE FROM changes WHERE commit <= :least"), {"least": commits - KEPT_COMMITS})
     connection.execute(text("DELETE FROM servers WHERE alive_until < clock_timestamp() - interval '1 hour'"))
+    connection.execute(text("DELETE FROM own_commits WHERE server NOT IN (SELECT id FROM servers)"))
     connection.execute(
         text(
             "DELETE FROM leases WHERE subscription > 0 AND NOT EXISTS"

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse
 from kindcast.server.settings import Settings
+from kindcast.server.store.servers import commit_is_there
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.postgresql import PostgreSQL, driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
@@ -255,3 +256,21 @@ def test_servers_that_start_at_the_same_time_on_an_empty_database(database: str,
         made = subscribe(started[0], "n = 1")
         assert [publish(each, n=1) for each in started] == [1, 1, 1]
         assert len(waiting(started[2], made)) == 3
+
+
+def test_a_commit_whose_answer_was_lost_is_looked_for_under_its_server(database: str, tmp_path: Path) -> None:
+    """It is there where the group was committed, and only then: the commits of others, and names of transactions that
+    PostgreSQL gives twice after a crash, say nothing."""
+    with running_two(database, tmp_path) as (first, second):
+        assert publish(first, n=1) == 0
+        assert publish(second, n=1) == 0
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            rows = connection.execute(text("SELECT server, commit FROM own_commits")).all()
+            commits = connection.execute(text("SELECT commits FROM ledger")).scalar_one()
+            assert len(rows) == 2
+            assert max(commit for _, commit in rows) == commits
+            for server, commit in rows:
+                assert commit_is_there(connection, server, commit)
+                assert not commit_is_there(connection, server, commit + 1)
+        engine.dispose()

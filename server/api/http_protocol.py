@@ -589,13 +589,19 @@ class HttpConnection(HttpToolsProtocol):
         """The application, with `Connection: close` on answers to requests whose body has not been read."""
         cycle = send.__self__
 
+        transport = cast("_Lingering", self.transport)
+
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                transport.hold(self.loop)
                 if self.cycle is cycle and self.phase == "work":
                     self._enter("stream")
                 if cycle.more_body:
                     message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
-            await send(message)
+                await send(message)
+            else:
+                await send(message)
+                transport.flush()
 
         await self._application(scope, receive, sent)
 
@@ -692,13 +698,38 @@ _WEBSOCKET = compile_path(WEBSOCKET_PATH)[0]
 
 
 class _Lingering:
-    """A transport whose `close` is another's."""
+    """A transport whose `close` is another's, and which can hold what is written for a moment: the head of an answer
+    goes out with the first part of its body, in one packet. Each packet wakes the client."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[..., None]) -> None:
         self._transport = transport
         self._closed_by = close
+        self._held: list[bytes] | None = None
+
+    def hold(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Keep what is written until `flush`, at most until the loop goes on with others."""
+        if self._held is None:
+            self._held = []
+            loop.call_soon(self.flush)
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._transport.write(data)
+        else:
+            self._held.append(data)
+
+    def flush(self) -> None:
+        """Write what was held."""
+        held, self._held = self._held, None
+        if held:
+            self._transport.write(b"".join(held))
+
+    def write_eof(self) -> None:
+        self.flush()
+        self._transport.write_eof()
 
     def close(self) -> None:
+        self.flush()
         self._closed_by(self._transport.close, self._transport)
 
     def __getattr__(self, name: str) -> Any:
@@ -707,7 +738,10 @@ class _Lingering:
 
 def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
     """No more is written; what still comes is thrown away, for a moment."""
-    inner = transport._transport if isinstance(transport, _Lingering) else transport
+    inner = transport
+    if isinstance(transport, _Lingering):
+        transport.flush()
+        inner = transport._transport
     if inner.is_closing():
         return
     inner.resume_reading()

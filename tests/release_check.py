@@ -164,8 +164,8 @@ def check(target: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Checks the wheel, then the sdist."""
-    for target in ("wheel", "sdist"):
+    """Checks the wheel, then the sdist; or what is named."""
+    for target in sys.argv[1:] or ("wheel", "sdist"):
         with tempfile.TemporaryDirectory(prefix="kindcast-release-") as folder:
             try:
                 check(target, Path(folder))

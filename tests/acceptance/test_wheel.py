@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import venv
+import zipfile
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -193,3 +195,35 @@ def test_checkout_that_is_installed_brings_one_name(repository: Path, tmp_path: 
     if "No module named" in done.stderr:
         pytest.skip("the checkout is not installed here")
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.slow
+def test_sdist_has_what_the_wheel_has(repository: Path, tmp_path: Path) -> None:
+    """The packages are links beside `kindcast/__init__.py`: each is followed, whatever its name."""
+    for target in ("sdist", "wheel"):
+        build = f"from hatchling.build import build_{target} as build; build({str(tmp_path)!r})"
+        subprocess.run([sys.executable, "-c", build], cwd=repository, check=True, capture_output=True)
+    (sdist,), (wheel,) = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    with zipfile.ZipFile(wheel) as archive_of_wheel:
+        installed = {name for name in archive_of_wheel.namelist() if name.startswith("kindcast/")}
+    assert "kindcast/index/jit.py" in installed
+    assert installed - packed == set()
+
+
+@pytest.mark.slow
+def test_public_face_is_typed_for_those_outside(run: Run, repository: Path) -> None:
+    """mypy, from outside and strict, accepts what a user writes, and refuses what is wrong."""
+    if run.editable:
+        pytest.skip("mypy does not follow the hook of an editable installation")
+    sample = (repository / "tests" / "harness" / "user_sample.py").read_text(encoding="utf-8")
+    wrong = "from kindcast import Matcher, Vocabulary\nMatcher(Vocabulary.from_files('shop.ttl')).add(1, 2)\n"
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", str(run.python)]
+    environment = {name: value for name, value in os.environ.items() if name not in ("MYPYPATH", "PYTHONPATH")}
+    for text, status in ((sample, 0), (wrong, 1)):
+        (run.project / "typed.py").write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [*mypy, "typed.py"], cwd=run.project, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stdout + done.stderr

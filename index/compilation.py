@@ -53,10 +53,12 @@ _logger = logging.getLogger(__name__)
 
 _ending = threading.Event()
 _processes: "list[subprocess.Popen[bytes]]" = []
+_temporary: list[Path] = []
 
 
 def warm_up() -> None:
     """Every kernel of `fused` is compiled and loaded afterwards: some 20 s after installation, later half a second."""
+    atexit.register(_end, None)
     _fill_cache(niceness=0)
     jit.load()
     call_all()
@@ -82,13 +84,20 @@ def _beside() -> None:
         _logger.exception("the kernels of the index could not be loaded")
 
 
-def _end(loader: threading.Thread) -> None:
-    """An interpreter that ends must not meet a thread that is inside the compiler. The processes go on, so that what
-    they have begun is there for the next start."""
+def _end(loader: threading.Thread | None) -> None:
+    """An interpreter that ends must not meet a thread that is inside the compiler. Processes go on, so that what they
+    have begun is there for the next start, unless it is for this process alone."""
     _ending.set()
-    loader.join(END_SECONDS)
     for process in _processes:
-        process.returncode = 0 if process.poll() is None else process.returncode  # nobody waits for it
+        if _temporary:
+            process.kill()
+            process.wait()
+        elif process.poll() is None:
+            process.returncode = 0  # nobody waits for it
+    if loader is not None:
+        loader.join(END_SECONDS)
+    for folder in _temporary:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 A, B, C = AttributeId(0), AttributeId(1), AttributeId(2)
@@ -142,8 +151,8 @@ def _fill_cache(niceness: int) -> bool:
         return [form for form in forms if not machine_code.is_cached(form)]
 
     found = missing()
-    if not found:
-        return True
+    if not found or _ending.is_set():
+        return not found
     if all(map(machine_code.keeps, found)):
         _logger.warning(
             "compiling the kernels of the index in the background: once after installation, about 20 seconds"
@@ -151,11 +160,10 @@ def _fill_cache(niceness: int) -> bool:
     else:
         jit.tell_no_folder()
         try:
-            folder = Path(tempfile.mkdtemp(prefix="kindcast-kernels-"))
+            _temporary.append(Path(tempfile.mkdtemp(prefix="kindcast-kernels-")))
         except OSError:
             return False  # this process compiles them for itself
-        atexit.register(_remove, folder)
-        jit.use_cache(folder)
+        jit.use_cache(_temporary[-1])
     began = time.monotonic()
     _processes.extend(_process(share, niceness) for share in range(len(SHARES)))
     for share, process in enumerate(_processes, 1):
@@ -163,14 +171,7 @@ def _fill_cache(niceness: int) -> bool:
             pass
         if process.returncode == 0:
             _logger.warning("compiled %d of %d parts after %.0f s", share, len(SHARES), time.monotonic() - began)
-    return not missing()
-
-
-def _remove(folder: Path) -> None:
-    for process in _processes:
-        process.kill()
-        process.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+    return not _ending.is_set() and not missing()
 
 
 def compile_share(share: int) -> None:

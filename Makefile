@@ -14,12 +14,12 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(B
 	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test campaign check fix bench docs docs-check audit lock clean
+.PHONY: help setup brokers demo serve test campaign check fix bench docs docs-check audit lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) $(BROKERS_READY)  ## make .venv with the locked versions (every other command does this first)
+setup: $(READY)  ## make .venv with the locked versions (every other command does this first)
 
 # Runs again when the lock, the project file or this file changes. --no-build-isolation: the build backend is locked too.
 $(READY): requirements.lock pyproject.toml Makefile
@@ -61,21 +61,18 @@ $(SPARK_READY): $(DEV_READY) requirements-spark.lock requirements-suites.lock
 	@$(call install,--require-hashes --no-deps -r requirements-suites.lock)
 	@touch $(SPARK_READY)
 
-# The tests of connectors need message brokers, and skip without. Only root can install them, and only Debian and Ubuntu are
-# asked: as in CI. They are installed without being started; tests start their own.
+# The tests of connectors start message brokers of their own, and skip without. They are installed without being started.
 BROKERS := mosquitto nats-server rabbitmq-server
-BROKERS_READY := $(VENV)/.brokers-ready
-$(BROKERS_READY): $(READY)
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(BROKERS) >/dev/null 2>&1; then \
-	  echo "Installing $(BROKERS) for the tests …"; \
-	  guard=/usr/sbin/policy-rc.d; made=''; \
-	  if ! [ -e $$guard ]; then printf '#!/bin/sh\nexit 101\n' > $$guard; chmod +x $$guard; made=1; fi; \
-	  apt-get update -qq >/dev/null 2>&1 || true; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROKERS) >/dev/null 2>&1 \
-	    || echo "They could not be installed: the tests of connectors will skip." >&2; \
-	  if [ -n "$$made" ]; then rm -f $$guard; fi; \
+GUARD := /usr/sbin/policy-rc.d
+brokers:  ## install the message brokers that the tests of connectors start (Debian and Ubuntu, as root)
+	@set -eu; \
+	if dpkg -s $(BROKERS) >/dev/null 2>&1; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ]; then \
+	  echo "kindcast: install $(BROKERS) yourself: only root can, and this command knows Debian and Ubuntu only" >&2; exit 1; \
 	fi; \
-	touch $(BROKERS_READY)
+	if ! [ -e $(GUARD) ]; then printf '#!/bin/sh\nexit 101\n' > $(GUARD); chmod +x $(GUARD); trap 'rm -f $(GUARD)' EXIT; fi; \
+	apt-get update -qq >/dev/null; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROKERS) >/dev/null
 
 demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
 	@$(BIN)/kindcast demo
@@ -83,7 +80,7 @@ demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matche
 serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
-test: $(SPARK_READY) $(DOCS_READY) $(BROKERS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
+test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
 CAMPAIGNS := agreement fuzz graphs hostile kills neighbours requests servers soak tenants w3c

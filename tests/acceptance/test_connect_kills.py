@@ -1,5 +1,6 @@
 """Broker, connector, server and their connections are killed while messages flow: nothing is lost, and nothing that was
-published once is accepted twice. `make campaign connectors` is the long form."""
+published once is accepted twice. `KINDCAST_CONNECTOR_ROUNDS` and `KINDCAST_CONNECTOR_SEED` make it
+longer and other."""
 
 import os
 from pathlib import Path

@@ -99,6 +99,7 @@ class Tenants:
         self._reader = reader
         self._store = store
         self._open: dict[str, tuple[TenantServices, AsyncExitStack]] = {}
+        self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         default.delivery.wakeups.also_closes(self._close_streams)
 
@@ -122,12 +123,24 @@ class Tenants:
             return self.default
         if name in self._open:
             return self._open[name][0]
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        async with lock:
+        opening = self._opening.get(name)
+        if opening is None:
+            # A task of its own: a request that leaves meanwhile leaves no half-opened tenant.
+            opening = self._opening[name] = asyncio.create_task(self._make_open(name), name=f"opening {name}")
+            opening.add_done_callback(partial(self._opened, name))
+        return await asyncio.shield(opening)
+
+    async def _make_open(self, name: str) -> TenantServices:
+        async with self._locks.setdefault(name, asyncio.Lock()):
             if name not in self._open:
                 await self._make_room()
-                self._open[name] = await asyncio.shield(asyncio.ensure_future(self._begin(name)))
-        return self._open[name][0]
+                self._open[name] = await self._begin(name)
+            return self._open[name][0]
+
+    def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
+        del self._opening[name]
+        if not opening.cancelled():
+            opening.exception()  # seen, also where nobody waits any more
 
     def is_open(self, name: str) -> bool:
         """Whether its matcher is in memory."""
@@ -232,7 +245,9 @@ class Tenants:
                 _log.exception("idle tenants could not be closed, or waiting ones opened")
 
     async def stop(self) -> None:
-        """Close all."""
+        """Close all, also those that are just being opened."""
+        if self._opening:
+            await asyncio.wait(self._opening.values())
         while self._open:
             name, (services, stack) = self._open.popitem()
             due = True

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -15,7 +16,7 @@ from kindcast.server.api.access import AccessControl, audit_detail
 from kindcast.server.api.error_responses import Problem, problem_of
 from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
 from kindcast.server.api.subscriptions import read_body
-from kindcast.server.errors import LastKey, TenantExists, UnknownKey, UnknownTenant
+from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, new_key
 from kindcast.server.security.limits import bad_limit
@@ -167,12 +168,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
 async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
     """It works no more from now on. What it made stays."""
     known = _found(access, caller, id)
-    rulers = [each for each in access.ring.keys.values() if each.role == "admin" and each.tenant is None]
-    now = time.time()
-    left = [each for each in rulers if each.id != id and (each.expires_at is None or each.expires_at > now)]
-    if known in rulers and not left:
-        raise LastKey
-    await anyio.to_thread.run_sync(access.store.delete_key, id)
+    await anyio.to_thread.run_sync(partial(access.store.delete_key, id, keep_ruler_at=time.time()))
     await access.refresh()
     return answer(_shown(known))
 

@@ -590,7 +590,7 @@ class Outbox:
     def announce(self, touched: Touched) -> None:
         """Something about these subscriptions was committed."""
         if self._under_way:
-            for number in self._under_way.keys() & touched:
+            for number in [each for each in self._under_way if each in touched]:
                 self._under_way[number].set()
         self._sinks.add(touched.changed)
         if self._announced is not None:

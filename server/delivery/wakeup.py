@@ -40,7 +40,7 @@ class Wakeups:
     def announce(self, touched: Touched) -> None:
         """Something about these subscriptions was committed: matches, a status, a deletion."""
         if self._waiting:
-            for number in self._waiting.keys() & touched:
+            for number in [each for each in self._waiting if each in touched]:
                 for woken in self._waiting[number]:
                     woken.set()
         for follower in self._followers:

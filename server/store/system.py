@@ -38,7 +38,15 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from kindcast.server.errors import KeysLost, StoreUnavailable, StoreUnreadable, TenantExists, TenantInUse, UnknownTenant
+from kindcast.server.errors import (
+    KeysLost,
+    LastKey,
+    StoreUnavailable,
+    StoreUnreadable,
+    TenantExists,
+    TenantInUse,
+    UnknownTenant,
+)
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import normalised
@@ -248,10 +256,13 @@ class SystemStore:
         self.run(write)
         self._mark()
 
-    def delete_key(self, id: str) -> bool:
-        """Whether there was one."""
+    def delete_key(self, id: str, *, keep_ruler_at: float | None = None) -> bool:
+        """Whether there was one. With a time, raises `LastKey` where no other key that is valid then is one of an
+        administrator of all tenants."""
 
         def write(connection: Connection) -> bool:
+            if keep_ruler_at is not None:
+                _check_ruler_left(connection, id, keep_ruler_at)
             gone = connection.execute(delete(keys).where(keys.c.id == id)).rowcount > 0
             _changed(connection)
             return gone
@@ -386,6 +397,15 @@ def _set_limits(connection: Connection, name: str, limits: Mapping[str, float]) 
 
 def _tenant(row: Row[Any]) -> Tenant:
     return Tenant(name=row.name, created_at=row.created_at, limits=row.limits, awake=bool(row.awake))
+
+
+def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
+    """Raises `LastKey` where `id` is a key for all tenants and no other is valid."""
+    ruler = (keys.c.role == "admin") & keys.c.tenant.is_(None)
+    is_one = connection.execute(select(keys.c.id).where(ruler, keys.c.id == id)).first()
+    valid = keys.c.expires_at.is_(None) | (keys.c.expires_at > now)
+    if is_one and not connection.execute(select(keys.c.id).where(ruler, valid, keys.c.id != id).limit(1)).first():
+        raise LastKey
 
 
 def _changed(connection: Connection) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
@@ -62,6 +63,9 @@ def operations(client: httpx.Client) -> list[tuple[str, str]]:
     """Method and path of every route, as the server itself lists them."""
     paths: dict[str, dict[str, Any]] = client.get("/openapi.json").json()["paths"]
     return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+ROUNDS_AT_ONCE = 10
 
 
 # ── the matrix ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,6 +165,23 @@ def test_first_key_is_an_administrators(tmp_path: Path) -> None:
         assert listed == {name: value for name, value in made.items() if name != "key"}
         answer = client.delete(f"/v1/keys/{made['id']}", headers=headers)
         assert (answer.status_code, problem_code(answer)) == (409, "last-key")
+
+
+def test_last_two_administrators_who_revoke_each_other_at_once_leave_one(tmp_path: Path) -> None:
+    """Both requests are under way at one time; without any key the server would ask for none."""
+    with running_app(tmp_path) as url, httpx.Client(base_url=url) as client, ThreadPoolExecutor(2) as threads:
+        stays = client.post("/v1/keys", json={"role": "admin"}).json()
+        for _ in range(ROUNDS_AT_ONCE):
+            headers = {"Authorization": f"Bearer {stays['key']}"}
+            pair = [stays, client.post("/v1/keys", json={"role": "admin"}, headers=headers).json()]
+
+            def revoke(by: dict[str, Any], other: dict[str, Any]) -> int:
+                headers = {"Authorization": f"Bearer {by['key']}"}
+                return httpx.delete(f"{url}/v1/keys/{other['id']}", headers=headers).status_code
+
+            statuses = list(threads.map(revoke, pair, reversed(pair)))
+            assert statuses.count(200) == 1, statuses
+            stays = pair[statuses.index(200)]
 
 
 def test_key_is_revoked_at_once(keyed: Keyed) -> None:

@@ -1,11 +1,17 @@
 """Tenants share a server and nothing else: what one has, the other cannot see, change, receive or guess."""
 
+import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kindcast.server.cloudevents import EventReader
+from kindcast.server.settings import Settings
+from kindcast.server.store.system import SystemStore
+from kindcast.server.tenants import running_tenants
 from tests.campaigns.tenants import mixed_requests
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
@@ -17,6 +23,7 @@ TURTLE = (
     b"@prefix : <http://x.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . :Cat rdfs:subClassOf :Pet ."
 )
 REQUESTS = 400
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +203,30 @@ def test_generated_requests_of_two_tenants(keyed: Keyed) -> None:
     mixed_requests(
         keyed.client, {name: keyed.key("admin", tenant=name) for name in ("left", "right")}, REQUESTS, seed=7
     )
+
+
+def test_request_that_leaves_while_its_tenant_opens_leaves_it_open_for_the_next(tmp_path: Path) -> None:
+    """The database of the tenant has a lock: a half-opened tenant would refuse everybody."""
+
+    async def drive() -> None:
+        settings = Settings(data=tmp_path)
+        store = SystemStore(settings)
+        store.open()
+        store.add_tenant("shop", {}, time.time())
+        async with running_tenants(settings, EventReader(max_events=1), store) as tenants:
+
+            async def ask() -> None:
+                async with tenants.enter("shop"):
+                    pass
+
+            leaving = asyncio.create_task(ask())
+            while not (tmp_path / "tenants" / "shop" / "kindcast.db.lock").exists():
+                await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            await asyncio.wait_for(ask(), PATIENCE_SECONDS)
+            assert tenants.is_open("shop")
+        store.close()
+
+    asyncio.run(drive())

@@ -34,11 +34,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     run: Callable[[argparse.Namespace], dict[str, Any]] = given.run
     try:
-        tell_result(run(given))
+        tell_result(_with_reasons(run(given), given))
     except (JobFailed, SemanticError, IndexingError, OSError) as error:
         tell_problem(str(error))
         return 1
     return 0
+
+
+def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
+    """The result of a job, with the most frequent reasons for which events were set aside."""
+    from kindcast.spark_jobs.output import quarantine_reasons
+
+    if not result.get("quarantined"):
+        return result
+    told: dict[str, Any] = {}
+    for name, value in result.items():
+        told[name] = value
+        if name == "quarantined":
+            told["quarantine_reasons"] = quarantine_reasons(Path(given.output))
+    return told
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -52,6 +52,8 @@ PLAIN_TYPE = "kindcast.event"
 SPECVERSION = "1.0"
 TEXTS = frozenset({"id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion"})
 BOM = b"\xef\xbb\xbf"
+SECONDS = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,9})?", re.ASCII)
+"""Seconds since 1970 as text."""
 _NAME = re.compile(r"[a-z0-9]{1,64}")
 
 
@@ -146,13 +148,15 @@ def _refuse_context(data: Mapping[str, Any]) -> None:
 
 
 def _instant(said: Any, name: str) -> int | None:
-    """The time that a member says: RFC 3339, or seconds since 1970."""
+    """The time that a member says: RFC 3339, or seconds since 1970, also as text."""
     if said is None:
         return None
     if isinstance(said, str):
         found = parse_instant(said)
         if found is not None:
             return found
+        if SECONDS.fullmatch(said):  # of CSV, where all is text
+            return round(float(said) * 1_000_000)
     elif isinstance(said, int | float) and not isinstance(said, bool) and abs(said) < 1e10:
         return round(said * 1_000_000)
     raise Unreadable(f"{name} must be a date-time of RFC 3339 or seconds since 1970, not {str(said)[:64]!r}")

@@ -20,6 +20,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -45,6 +46,7 @@ __all__ = [
     "by_day",
     "number_lines",
     "parquet_writer",
+    "quarantine_reasons",
     "rejected_rows",
     "run_tasks",
     "run_units",
@@ -425,3 +427,15 @@ def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:
 def rejected_rows(rejected: Sequence[Rejected]) -> pa.Table:
     """`schemas.QUARANTINE`."""
     return pa.Table.from_pylist([each.row() for each in rejected], QUARANTINE)
+
+
+REASONS = 5
+"""Those that a summary shows, the most frequent first; the quarantine has all."""
+
+
+def quarantine_reasons(output: Path) -> dict[str, int]:
+    """Why events of an output were set aside, with how many; empty where none was."""
+    found: Counter[str] = Counter()
+    for path in sorted(output.glob("_quarantine/*.parquet")):
+        found.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())
+    return dict(found.most_common(REASONS))

@@ -89,7 +89,7 @@ def synonyms(
     json: JsonOption = False,
 ) -> None:
     """Upload a table of words and the words to read in their place."""
-    table = csv_file(file) if file.lower().removesuffix(".gz").endswith(".csv") else json_file(file)
+    table = _table(file)
     with connected(server) as client:
         told = client.declare_synonyms(name, table, dry_run=dry_run)
     _show(f"synonyms {name}", told, json)
@@ -99,9 +99,9 @@ def synonyms(
 def rates(
     file: FileArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Upload the exchange rates, in place of those before."""
+    """Upload the exchange rates, in place of those before: JSON, or a file of CSV."""
     with connected(server) as client:
-        told = client.declare_rates(json_file(file), dry_run=dry_run)
+        told = client.declare_rates(_table(file), dry_run=dry_run)
     _show("rates", told, json)
 
 
@@ -215,6 +215,10 @@ def delete(
         return
     output.paragraph(f"{kind.value} {name}".strip() + (" would be gone" if dry_run else " deleted"), "bold green")
     show_impact(told)
+
+
+def _table(file: str) -> "dict[str, Any] | bytes":
+    return csv_file(file) if file.lower().removesuffix(".gz").endswith(".csv") else json_file(file)
 
 
 def _show(what: str, told: dict[str, Any], json: bool) -> None:

@@ -49,7 +49,9 @@ def publish(
     if not json:
         tally.show()
     if tally.refused:
-        raise CommandFailed(f"{tally.refused} events were not accepted; the others were.")
+        rest = "; the others were" if tally.accepted or tally.duplicates else ""
+        were = "event was" if tally.refused == 1 else "events were"
+        raise CommandFailed(f"{tally.refused:,} {were} not accepted{rest}.")
     if not tally.read:
         raise CommandFailed(f"there is no event in {events}.")
 

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,7 +139,8 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
             output.print_json({"listening": address, "data": str(settings.data)})
         else:
             output.paragraph(f"kindcast listens on {address}", "bold green")
-            output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: Ctrl-C")
+            stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {settings.data}"
+            output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: {stop}")
 
     app = create_app(settings)
     shown = background.running(settings.data, address)

@@ -408,15 +408,29 @@ def _read_again(server: str | None, data: str | None, folder: Path, ended: threa
 
 
 def _show(result: dict[str, Any], json: bool) -> None:
+    """Raises CommandFailed where something was left out: who runs the job by a schedule reads the exit status only."""
     if json:
         output.print_json(result)
-        return
+    else:
+        _show_table(dict(result))
+    quarantined = result.get("quarantined", 0)
+    if left_out := [each["subscription"] for each in result.get("refused", [])]:
+        raise CommandFailed(f"left out, the rest is done: {_plural(len(left_out), 'subscription')}.")
+    if quarantined and not result.get("events", 0):
+        raise CommandFailed(f"no event could be read: {quarantined:,} were set aside, in _quarantine of the output.")
+
+
+def _show_table(result: dict[str, Any]) -> None:
     for refused in result.pop("refused", []):
         output.warn(f"{refused['subscription']} was left out: {refused['reason']}")
     days = result.pop("days", None)
     if days:
         result["days"] = f"{days[0]} to {days[-1]} ({len(days)})" if len(days) > 1 else days[0]
     output.table(["", ""], ([name.replace("_", " "), _told(value)] for name, value in result.items()))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _told(value: Any) -> str:

@@ -219,8 +219,8 @@ class VocabularyCalls:
         return _changing("PUT", path_of("synonyms", name), dry_run, table)
 
     @described
-    def declare_rates(self, rates: Mapping[str, Mapping[str, Any]], *, dry_run: bool = False) -> Call[Json]:
-        """Uploads the exchange rates, in place of those before."""
+    def declare_rates(self, rates: Mapping[str, Mapping[str, Any]] | bytes, *, dry_run: bool = False) -> Call[Json]:
+        """Uploads the exchange rates, in place of those before: a mapping, or the bytes of a CSV file."""
         return _changing("PUT", path_of("rates"), dry_run, rates)
 
     @described

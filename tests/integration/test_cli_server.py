@@ -337,6 +337,9 @@ def test_files_may_be_gzip(kindcast: Kindcast, shop_server: str, tmp_path: Path)
     declared.write_bytes(gzip.compress(b'{"unit": "USD"}'))
     assert kindcast("declare", "synonyms", "packed", str(table), "--dry-run", "--server", shop_server).status == 0
     assert kindcast("declare", "attribute", "price", str(declared), "--dry-run", "--server", shop_server).status == 0
+    rates = tmp_path / "rates.csv"
+    rates.write_text("EUR,USD,1.08\n", encoding="utf-8")
+    assert kindcast("declare", "rates", str(rates), "--dry-run", "--server", shop_server).status == 0
     assert kindcast("publish", str(events), "--server", shop_server, "--json").json["accepted"] == 2
     events.write_bytes(events.read_bytes()[:-12])
     ran = kindcast("publish", str(events), "--server", shop_server)

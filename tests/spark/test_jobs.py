@@ -187,6 +187,42 @@ def test_command_matches_by_what_a_server_has_in_its_data_folder(
     }
 
 
+@pytest.mark.slow
+def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seconds since 1970 are text in CSV. Who starts the job by a schedule sees the exit status; why stands in the
+    summary."""
+    (tmp_path / "shop.ttl").write_text(SHOP, encoding="utf-8")
+    asked = tmp_path / "asked.ndjson"
+    asked.write_text('{"id": "cheap", "expression": "price < 100"}\n', encoding="utf-8")
+    archive = tmp_path / "in.csv"
+    archive.write_text("price,when\n5,1700000000\n500,1700000000.5\n7,soon\n8,later\n", encoding="utf-8")
+
+    def run(output: str) -> tuple[Any, str, str]:
+        places = ["--archive", str(archive), "--output", str(tmp_path / output), "--time", "when", "--numbers", "price"]
+        named = ["--ontology", str(tmp_path / "shop.ttl"), "--subscriptions", str(asked), "--master", "local[1]"]
+        with pytest.raises(SystemExit) as ended:
+            main(["spark", "match", *places, *named])
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    status, out, _ = run("one")
+    assert status == 0
+    assert [row["day"] for row in pq.read_table(tmp_path / "one").to_pylist()] == ["2023-11-14"] * 2
+    assert "not 'soon' 1" in out
+    archive.write_text("price,when\n7,soon\n8,soon\n", encoding="utf-8")
+    status, out, err = run("two")
+    assert (status, "not 'soon' 2" in out) == (1, True)
+    assert "no event could be read: 2 were set aside" in err
+    archive.write_text("price,when\n5,1700000000\n", encoding="utf-8")
+    asked.write_text('{"id": "cheap", "expression": "price <"}\n{"id": "dear", "expression": "price > 1"}\n')
+    status, out, err = run("three")
+    assert status == 1
+    assert "cheap was left out" in err
+    assert "left out, the rest is done: 1 subscription." in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

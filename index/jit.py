@@ -117,7 +117,8 @@ def is_compiled() -> bool:
 
 
 def load() -> None:
-    """Import the compiler, and replace each kernel by its compiled form in every module of this project that names it.
+    """Import the compiler, and replace each kernel by its compiled form in every module of this project, and in every
+    other that has kernels.
     A kernel is then compiled, or read from the cache, at its first call. Some 0.4 s; nothing the second time."""
     global _loaded
     if is_compiled():
@@ -130,9 +131,10 @@ def load() -> None:
         forms = {kernel: form_of(kernel.py_func) for kernel in _kernels}
         named = {id(kernel): form for kernel, form in forms.items()}
         named |= {id(python): INSTRUCTIONS[python.__name__] for python in (lowest_bit, nth, prefetch)}
+        owners = {kernel.py_func.__module__ for kernel in _kernels}
         with _interpreting:
             for name, module in list(sys.modules.items()):
-                if name.startswith("kindcast."):
+                if name.startswith("kindcast.") or name in owners:
                     for each, value in list(vars(module).items()):
                         if id(value) in named:
                             setattr(module, each, named[id(value)])

@@ -158,8 +158,11 @@ def test_at_the_limit_a_websocket_makes_room_and_one_who_takes_nothing_is_droppe
 def test_too_many_fragments_and_too_large_a_frame_close_it(client: httpx.Client) -> None:
     made = subscribe(client)
     for frames in (["a"] * 100, ["x" * 100_000]):
-        with opened(client, made["id"]) as connection, pytest.raises(ConnectionClosed) as closed:
-            send_and_receive(connection, frames)
+        for _ in range(5):  # a client that is still sending may find the connection reset before it reads why
+            with opened(client, made["id"]) as connection, pytest.raises(ConnectionClosed) as closed:
+                send_and_receive(connection, frames)
+            if closed.value.rcvd is not None:
+                break
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
 

@@ -137,7 +137,7 @@ def test_migration_that_is_interrupted_leaves_the_older_layout(
         raise OSError("the disk is full")
 
     restore: Callable[..., object] = broker.restore
-    monkeypatch.setattr(broker, "restore", lambda *all: (restore(*all), fail()))
+    monkeypatch.setattr(broker, "restore", lambda *all, **named: (restore(*all, **named), fail()))
     with pytest.raises(OSError, match="full"), running_application(tmp_path):
         pass
     before = columns(old)

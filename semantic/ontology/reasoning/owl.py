@@ -1,63 +1,34 @@
-"""`reason="owl"`: classification by HermiT, a reasoner for OWL 2 DL, in a process of its own.
+"""`reason="owl"`: classification by a reasoner for OWL 2 DL, in a process of its own.
 
-    records, axioms ──▶ child: java … org.semanticweb.HermiT.cli.CommandLine ──lines──▶ Findings
-                    ──▶ those that are new ──▶ records with inferred pairs
+    records, axioms ──▶ child: hermit.classify_task ──▶ records with inferred pairs
 
-A finding is new if it does not follow from the stated pairs by walking upwards. A class that can have no member is
-listed and stays where it is stated. An inconsistent document is refused.
-
-HermiT comes with owlready2, which contains its jar; owlready2 itself would start it without any limit of time and keep
-a second copy of the document. HermiT is sound and complete, and slow in the worst case (Glimm, Horrocks, Motik,
-Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
+The reasoner comes with owlready2, which contains its jar; owlready2 itself would start it without any limit of time and
+keep a second copy of the document. The child's task is a module of its own: it needs a parser of RDF, and a server
+that starts does not.
 """
 
 import importlib.util
 import os
-import re
 import shutil
-import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
+from kindcast.semantic.errors import ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.progress import Progress
-from kindcast.semantic.ontology.records import ConceptRecord, Ontology
-from kindcast.semantic.ontology.subsumption import Known, Pairs
+from kindcast.semantic.ontology.records import Ontology
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology.reasoning.axioms import Axioms
 
-__all__ = ["Reasoner", "available", "classified", "classified_encoded", "find_java", "hermit_classpath", "run_hermit"]
+__all__ = ["Reasoner", "available", "classified", "classified_encoded", "find_java", "hermit_classpath"]
 
-
-THING: Final = "http://www.w3.org/2002/07/owl#Thing"
-NOTHING: Final = "http://www.w3.org/2002/07/owl#Nothing"
-ANSWER_BYTES = 1 << 29
-"""Of what HermiT answers: a hundred bytes a pair."""
-
-_ACTIONS = ("--classify", "--classifyIs", "--ignoreUnsupportedDatatypes")
-_LINE = re.compile(r"^(SubClassOf|EquivalentClasses|Type)\( (.*) \)$")
-_TERM = re.compile(r"<([^<>]*)>")
-_JAVA_ERROR = re.compile(r"^(?:Exception in thread \"main\" )?(?:\w+\.)+(\w*(?:Exception|Error))(?::[ ]?(.*))?$", re.M)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What HermiT says, in the names of the document: the direct pairs (class, class above) and (individual, class),
-    groups of equivalent classes, and the classes that can have no member. `owl:Thing` is nowhere; a class that is
-    equivalent to it is above all others."""
-
-    pairs: list[tuple[str, str]]
-    types: list[tuple[str, str]]
-    groups: list[tuple[str, ...]]
-    unsatisfiable: list[str]
+TASK: Final = "kindcast.semantic.ontology.reasoning.hermit:classify_task"
 
 
 def find_java(java: str | None = None) -> str:
@@ -87,178 +58,6 @@ def hermit_classpath() -> str:
             "reason=owl needs HermiT, which comes with the package owlready2, and it is not there"
         )
     return os.pathsep.join((str(folder), str(folder / "HermiT.jar")))
-
-
-def run_hermit(axioms: "Axioms", *, java: str, classpath: str, heap: int) -> Findings:
-    """What HermiT finds in `axioms` with at most `heap` bytes of Java heap. Blocks; the time is the caller's to limit.
-
-    Raises OntologyError for an inconsistent ontology and for one that is not OWL 2 DL, TooCostly where the heap is too
-    small.
-    """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        document, answer, complaint = (os.path.join(folder, name) for name in ("axioms.nt", "answer", "complaint"))
-        Path(document).write_bytes(axioms.triples)
-        command = [java, *_options(heap, folder), "-cp", classpath, "org.semanticweb.HermiT.cli.CommandLine"]
-        command += [*_ACTIONS, f"file://{document}"]
-        with open(answer, "wb") as out, open(complaint, "wb") as err:
-            status = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                check=False,
-                close_fds=False,
-                env=_environment(),
-            ).returncode
-        if status:
-            with open(complaint, encoding="utf-8", errors="replace") as file:
-                raise _error(status, axioms.spelt_out(file.read(1 << 16)), heap)
-        if os.path.getsize(answer) > ANSWER_BYTES:
-            raise TooCostly(f"a reasoner finds more than {ANSWER_BYTES >> 20} MiB of pairs in it", "memory")
-        with open(answer, encoding="ascii", errors="replace") as lines:
-            return _understood(lines, axioms)
-
-
-def _options(heap: int, folder: str) -> Iterator[str]:
-    yield f"-Xmx{heap >> 20}m"
-    yield "-Xss16m"  # expressions nest, and so do its visitors
-    yield "-XX:+UseSerialGC"  # one thread's worth of garbage; others reserve memory for each core
-    yield "-XX:MaxMetaspaceSize=128m"
-    yield "-XX:CompressedClassSpaceSize=64m"
-    yield "-XX:ReservedCodeCacheSize=64m"
-    yield "-XX:-UsePerfData"  # no file outside the scratch folder
-    yield "-XX:+ExitOnOutOfMemoryError"
-    yield f"-XX:ErrorFile={folder}/crash"
-    yield f"-Djava.io.tmpdir={folder}"
-    yield "-Djava.awt.headless=true"
-    yield "-Dfile.encoding=UTF-8"
-
-
-def _environment() -> dict[str, str]:
-    """What Java inherits: no options from elsewhere, and few arenas, each of which reserves 64 MiB of addresses."""
-    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LC_ALL", "LD_LIBRARY_PATH") if name in os.environ}
-    return kept | {"MALLOC_ARENA_MAX": "2"}
-
-
-def _understood(lines: Iterable[str], axioms: "Axioms") -> Findings:
-    found = Findings(pairs=[], types=[], groups=[], unsatisfiable=[])
-    everything: list[str] = []
-    for line in lines:
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        kind, terms = match[1], _TERM.findall(match[2])
-        names = [name for name in map(axioms.named, terms) if name is not None]
-        if kind == "EquivalentClasses":
-            if NOTHING in terms:
-                found.unsatisfiable.extend(names)
-            elif len(names) > 1:
-                found.groups.append(tuple(names))
-            if THING in terms:
-                everything = names
-        elif len(names) == 2:  # not owl:Thing, not an individual without a name
-            (found.pairs if kind == "SubClassOf" else found.types).append((names[0], names[1]))
-    if everything:  # HermiT does not say of each class that it is beneath owl:Thing
-        placed = {low for low, _ in found.pairs}.union(everything, found.unsatisfiable)
-        found.pairs.extend((each, everything[0]) for each in axioms.names[: axioms.classes] if each not in placed)
-    return found
-
-
-def _error(status: int, said: str, heap: int) -> OntologyError:
-    """Why HermiT ended without an answer."""
-    match = _JAVA_ERROR.search(said)
-    kind, detail = (match[1], (match[2] or "").strip()) if match else ("", said.strip()[:500])
-    if kind == "InconsistentOntologyException":
-        return InconsistentOntology(
-            "it is inconsistent: its axioms contradict each other (an individual in two disjoint classes, say), so "
-            "that everything would follow from it"
-        )
-    if "OutOfMemoryError" in said or "OutOfMemoryError" in kind or status == 3:
-        return TooCostly(f"to classify it takes more than {heap >> 20:,} MiB of Java heap, and was stopped", "memory")
-    if kind == "StackOverflowError":
-        return TooCostly("its class expressions are nested too deeply to be classified", "crash")
-    if "Could not reserve enough space" in said or "Could not create the Java Virtual Machine" in said:
-        return ReasonerUnavailable(f"Java could not be started for reason=owl: {said.strip()[:500]}")
-    told = f"{kind}: {detail}" if kind else detail or f"it ended with status {status}"
-    return OntologyError(f"it cannot be classified: HermiT reports {told}")
-
-
-# What a reasoner found, put into the records of a document: the news only, each marked as inferred.
-
-SHOWN = 3  # names in a warning; the records have all
-
-
-def with_findings(ontology: Ontology, findings: Findings, axioms: "Axioms") -> Ontology:
-    """`ontology` with the pairs of `findings` that do not follow from its own, and its unsatisfiable classes.
-
-    Of equivalent names the first in order stands for all, whichever the reasoner names, so that the same axioms in
-    another order give the same records. Cost: a walk upwards for each name that the reasoner puts beneath another.
-    """
-    hopeless = set(findings.unsatisfiable)
-    first = {name: min(group) for group in findings.groups for name in group}
-    same = _same(Known(ontology.edges, ontology.equivalences), findings, hopeless)
-    equivalences = tuple(sorted({*ontology.equivalences, *same}))
-    pairs = {
-        (first.get(low, low), first.get(high, high)) for low, high in findings.pairs if hopeless.isdisjoint((low, high))
-    }
-    beneath = Known(ontology.edges, equivalences).news(pairs)
-    edges = tuple(sorted({*ontology.edges, *beneath}))
-    members = Known(edges, equivalences).memberships(
-        ontology.types, {(one, first.get(each, each)) for one, each in findings.types if each not in hopeless}
-    )
-    return replace(
-        ontology,
-        concepts=_concepts(ontology, beneath | same, members),
-        edges=edges,
-        types=tuple(sorted({*ontology.types, *members})),
-        equivalences=equivalences,
-        inferred=ontology.inferred | beneath | same | members,
-        unsatisfiable=tuple(sorted(hopeless)),
-        warnings=(*ontology.warnings, *_warnings(sorted(hopeless), axioms)),
-    )
-
-
-def _same(known: Known, findings: Findings, hopeless: set[str]) -> Pairs:
-    """Pairs of equivalent names that were not known to be."""
-    news: Pairs = set()
-    for group in findings.groups:
-        first, *others = sorted(name for name in group if name not in hopeless)
-        above = known.above(first)
-        news.update((first, each) for each in others if each not in above or first not in known.above(each))
-    return news
-
-
-def _concepts(ontology: Ontology, pairs: Pairs, members: Pairs) -> tuple[ConceptRecord, ...]:
-    """The records, with one for each name that only reasoning made a concept: a class of which the document says
-    nothing but that something has some of it, an individual of which it says no class."""
-    missing = {name: "class" for pair in pairs for name in pair} | {name: "class" for _, name in members}
-    missing = {one: "individual" for one, _ in members} | missing
-    for record in ontology.concepts:
-        missing.pop(record.iri, None)
-    if not missing:
-        return tuple(ontology.concepts)
-    told = {remark.iri: remark for remark in ontology.remarks}
-    found = (
-        replace(
-            told.get(iri, ConceptRecord(iri=iri)), kind="class" if kind == "class" else "individual", declared=False
-        )
-        for iri, kind in missing.items()
-    )
-    return tuple(sorted((*ontology.concepts, *found), key=lambda record: record.iri))
-
-
-def _warnings(hopeless: list[str], axioms: "Axioms") -> list[str]:
-    warnings = []
-    if hopeless:
-        more = f" and {len(hopeless) - SHOWN} more" if len(hopeless) > SHOWN else ""
-        warnings.append(f"unsatisfiable, nothing can be one: {', '.join(hopeless[:SHOWN])}{more}")
-    if axioms.malformed:
-        warnings.append(f"{axioms.malformed} values are none of their datatype, and are left out of the reasoning")
-    if axioms.unsupported:
-        warnings.append(
-            f"the reasoner knows no values of {', '.join(axioms.unsupported[:SHOWN])}; what is said by them is left out"
-        )
-    return warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +120,7 @@ def classified_encoded(
     options = {"java": java, "classpath": hermit_classpath(), "heap": reasoner.heap_bytes}
     try:
         return run_isolated(
-            f"{__name__}:{classify_task.__name__}",
+            TASK,
             framing.joined(framing.packed(options), axioms.packed(), encoded),
             reasoner.isolation(java),
             progress=progress,
@@ -336,14 +135,3 @@ def classified_encoded(
             "load it with reason=none or reason=rdfs",
             error.limit,
         ) from error
-
-
-def classify_task(payload: bytes, progress: Progress) -> bytes:
-    """In the child: options, axioms, encoded records → encoded records."""
-    told, packed, encoded = framing.parted(payload)
-    del payload
-    axioms = Axioms.unpacked(packed)
-    progress("reason", 0, None)
-    findings = run_hermit(axioms, **framing.unpacked(told))
-    progress("encode", 0, None)
-    return encode(with_findings(decode(encoded), findings, axioms))

@@ -8,7 +8,7 @@ import pytest
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import subsumption as known
 from kindcast.semantic.ontology.loader import read_with_axioms
-from kindcast.semantic.ontology.reasoning import owl as hermit
+from kindcast.semantic.ontology.reasoning import hermit, owl
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.reasoning.owl import Reasoner
 from kindcast.semantic.ontology.subsumption import Known
@@ -192,9 +192,9 @@ def test_java_of_the_home_is_found_before_that_of_the_path(monkeypatch: pytest.M
     java.chmod(0o755)
     expected = str(java.resolve())
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert hermit.find_java() == expected
+    assert owl.find_java() == expected
     monkeypatch.setenv("JAVA_HOME", "/no/such/home")
     monkeypatch.setenv("PATH", str(java.parent))
-    assert hermit.find_java() == expected
-    assert hermit.find_java(str(java)) == expected
+    assert owl.find_java() == expected
+    assert owl.find_java(str(java)) == expected
     assert Reasoner(java=str(java)).isolation(expected).programs == (expected,)

@@ -21,9 +21,10 @@ def test_a_server_collects_after_more_objects_than_a_group_of_events_has() -> No
     """Else the events of each group are visited several times over while they are carried out."""
     before = gc.get_threshold()
     try:
+        gc.set_threshold(700, *before[1:])  # Python's own; a server of an earlier test may have set another
         garbage_collection.collect_rarely()
         first, *others = gc.get_threshold()
-        assert first >= 10 * 2_000 > before[0]
+        assert first >= 10 * 2_000
         assert tuple(others) == before[1:]
     finally:
         gc.set_threshold(*before)

@@ -11,6 +11,7 @@ import httpx
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.browser import Browser
+from tests.harness.operator_service import running_service
 from tests.harness.receiver import running_receiver
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "first_visit",
     "health",
     "live",
+    "operators",
     "subscribe",
     "vocabulary",
 ]
@@ -254,10 +256,56 @@ def health(browser: Browser, address: str, shot: Shot) -> None:
     shot("health")
 
 
+def operators(browser: Browser, address: str, shot: Shot) -> None:
+    """Why an event matched, and why another did not, where a service decides it; its cost and answers in Health."""
+    with running_service() as service:
+        for name, path in (("crowded", "yes"), ("raining", "no")):
+            body = {"url": f"{service.url}/{path}", "arguments": 1, "attributes": ["spot"]}
+            httpx.put(f"{address}/v1/operators/{name}", json=body).raise_for_status()
+        made = []
+        for expression in ("crowded(@spot)", "raining(@spot)"):
+            body = {"expression": f"spot exists and {expression}"}
+            made.append(httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json())
+        event = httpx.post(f"{address}/v1/events", json={"spot": "Harbour"}).raise_for_status().json()["events"][0]
+
+        def decided() -> bool:
+            trace = httpx.get(f"{address}/v1/events/{event['sequence']}/trace").raise_for_status().json()
+            return not trace["undecided"]
+
+        browser.until(decided, "the answers of the services")
+        for each, shown in zip(made, ("yes", "no"), strict=True):
+            browser.open(f"{address}/console#/live?event={event['sequence']}&subscription={each['id']}")
+            browser.see("Why, or why not", "(@spot)", "The operator took")
+            shot(f"operator-{shown}")
+        browser.open(f"{address}/console#/health")
+        browser.see("crowded", "raining", "closed: calls go through")
+        shot("health-operators")
+        for each in made:
+            headers = {"Kindcast-Ticket": each["ticket"]}
+            httpx.delete(f"{address}/v1/subscriptions/{each['id']}", headers=headers).raise_for_status()
+
+
 def languages(browser: Browser, address: str, shot: Shot) -> None:
     """The whole interface in German and Chinese, chosen in the menu, and kept."""
     browser.open(f"{address}/console#/start")
+    made = (
+        httpx.post(f"{address}/v1/subscriptions", json={"expression": "target isa Computer"}).raise_for_status().json()
+    )
+    event = httpx.post(f"{address}/v1/events", json={"target": "Laptop", "price": 5}).raise_for_status().json()
+    pages = {
+        "concept": "vocabulary?term=Computer",
+        "upload": "vocabulary/upload",
+        "versions": "vocabulary/versions/shop",
+        "unknown-terms": "vocabulary/unknown",
+        "subscribe": "subscribe",
+        "why": f"live?event={event['events'][0]['sequence']}",
+        "deliveries": "deliveries",
+        "subscription": f"deliveries/{made['id']}",
+        "health": "health",
+        "access": "access",
+    }
     for language, words in (("de", "Wortschatz"), ("zh", "词汇")):
+        browser.open(f"{address}/console#/start")
         browser.run(
             """
             const chosen = document.querySelector(".tools select");
@@ -269,6 +317,15 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         browser.see(words)
         assert browser.run("return document.documentElement.lang") == language
         shot(f"start-{language}")
+        for name, page in pages.items():
+            browser.open(
+                f"{address}/console?{name}#/{page}"
+            )  # another address, so that nothing of the page before is left
+            browser.wait(
+                "document.querySelector('main h1')?.innerText && !document.querySelector('main [aria-busy=true]')"
+            )
+            shot(f"{name}-{language}")
+    browser.open(f"{address}/console#/start")
     browser.run("localStorage.removeItem('kindcast.language'); location.reload()")
     browser.see("What there is")
 
@@ -326,7 +383,7 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("You have no key?")
 
 
-JOURNEYS = (first_visit, vocabulary, brick, subscribe, live, deliveries, health, languages, access)
+JOURNEYS = (first_visit, vocabulary, brick, subscribe, live, deliveries, operators, health, languages, access)
 """In this order, on one server that is empty at first."""
 
 

@@ -1,6 +1,7 @@
-"""Each journey through the console in a real Chromium, on a running server that is empty at first; light and wide, dark
-and narrow. Wherever a journey stops for a picture, the page is checked: nothing sticks out or is cut off, axe-core
-finds no serious fault (where it is installed: `make console-tests`), and nothing was asked of another origin.
+"""Each journey through the console in a real Chromium, on a running server that is empty at first: with a wide page, and
+with a narrow one. Wherever a journey stops for a picture, the page is checked, wide and narrow, light and dark: nothing
+sticks out or is cut off, and axe-core finds no serious fault (where it is installed: `make console-tests`). Nothing is
+asked of another origin.
 
 Without a Chromium and its driver these tests skip, and say what to install.
 """
@@ -19,6 +20,9 @@ from tests.harness.server_thread import running_app
 
 REPOSITORY = Path(__file__).parents[2]
 AXE = Path(os.environ.get("KINDCAST_AXE", REPOSITORY / ".venv/axe/node_modules/axe-core/axe.min.js"))
+
+FORMS = (("light", (1280, 900)), ("dark", (1280, 900)), ("dark", (400, 800)), ("light", (400, 800)))
+"""In which each page is checked, whichever the journey was made in."""
 
 WIDTHS = """
     const page = document.documentElement;
@@ -53,13 +57,18 @@ def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: 
         faults: list[str] = []
 
         def check(name: str) -> None:
-            faults.extend(f"{name}: {each}" for each in browser.run(WIDTHS))
-            faults.extend(f"{name}: {each}" for each in axe_faults(browser))
+            for colours, size in FORMS:
+                browser.colours(colours)
+                browser.size(*size)
+                faults.extend(f"{name}, {colours}, {size[0]} wide: {each}" for each in browser.run(WIDTHS))
+                faults.extend(f"{name}, {colours}, {size[0]} wide: {each}" for each in axe_faults(browser))
+            browser.size(width, height)
+            browser.colours(scheme)
 
         for journey in JOURNEYS:
             journey(browser, address, check)
         assert browser.run("return document.documentElement.dataset.theme") == scheme
-        assert faults == []
+        assert not faults, "\n".join(faults)
         origins = {urlsplit(each).netloc for each in browser.requested() if each.startswith(("http", "ws"))}
         assert origins == {urlsplit(address).netloc}
         severe = [each["message"] for each in browser.log("browser") if "Content Security Policy" in each["message"]]

@@ -125,8 +125,10 @@ class Browser:
         )
 
     def colours(self, scheme: str) -> None:
-        """What the system prefers: `light` or `dark`."""
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        """What the system prefers: `light` or `dark`. No motion, so that colours change at once."""
+        preferred = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in preferred.items()]
+        self.devtools("Emulation.setEmulatedMedia", features=features)
 
     def picture(self, path: Path, most_height: int = 6_000) -> None:
         """The whole page, up to a height, as a PNG or WebP file."""

@@ -1,7 +1,7 @@
-"""Each journey through the console in a real Chromium, on a running server that is empty at first: with a wide page, and
-with a narrow one. Wherever a journey stops for a picture, the page is checked, wide and narrow, light and dark: nothing
-sticks out or is cut off, and axe-core finds no serious fault (where it is installed: `make console-tests`). Nothing is
-asked of another origin.
+"""Each journey through the console in a real Chromium, on a running server that is empty at first: with a wide page,
+and with a narrow one. Wherever a journey stops for a picture, the page is checked, wide and narrow, light and dark:
+nothing sticks out or is cut off, and axe-core finds no serious fault (where it is installed: `make console-tests`).
+Nothing is asked of another origin.
 
 Without a Chromium and its driver these tests skip, and say what to install.
 """

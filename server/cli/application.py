@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -35,6 +34,7 @@ from kindcast.server.cli import (
     tenants,
 )
 from kindcast.server.cli.connection import add_key_options
+from kindcast.server.cli.help_pages import WIDTH, Commands, page
 from kindcast.server.cli.output import print_json_error
 from kindcast.server.cli.problems import CommandFailed, InExpression
 from kindcast.server.client import ProblemError
@@ -51,15 +51,26 @@ application = typer.Typer(
     name="kindcast",
     help="A publish/subscribe server that understands kinds: subscribe to a concept, and receive every event about it "
     "or anything beneath it, in whatever language or unit it was published.",
-    epilog="Start with: kindcast demo",
+    epilog=page(
+        "kindcast demo",
+        "kindcast serve --detach",
+        "kindcast doctor",
+        "kindcast publish --help",
+        statuses="0 when the command has done what it was asked to, 1 when it failed and says why, 2 when it was "
+        "called in a wrong way, 130 when it was interrupted.",
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
 )
 
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # takes longer than all the rest of this option
+
         typer.echo(f"kindcast {version('kindcast')}")
         raise typer.Exit
 
@@ -73,37 +84,35 @@ def _root(
     """Options before the command."""
 
 
-application.command("serve", epilog="Example: kindcast serve --port 9000 --data ./shop")(serve.serve)
-application.command("stop", epilog="Example: kindcast stop --data ./shop")(background.stop)
+application.command("serve", epilog=page("kindcast serve --port 9000 --data ./shop"))(serve.serve)
+application.command("stop", epilog=page("kindcast stop --data ./shop"))(background.stop)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
 application.add_typer(contexts.commands)
 application.add_typer(concepts.commands)
 application.add_typer(operators.commands)
-application.command("subscribe", epilog="Example: kindcast subscribe 'target isa Computer and price <= 400'")(
+application.command("subscribe", epilog=page("kindcast subscribe 'target isa Computer and price <= 400'"))(
     subscriptions.subscribe
 )
 application.add_typer(subscriptions.commands)
-application.command("publish", epilog='Example: kindcast publish \'{"target": "laptop", "price": 350}\'')(
-    publish.publish
-)
+application.command("publish", epilog=page('kindcast publish \'{"target": "laptop", "price": 350}\''))(publish.publish)
 application.command(
-    "connect", epilog="Example: kindcast connect mqtt://localhost --topic 'home/{room}/temperature' --type reading"
+    "connect", epilog=page("kindcast connect mqtt://localhost --topic 'home/{room}/temperature' --type reading")
 )(connect.connect)
-application.command("events", epilog="Example: kindcast events --after 100 --limit 50")(events.events)
-application.command("trace", epilog="Example: kindcast trace 17")(events.trace)
-application.command("why", epilog="Example: kindcast why 17 sub_123")(events.why)
-application.command("dead-letters", epilog="Example: kindcast dead-letters sub_123")(events.dead_letters)
-application.command("listen", epilog="Example: kindcast listen --to 'target isa Computer'")(listen.listen)
+application.command("events", epilog=page("kindcast events --after 100 --limit 50"))(events.events)
+application.command("trace", epilog=page("kindcast trace 17"))(events.trace)
+application.command("why", epilog=page("kindcast why 17 sub_123"))(events.why)
+application.command("dead-letters", epilog=page("kindcast dead-letters sub_123"))(events.dead_letters)
+application.command("listen", epilog=page("kindcast listen --to 'target isa Computer'"))(listen.listen)
 application.command(
     "match",
-    epilog="Example: kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson",
+    epilog=page("kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson"),
 )(offline.match_offline)
 application.command(
     "explain",
-    epilog="Example: kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json",
+    epilog=page("kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json"),
 )(offline.explain_offline)
-application.command("backtest", epilog="Example: kindcast backtest 'target isa Computer and price <= 400'")(
+application.command("backtest", epilog=page("kindcast backtest 'target isa Computer and price <= 400'"))(
     backtest.backtest
 )
 application.add_typer(spark.commands)
@@ -111,8 +120,8 @@ application.add_typer(keys.commands)
 application.add_typer(keys.audit)
 application.add_typer(tenants.commands)
 application.add_typer(repair.clock)
-application.command("repair", epilog="Example: kindcast repair --data ./shop")(repair.repair)
-application.command("demo", epilog="Example: kindcast demo --pace 0")(demo.demo)
+application.command("repair", epilog=page("kindcast repair --data ./shop"))(repair.repair)
+application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

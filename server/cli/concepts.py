@@ -8,18 +8,15 @@ from rich.tree import Tree
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["commands"]
 
-commands = typer.Typer(
-    name="concept",
-    help="Find the concepts of the server's ontologies, in any of their languages.",
-    no_args_is_help=True,
-)
+commands = group("concept", "Find the concepts of the server's ontologies, in any of their languages.")
 
 
-@commands.command("find", epilog="Example: kindcast concept find Festplatte --lang de")
+@commands.command("find", epilog=page("kindcast concept find Festplatte --lang de"))
 def find(
     words: Annotated[str, typer.Argument(metavar="WORDS", help="Part of a label, a synonym or a name.")],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
@@ -40,7 +37,7 @@ def find(
     output.table(("label", "means", "IRI"), [(_hit(each), str(each.get("label", "")), each["iri"]) for each in found])
 
 
-@commands.command("show", epilog="Example: kindcast concept show 'Desktop PC'")
+@commands.command("show", epilog=page("kindcast concept show 'Desktop PC'"))
 def show(
     term: Annotated[str, typer.Argument(metavar="TERM", help="A label, a short form, a CURIE or an IRI.")],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Labels in this language: de, zh …")] = None,

@@ -1,6 +1,5 @@
 """The command `kindcast connect`: the messages of a broker, published to a server as they come."""
 
-import asyncio
 import hashlib
 import os
 import signal
@@ -63,6 +62,8 @@ def connect(
 ) -> None:
     """Publish the messages of MQTT, NATS, RabbitMQ or Kafka to a server, until SIGTERM or Ctrl-C. A message is
     acknowledged only after the server has stored it."""
+    import asyncio
+
     from kindcast.server.connectors.bindings import DEFAULT_TYPE
     from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
     from kindcast.server.connectors.open_source import MISSING, open_source

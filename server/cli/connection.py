@@ -50,46 +50,36 @@ _retry: ContextVar[float] = ContextVar("retry", default=0.0)
 _ca: ContextVar[str | None] = ContextVar("ca", default=None)
 
 
+def _kept(kept: ContextVar[Any], variable: str, metavar: str, help: str, **more: Any) -> Any:
+    """An option whose value is kept in `kept`: no command has a parameter for it."""
+    return typer.Option(
+        envvar=variable, metavar=metavar, help=help, expose_value=False, callback=lambda value: kept.set(value), **more
+    )
+
+
 def _options(
     key: Annotated[
         str | None,
-        typer.Option(
-            envvar="KINDCAST_KEY",
-            metavar="KEY",
-            expose_value=False,
-            callback=lambda value: _key.set(value),
-            help="Your API key; better in the variable, where no list of processes shows it.",
+        _kept(
+            _key, "KINDCAST_KEY", "KEY", "Your API key; better in the variable, where no list of processes shows it."
         ),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(
-            envvar="KINDCAST_TENANT",
-            metavar="NAME",
-            expose_value=False,
-            callback=lambda value: _tenant.set(value),
-            help="In which tenant to act, with a key for all of them.",
-        ),
+        _kept(_tenant, "KINDCAST_TENANT", "NAME", "In which tenant to act, with a key for all of them."),
     ] = None,
     retry: Annotated[
         float,
-        typer.Option(
-            envvar="KINDCAST_RETRY_SECONDS",
-            metavar="SECONDS",
+        _kept(
+            *(_retry, "KINDCAST_RETRY_SECONDS", "SECONDS", "How long to wait for a server that is just starting."),
             min=0.0,
-            expose_value=False,
-            callback=lambda value: _retry.set(value),
-            help="How long to wait for a server that is just starting.",
         ),
     ] = RETRY_SECONDS,
     ca: Annotated[
         str | None,
-        typer.Option(
-            envvar="KINDCAST_CA",
-            metavar="FILE",
-            expose_value=False,
-            callback=lambda value: _ca.set(value),
-            help="PEM file of the authorities that are trusted, for a server with a certificate of your own.",
+        _kept(
+            *(_ca, "KINDCAST_CA", "FILE"),
+            "PEM file of the authorities that are trusted, for a server with a certificate of your own.",
         ),
     ] = None,
 ) -> None:
@@ -116,12 +106,8 @@ def connected(server: str) -> "Iterator[Client]":
 
     wait_for(server, _retry.get())
     try:
-        with Client(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get()) as client:
+        with _an_address(server), Client(server, **_credentials()) as client:
             yield client
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise CommandFailed(
-            f"{server} is not the address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."
-        ) from error
     except httpx.TimeoutException as error:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
     except httpx.TransportError as error:
@@ -138,12 +124,23 @@ def connected(server: str) -> "Iterator[Client]":
 
 def new_client(server: str) -> "AsyncClient":
     """A client for an event loop, with the options of the command. It does not wait for the server."""
-    import httpx
-
     from kindcast.server.client import AsyncClient
 
+    with _an_address(server):
+        return AsyncClient(server, **_credentials())
+
+
+def _credentials() -> dict[str, str | None]:
+    return {"key": _key.get(), "tenant": _tenant.get(), "ca": _ca.get()}
+
+
+@contextmanager
+def _an_address(server: str) -> Iterator[None]:
+    """Raises CommandFailed where `server` turns out to be no address."""
+    import httpx
+
     try:
-        return AsyncClient(server, key=_key.get(), tenant=_tenant.get(), ca=_ca.get())
+        yield
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
         raise CommandFailed(
             f"{server} is not the address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."

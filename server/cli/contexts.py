@@ -8,20 +8,20 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import json_file
-from kindcast.server.cli.ontologies import DryRunOption, show_impact
+from kindcast.server.cli.help_pages import group, page
+from kindcast.server.cli.ontologies import DryRunOption, show_declared, show_taken_back, show_versions
 
 __all__ = ["commands"]
 
-commands = typer.Typer(
-    name="context",
-    help="JSON-LD contexts: upload, list, show and delete; each is a version of the vocabulary. None is ever fetched.",
-    no_args_is_help=True,
+commands = group(
+    "context",
+    "JSON-LD contexts: upload, list, show and delete; each is a version of the vocabulary. None is ever fetched.",
 )
 
 UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The URL by which documents refer to it.")]
 
 
-@commands.command("load", epilog="Example: kindcast context load city.jsonld --url https://example.com/city.jsonld")
+@commands.command("load", epilog=page("kindcast context load city.jsonld --url https://example.com/city.jsonld"))
 def load(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A JSON file with the member @context.")],
     url: UrlOption,
@@ -32,15 +32,10 @@ def load(
     """Upload a context, as its publisher serves it at its URL."""
     with connected(server) as client:
         told = client.put_context(url, json_file(file), dry_run=dry_run)
-    if json:
-        output.print_json(told)
-        return
-    state = "would be in force" if dry_run else f"version {told['version']}, is in force"
-    output.paragraph(f"context {url}, {state}", "bold green")
-    show_impact(told)
+    show_declared(f"context {url}", told, json)
 
 
-@commands.command("list", epilog="Example: kindcast context list")
+@commands.command("list", epilog=page("kindcast context list"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show the contexts that are uploaded, and those that are shipped."""
     with connected(server) as client:
@@ -53,7 +48,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(("url", "version"), rows)
 
 
-@commands.command("show", epilog="Example: kindcast context show --url https://www.w3.org/ns/activitystreams")
+@commands.command("show", epilog=page("kindcast context show --url https://www.w3.org/ns/activitystreams"))
 def show(url: UrlOption, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show a context as it was uploaded, or a shipped one, and its versions."""
     with connected(server) as client:
@@ -64,22 +59,14 @@ def show(url: UrlOption, server: ServerOption = DEFAULT_SERVER, json: JsonOption
     output.paragraph(f"context {url}, " + (f"version {found['version']}" if "version" in found else "shipped"), "bold")
     output.paragraph(dumps(found["declaration"], ensure_ascii=False, indent=2))
     if found["versions"]:
-        made = [
-            (str(each["version"]), "active" if each["active"] else "", output.ago(each["created_at"]))
-            for each in found["versions"]
-        ]
-        output.table(("version", "", "uploaded"), made)
+        show_versions(found["versions"])
 
 
-@commands.command("delete", epilog="Example: kindcast context delete --url https://example.com/city.jsonld")
+@commands.command("delete", epilog=page("kindcast context delete --url https://example.com/city.jsonld"))
 def delete(
     url: UrlOption, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
     """Delete a context that no other refers to."""
     with connected(server) as client:
         told = client.delete_context(url, dry_run=dry_run)
-    if json:
-        output.print_json(told)
-        return
-    output.paragraph(f"context {url}" + (" would be gone" if dry_run else " deleted"), "bold green")
-    show_impact(told)
+    show_taken_back(f"context {url}", told, dry_run, json)

@@ -8,15 +8,14 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import csv_file, json_file
-from kindcast.server.cli.ontologies import DryRunOption, show_impact
+from kindcast.server.cli.help_pages import group, page
+from kindcast.server.cli.ontologies import DryRunOption, show_declared, show_taken_back
 from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["commands"]
 
-commands = typer.Typer(
-    name="declare",
-    help="Declare attributes, words, exchange rates, event types and more; each is a version of the vocabulary.",
-    no_args_is_help=True,
+commands = group(
+    "declare", "Declare attributes, words, exchange rates, event types and more; each is a version of the vocabulary."
 )
 
 
@@ -52,7 +51,7 @@ KindArgument = Annotated[
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A JSON file, or the JSON itself.")]
 
 
-@commands.command("attribute", epilog="Example: kindcast declare attribute value --kind number --unit-from unit")
+@commands.command("attribute", epilog=page("kindcast declare attribute value --kind number --unit-from unit"))
 def attribute(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The attribute, such as price or seller.email.")],
     file: Annotated[
@@ -77,10 +76,10 @@ def attribute(
     declared |= {key: value for key, value in given.items() if value is not None}
     with connected(server) as client:
         told = client.declare_attribute(name, declared, dry_run=dry_run)
-    _show(f"attribute {name}", told, json)
+    show_declared(f"attribute {name}", told, json)
 
 
-@commands.command("synonyms", epilog="Example: kindcast declare synonyms mine words.csv")
+@commands.command("synonyms", epilog=page("kindcast declare synonyms mine words.csv"))
 def synonyms(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the table.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV of two columns, or a JSON object: word, root word.")],
@@ -92,10 +91,10 @@ def synonyms(
     table = _table(file)
     with connected(server) as client:
         told = client.declare_synonyms(name, table, dry_run=dry_run)
-    _show(f"synonyms {name}", told, json)
+    show_declared(f"synonyms {name}", told, json)
 
 
-@commands.command("rates", epilog='Example: kindcast declare rates \'{"EUR": {"USD": "1.08"}}\'')
+@commands.command("rates", epilog=page('kindcast declare rates \'{"EUR": {"USD": "1.08"}}\''))
 def rates(
     file: FileArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -105,7 +104,7 @@ def rates(
     _show("rates", told, json)
 
 
-@commands.command("schema", epilog="Example: kindcast declare schema offer offer.schema.json")
+@commands.command("schema", epilog=page("kindcast declare schema offer offer.schema.json"))
 def schema(
     type: Annotated[str, typer.Argument(metavar="TYPE", help="The type of the events.")],
     file: FileArgument,
@@ -117,10 +116,10 @@ def schema(
     """Declare an event type by a JSON Schema, or extend it."""
     with connected(server) as client:
         told = client.declare_schema(type, json_file(file), dry_run=dry_run, replace=replace)
-    _show(f"schema {type}", told, json)
+    show_declared(f"schema {type}", told, json)
 
 
-@commands.command("code-system", epilog="Example: kindcast declare code-system hpo hpo.json")
+@commands.command("code-system", epilog=page("kindcast declare code-system hpo hpo.json"))
 def code_system(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the system.")],
     file: FileArgument,
@@ -131,11 +130,11 @@ def code_system(
     """Say which concepts the codes of a system mean, and how events name it."""
     with connected(server) as client:
         told = client.declare_code_system(name, json_file(file), dry_run=dry_run)
-    _show(f"code system {name}", told, json)
+    show_declared(f"code system {name}", told, json)
 
 
 @commands.command(
-    "aliases", epilog='Example: kindcast declare aliases web \'{"prefixes": {"http://e.org/": "https://e.org/"}}\''
+    "aliases", epilog=page('kindcast declare aliases web \'{"prefixes": {"http://e.org/": "https://e.org/"}}\'')
 )
 def aliases(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the table.")],
@@ -147,10 +146,10 @@ def aliases(
     """Say which forms of IRIs stand for others."""
     with connected(server) as client:
         told = client.declare_aliases(name, json_file(file), dry_run=dry_run)
-    _show(f"aliases {name}", told, json)
+    show_declared(f"aliases {name}", told, json)
 
 
-@commands.command("split", epilog='Example: kindcast declare split orders \'{"split": "order.lines", "id": "number"}\'')
+@commands.command("split", epilog=page('kindcast declare split orders \'{"split": "order.lines", "id": "number"}\''))
 def split(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the envelope.")],
     file: FileArgument,
@@ -161,12 +160,10 @@ def split(
     """Say where documents hold several events."""
     with connected(server) as client:
         told = client.declare_split(name, json_file(file), dry_run=dry_run)
-    _show(f"split {name}", told, json)
+    show_declared(f"split {name}", told, json)
 
 
-@commands.command(
-    "relation", epilog='Example: kindcast declare relation within \'{"union": ["isPointOf", "isPartOf"]}\''
-)
+@commands.command("relation", epilog=page('kindcast declare relation within \'{"union": ["isPointOf", "isPartOf"]}\''))
 def relation(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the union.")],
     file: FileArgument,
@@ -177,10 +174,10 @@ def relation(
     """Name several relations together."""
     with connected(server) as client:
         told = client.declare_relation(name, json_file(file), dry_run=dry_run)
-    _show(f"relation {name}", told, json)
+    show_declared(f"relation {name}", told, json)
 
 
-@commands.command("list", epilog="Example: kindcast declare list attributes")
+@commands.command("list", epilog=page("kindcast declare list attributes"))
 def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show what is declared of one kind."""
     with connected(server) as client:
@@ -197,7 +194,7 @@ def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: Js
     )
 
 
-@commands.command("delete", epilog="Example: kindcast declare delete attributes value")
+@commands.command("delete", epilog=page("kindcast declare delete attributes value"))
 def delete(
     kind: KindArgument,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the declaration; rates have none.")] = "",
@@ -210,24 +207,11 @@ def delete(
         raise CommandFailed(f"which of the {kind.value}?", f"kindcast declare list {kind.value} shows them.")
     with connected(server) as client:
         told = client.delete_declaration(kind.value, name, dry_run=dry_run)
-    if json:
-        output.print_json(told)
-        return
-    output.paragraph(f"{kind.value} {name}".strip() + (" would be gone" if dry_run else " deleted"), "bold green")
-    show_impact(told)
+    show_taken_back(f"{kind.value} {name}".strip(), told, dry_run, json)
 
 
 def _table(file: str) -> "dict[str, Any] | bytes":
     return csv_file(file) if file.lower().removesuffix(".gz").endswith(".csv") else json_file(file)
-
-
-def _show(what: str, told: dict[str, Any], json: bool) -> None:
-    if json:
-        output.print_json(told)
-        return
-    state = "would be in force" if told["dry_run"] else f"version {told['version']}, is in force"
-    output.paragraph(f"{what}, {state}", "bold green")
-    show_impact(told)
 
 
 def _short(declared: dict[str, Any]) -> str:

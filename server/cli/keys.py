@@ -14,13 +14,14 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.cli.subscriptions import LifeOption, seconds
 
 __all__ = ["audit", "commands"]
 
-commands = typer.Typer(name="key", help="API keys: make, list, replace and revoke them.", no_args_is_help=True)
-audit = typer.Typer(name="audit", help="The audit log: who changed what, and who was refused.", no_args_is_help=True)
+commands = group("key", "API keys: make, list, replace and revoke them.")
+audit = group("audit", "The audit log: who changed what, and who was refused.")
 
 DataOption = Annotated[
     Path | None,
@@ -34,7 +35,7 @@ PAGE = 1_000
 AS_COMMAND = "command line"
 
 
-@commands.command("create", epilog="Example: kindcast key create --role admin --data ./shop")
+@commands.command("create", epilog=page("kindcast key create --role admin --data ./shop"))
 def create(
     role: Annotated[str, typer.Option(metavar="ROLE", help="admin, ontologist, publisher, subscriber or auditor.")],
     of: Annotated[
@@ -59,7 +60,7 @@ def create(
     _show_made(made, json)
 
 
-@commands.command("list", epilog="Example: kindcast key list")
+@commands.command("list", epilog=page("kindcast key list"))
 def list_all(
     data: DataOption = None,
     database: DatabaseOption = None,
@@ -88,7 +89,7 @@ def list_all(
     )
 
 
-@commands.command("rotate", epilog="Example: kindcast key rotate 0123456789abcdef --overlap 1h")
+@commands.command("rotate", epilog=page("kindcast key rotate 0123456789abcdef --overlap 1h"))
 def rotate(
     id: IdArgument,
     overlap: Annotated[
@@ -103,7 +104,7 @@ def rotate(
     _show_made(made, json)
 
 
-@commands.command("revoke", epilog="Example: kindcast key revoke 0123456789abcdef")
+@commands.command("revoke", epilog=page("kindcast key revoke 0123456789abcdef"))
 def revoke(
     id: IdArgument,
     data: DataOption = None,
@@ -125,7 +126,7 @@ def revoke(
         output.paragraph(f"revoked {id}")
 
 
-@commands.command("show", epilog="Example: kindcast key show")
+@commands.command("show", epilog=page("kindcast key show"))
 def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """What the key in use is, and what it may do."""
     with connected(server) as client:
@@ -140,7 +141,7 @@ def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> Non
     output.table(("", ""), [*rows, ("may", ", ".join(answer["permissions"]) or "nothing")])
 
 
-@audit.command("list", epilog="Example: kindcast audit list")
+@audit.command("list", epilog=page("kindcast audit list"))
 def read_audit(
     who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this one did: "key ID".')] = None,
     after: Annotated[int | None, typer.Option(metavar="NUMBER", help="Entries after this one.")] = None,
@@ -158,7 +159,7 @@ def read_audit(
     output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])
 
 
-@audit.command("export", epilog="Example: kindcast audit export > audit.ndjson")
+@audit.command("export", epilog=page("kindcast audit export > audit.ndjson"))
 def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
     """The whole audit log as NDJSON: one entry per line."""
     after, more = 0, True

@@ -16,10 +16,18 @@ from kindcast.semantic.ontology import syntax_of_extension
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
+from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import ProblemError
 
-__all__ = ["DryRunOption", "show_impact", "upload_with_progress"]
+__all__ = [
+    "DryRunOption",
+    "show_declared",
+    "show_impact",
+    "show_taken_back",
+    "show_versions",
+    "upload_with_progress",
+]
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
@@ -99,9 +107,7 @@ def _bar(name: str) -> Iterator["Progress"]:
 
 # ── ontologies ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-commands = typer.Typer(
-    name="ontology", help="Check, load and list the ontologies that subscriptions are written in.", no_args_is_help=True
-)
+commands = group("ontology", "Check, load and list the ontologies that subscriptions are written in.")
 
 
 class Reasoning(Enum):
@@ -130,7 +136,7 @@ REPORTED = (
 )
 
 
-@commands.command("check", epilog="Example: kindcast ontology check shop.ttl")
+@commands.command("check", epilog=page("kindcast ontology check shop.ttl"))
 def check(
     file: FileArgument,
     format: FormatOption = None,
@@ -153,7 +159,7 @@ def check(
     _show_report(vocabulary.report)
 
 
-@commands.command("load", epilog="Example: kindcast ontology load shop.ttl --name shop")
+@commands.command("load", epilog=page("kindcast ontology load shop.ttl --name shop"))
 def load(
     file: FileArgument,
     name: Annotated[
@@ -200,7 +206,7 @@ def load(
         show_impact(report)
 
 
-@commands.command("list", epilog="Example: kindcast ontology list --json")
+@commands.command("list", epilog=page("kindcast ontology list --json"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show the ontologies of the server."""
     with connected(server) as client:
@@ -218,7 +224,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(("name", "version", "concepts", "triples"), rows)
 
 
-@commands.command("show", epilog="Example: kindcast ontology show shop")
+@commands.command("show", epilog=page("kindcast ontology show shop"))
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show the version of an ontology that is in force: what it holds, and how it was read."""
     with connected(server) as client:
@@ -230,7 +236,7 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOp
     _show_report(found)
 
 
-@commands.command("delete", epilog="Example: kindcast ontology delete shop --dry-run")
+@commands.command("delete", epilog=page("kindcast ontology delete shop --dry-run"))
 def delete(
     name: NameArgument,
     dry_run: DryRunOption = False,
@@ -240,14 +246,10 @@ def delete(
     """Delete an ontology with all its versions. Subscriptions to its concepts stay, flagged."""
     with connected(server) as client:
         answer = client.delete_ontology(name, dry_run=dry_run)
-    if json:
-        output.print_json(answer)
-        return
-    output.paragraph(f"{name} {'would be' if dry_run else 'is'} deleted", "bold green")
-    show_impact(answer)
+    show_taken_back(name, answer, dry_run, json)
 
 
-@commands.command("tree", epilog="Example: kindcast ontology tree Computer --depth 2")
+@commands.command("tree", epilog=page("kindcast ontology tree Computer --depth 2"))
 def tree(
     term: Annotated[str, typer.Argument(metavar="TERM", help="The concept at the top.")],
     depth: Annotated[int, typer.Option(min=1, max=10, help="How many levels beneath it.")] = 3,
@@ -332,7 +334,7 @@ LISTS = (
 )
 
 
-@commands.command("versions", epilog="Example: kindcast ontology versions shop")
+@commands.command("versions", epilog=page("kindcast ontology versions shop"))
 def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show every version of an ontology, newest first."""
     with connected(server) as client:
@@ -340,19 +342,24 @@ def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Js
     if json:
         output.print_json(found)
         return
+    show_versions(found["versions"], ("concepts",))
+
+
+def show_versions(found: list[dict[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Versions of something that was uploaded, with more columns of each."""
     rows = [
         (
             str(each["version"]),
             "active" if each["active"] else "",
-            str(each["concepts"]),
+            *(str(each[column]) for column in columns),
             output.ago(each["created_at"]),
         )
-        for each in found["versions"]
+        for each in found
     ]
-    output.table(("version", "", "concepts", "uploaded"), rows)
+    output.table(("version", "", *columns, "uploaded"), rows)
 
 
-@commands.command("diff", epilog="Example: kindcast ontology diff shop --from 1 --to 2")
+@commands.command("diff", epilog=page("kindcast ontology diff shop --from 1 --to 2"))
 def diff(
     name: NameArgument,
     before: Annotated[
@@ -383,7 +390,7 @@ def diff(
         output.paragraph("no difference")
 
 
-@commands.command("activate", epilog="Example: kindcast ontology activate shop 2 --dry-run")
+@commands.command("activate", epilog=page("kindcast ontology activate shop 2 --dry-run"))
 def activate(
     name: NameArgument,
     version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="The number of the version.")],
@@ -397,7 +404,7 @@ def activate(
     _show(name, told, json)
 
 
-@commands.command("rollback", epilog="Example: kindcast ontology rollback shop")
+@commands.command("rollback", epilog=page("kindcast ontology rollback shop"))
 def rollback(
     name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -407,7 +414,7 @@ def rollback(
     _show(name, told, json)
 
 
-@commands.command("rules", epilog="Example: kindcast ontology rules")
+@commands.command("rules", epilog=page("kindcast ontology rules"))
 def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show which subscriptions match differently since the rules of matching changed on this server."""
     with connected(server) as client:
@@ -460,6 +467,25 @@ def _names(iris: list[str]) -> str:
 
 MAX_NAMES = 10
 """Entries of a list that are shown; --json has more."""
+
+
+def show_declared(what: str, told: dict[str, Any], json: bool) -> None:
+    """What was declared, or would be, and what it changes."""
+    if json:
+        output.print_json(told)
+        return
+    state = "would be in force" if told["dry_run"] else f"version {told['version']}, is in force"
+    output.paragraph(f"{what}, {state}", "bold green")
+    show_impact(told)
+
+
+def show_taken_back(what: str, told: dict[str, Any], dry_run: bool, json: bool) -> None:
+    """What is no longer declared, or would not be, and what that changes."""
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"{what} {'would be' if dry_run else 'is'} deleted", "bold green")
+    show_impact(told)
 
 
 def show_impact(told: dict[str, Any]) -> None:

@@ -6,15 +6,16 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.help_pages import group, page
 
 __all__ = ["commands"]
 
-commands = typer.Typer(name="operators", help="List, register and delete operators of a server.", no_args_is_help=True)
+commands = group("operators", "List, register and delete operators of a server.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name that subscriptions call it by.")]
 
 
-@commands.command("list", epilog="Example: kindcast operators list")
+@commands.command("list", epilog=page("kindcast operators list"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show all operators with what was learned of them."""
     with connected(server) as client:
@@ -26,7 +27,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     output.table(columns, [_row(each) for each in found["operators"]])
 
 
-@commands.command("show", epilog="Example: kindcast operators show inRegion")
+@commands.command("show", epilog=page("kindcast operators show inRegion"))
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show one operator, and the calls of it that were made most."""
     with connected(server) as client:
@@ -43,7 +44,7 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOp
         output.table(("call", "calls", "holds", "cost"), calls)
 
 
-@commands.command("register", epilog="Example: kindcast operators register crowd https://crowds.example.org/ask")
+@commands.command("register", epilog=page("kindcast operators register crowd https://crowds.example.org/ask"))
 def register(
     name: NameArgument,
     url: Annotated[str, typer.Argument(metavar="URL", help="Where questions are posted to.")],
@@ -88,7 +89,7 @@ def register(
     output.paragraph(f"{name} can be called by subscriptions", "bold green")
 
 
-@commands.command("delete", epilog="Example: kindcast operators delete crowd")
+@commands.command("delete", epilog=page("kindcast operators delete crowd"))
 def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Delete a remote operator that no subscription calls."""
     with connected(server) as client:
@@ -99,7 +100,7 @@ def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Json
     output.paragraph(f"{name} is deleted")
 
 
-@commands.command("retry", epilog="Example: kindcast operators retry")
+@commands.command("retry", epilog=page("kindcast operators retry"))
 def retry(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Try again the events that operators could not decide."""
     with connected(server) as client:

@@ -7,13 +7,14 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.help_pages import group, page
 
 __all__ = ["clock", "repair"]
 
-clock = typer.Typer(name="clock", help="The server's time, after the machine's clock jumped.", no_args_is_help=True)
+clock = group("clock", "The server's time, after the machine's clock jumped.")
 
 
-@clock.command("confirm", epilog="Example: kindcast clock confirm")
+@clock.command("confirm", epilog=page("kindcast clock confirm"))
 def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Confirm that the clock of the server's machine is right, so that what has expired by it expires."""
     with connected(server) as client:

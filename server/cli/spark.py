@@ -16,6 +16,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
+from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import ProblemError
 
@@ -189,11 +190,7 @@ def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str
 
 # ── spark ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-commands = typer.Typer(
-    name="spark",
-    help="Match archives and streams with Spark (pip install 'kindcast\\[spark]', Java 17 or newer).",
-    no_args_is_help=True,
-)
+commands = group("spark", "Match archives and streams with Spark (pip install 'kindcast[spark]', Java 17 or newer).")
 
 REFRESH_SECONDS = 5.0
 """How often a stream asks the server for its active version."""
@@ -233,7 +230,7 @@ Shards = Annotated[
 ]
 
 
-@commands.command(epilog="Example: kindcast spark normalise --archive raw/ --output clean/ --ontology shop.ttl")
+@commands.command(epilog=page("kindcast spark normalise --archive raw/ --output clean/ --ontology shop.ttl"))
 def normalise(
     archive: Archive,
     output: Output,
@@ -254,7 +251,7 @@ def normalise(
 
 
 @commands.command(
-    epilog="Example: kindcast spark match --archive events/ --output matches/ --server http://127.0.0.1:8080"
+    epilog=page("kindcast spark match --archive events/ --output matches/ --server http://127.0.0.1:8080")
 )
 def match(
     archive: Archive,
@@ -281,7 +278,7 @@ def match(
         _show(run_job(["match", *inputs, *flags, *_given(archive, output, time, numbers, master)]), json)
 
 
-@commands.command(epilog="Example: kindcast spark learn --archive events/ --output learned/ --data kindcast-data")
+@commands.command(epilog=page("kindcast spark learn --archive events/ --output learned/ --data kindcast-data"))
 def learn(
     archive: Archive,
     output: Output,
@@ -303,7 +300,7 @@ def learn(
 
 
 @commands.command(
-    epilog="Example: kindcast spark stream --archive incoming/ --output matches/ --server http://127.0.0.1:8080"
+    epilog=page("kindcast spark stream --archive incoming/ --output matches/ --server http://127.0.0.1:8080")
 )
 def stream(
     output: Output,

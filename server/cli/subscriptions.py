@@ -8,13 +8,14 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
+from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import InExpression
 from kindcast.server.client import ProblemError
 
 __all__ = ["LifeOption", "commands", "seconds", "subscribe"]
 
-commands = typer.Typer(
-    name="subscriptions", help="List subscriptions, and renew, pause, resume, replay or delete them."
+commands = group(
+    "subscriptions", "List subscriptions, and show, renew, pause, resume, replay or delete them.", no_args_is_help=False
 )
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.")]
@@ -98,7 +99,7 @@ def _show_created(created: dict[str, Any]) -> None:
         output.hint(f"Next: kindcast listen {created['id']}")
 
 
-@commands.callback(invoke_without_command=True, epilog="Example: kindcast subscriptions")
+@commands.callback(invoke_without_command=True, epilog=page("kindcast subscriptions"))
 def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """List subscriptions, and renew, pause, resume, replay or delete them."""
     if context.invoked_subcommand is not None:
@@ -126,7 +127,7 @@ def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json
         output.hint("There are more; programs page with the cursor of --json.")
 
 
-@commands.command("show", epilog="Example: kindcast subscriptions show sub_123")
+@commands.command("show", epilog=page("kindcast subscriptions show sub_123"))
 def show(id: IdArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show one subscription: its status, its counters, its last failure."""
     with connected(server) as client:
@@ -134,7 +135,7 @@ def show(id: IdArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption
     _show(found, json)
 
 
-@commands.command("renew", epilog="Example: kindcast subscriptions renew sub_123 --ttl 7d --ticket TICKET")
+@commands.command("renew", epilog=page("kindcast subscriptions renew sub_123 --ttl 7d --ticket TICKET"))
 def renew(
     id: IdArgument,
     ttl: LifeOption = None,
@@ -147,7 +148,7 @@ def renew(
         _show(client.renew(id, ttl_seconds=ttl, ticket=ticket), json)
 
 
-@commands.command("pause", epilog="Example: kindcast subscriptions pause sub_123 --ticket TICKET")
+@commands.command("pause", epilog=page("kindcast subscriptions pause sub_123 --ticket TICKET"))
 def pause(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -156,7 +157,7 @@ def pause(
         _show(client.pause(id, ticket=ticket), json)
 
 
-@commands.command("resume", epilog="Example: kindcast subscriptions resume sub_123 --ticket TICKET")
+@commands.command("resume", epilog=page("kindcast subscriptions resume sub_123 --ticket TICKET"))
 def resume(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -165,7 +166,7 @@ def resume(
         _show(client.resume(id, ticket=ticket), json)
 
 
-@commands.command("rotate-secret", epilog="Example: kindcast subscriptions rotate-secret sub_123 --ticket TICKET")
+@commands.command("rotate-secret", epilog=page("kindcast subscriptions rotate-secret sub_123 --ticket TICKET"))
 def rotate_secret(
     id: IdArgument,
     overlap: Annotated[
@@ -181,7 +182,7 @@ def rotate_secret(
         _show(client.rotate_secret(id, overlap_seconds=overlap, ticket=ticket), json)
 
 
-@commands.command("test", epilog="Example: kindcast subscriptions test sub_123 --ticket TICKET")
+@commands.command("test", epilog=page("kindcast subscriptions test sub_123 --ticket TICKET"))
 def send_test(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -199,7 +200,7 @@ def send_test(
 
 
 @commands.command(
-    "replay", epilog="Example: kindcast subscriptions replay sub_123 --since 2026-11-23T08:00:00Z --ticket TICKET"
+    "replay", epilog=page("kindcast subscriptions replay sub_123 --since 2026-11-23T08:00:00Z --ticket TICKET")
 )
 def replay(
     id: IdArgument,
@@ -214,7 +215,7 @@ def replay(
         _show(client.replay(id, after=after, since=since, ticket=ticket), json)
 
 
-@commands.command("delete", epilog="Example: kindcast subscriptions delete sub_123 --ticket TICKET")
+@commands.command("delete", epilog=page("kindcast subscriptions delete sub_123 --ticket TICKET"))
 def delete(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:

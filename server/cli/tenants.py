@@ -6,12 +6,11 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.help_pages import group, page
 
 __all__ = ["commands"]
 
-commands = typer.Typer(
-    name="tenant", help="Tenants: the teams that share a server, and their limits.", no_args_is_help=True
-)
+commands = group("tenant", "Tenants: the teams that share a server, and their limits.")
 
 
 def _limit(text: str) -> tuple[str, float]:
@@ -29,7 +28,7 @@ LimitOption = Annotated[
 ]
 
 
-@commands.command("create", epilog="Example: kindcast tenant create bakery --limit subscriptions=1000")
+@commands.command("create", epilog=page("kindcast tenant create bakery --limit subscriptions=1000"))
 def create(
     name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -39,7 +38,7 @@ def create(
     _show([made], made, json)
 
 
-@commands.command("list", epilog="Example: kindcast tenant list")
+@commands.command("list", epilog=page("kindcast tenant list"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """List the tenants, with their keys and limits."""
     with connected(server) as client:
@@ -47,7 +46,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
     _show(answer["tenants"], answer, json)
 
 
-@commands.command("limit", epilog="Example: kindcast tenant limit bakery --limit events_per_second=100")
+@commands.command("limit", epilog=page("kindcast tenant limit bakery --limit events_per_second=100"))
 def limit_tenant(
     name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
@@ -57,7 +56,7 @@ def limit_tenant(
     _show([told], told, json)
 
 
-@commands.command("delete", epilog="Example: kindcast tenant delete bakery")
+@commands.command("delete", epilog=page("kindcast tenant delete bakery"))
 def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Delete a tenant whose keys are all revoked, with everything that it has. This cannot be undone."""
     with connected(server) as client:

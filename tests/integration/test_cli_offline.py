@@ -1,31 +1,61 @@
 """The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from kindcast.server.cli.application import application
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
 
-COMMANDS = (
-    *(("serve",), ("subscribe",), ("publish",), ("listen",), ("match",), ("explain",), ("demo",)),
-    *(("ontology", "check"), ("ontology", "load"), ("ontology", "list"), ("concept", "find"), ("concept", "show")),
-    *(("subscriptions",), *(("subscriptions", name) for name in ("show", "renew", "pause", "resume", "delete"))),
-    *(("operators", name) for name in ("list", "show", "register", "delete", "retry")),
-    *(("events",), ("trace",), ("why",), ("dead-letters",)),
-    *(("ontology", "show"), ("ontology", "delete"), ("ontology", "tree")),
-    *(("backtest",), *(("spark", name) for name in ("normalise", "match", "learn", "stream"))),
-)
+ROOT: Any = get_command(application)
+EXAMPLE = re.compile(r"Examples?:((?:\s+kindcast .*)+)")
+
+
+def paths(command: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command that does something: the words that call it."""
+    beneath = getattr(command, "commands", {})
+    if above and (not beneath or command.invoke_without_command):
+        yield above
+    for name, each in beneath.items():
+        yield from paths(each, (*above, name))
+
+
+COMMANDS = tuple(paths(ROOT))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_command_asked_for_help_gives_an_example(kindcast: Kindcast, command: tuple[str, ...]) -> None:
-    """Whoever looks a command up sees one that works."""
+def test_command_asked_for_help_says_what_it_does_and_gives_an_example(
+    kindcast: Kindcast, command: tuple[str, ...]
+) -> None:
+    """A page as of a manual: a sentence, options that each say what they mean, and an example whose options exist."""
     ran = kindcast(*command, "--help")
     assert ran.status == 0
-    assert f"Example: kindcast {' '.join(command)}" in " ".join(ran.out.replace("│", " ").split())
+    usage, sentence = [line.strip() for line in ran.out.splitlines() if line.strip()][:2]
+    assert usage.startswith(f"Usage: kindcast {' '.join(command)} [OPTIONS]")
+    assert sentence[0].isupper()
+    found = EXAMPLE.search(ran.out)
+    assert found is not None, ran.out
+    examples = [each.strip() for each in found[1].splitlines() if each.strip()]
+    assert any(each.startswith(f"kindcast {' '.join(command)}") for each in examples)
+    for option in re.findall(r"(?<=\s)--[a-z-]+", " ".join(examples)):
+        assert re.search(rf"^  (-\w, )?{option}\b", ran.out, re.MULTILINE), option
+    mute = [each.name for each in named(command).params if not getattr(each, "help", "")]
+    assert mute == []
+
+
+def named(words: tuple[str, ...]) -> Any:
+    """The command that these words call."""
+    found = ROOT
+    for word in words:
+        found = found.commands[word]
+    return found
 
 
 def test_application_without_a_command_lists_them_and_fails_as_wrong_use(kindcast: Kindcast) -> None:

@@ -103,7 +103,21 @@ application.command("events", epilog=page("kindcast events --after 100 --limit 5
 application.command("trace", epilog=page("kindcast trace 17"))(events.trace)
 application.command("why", epilog=page("kindcast why 17 sub_123"))(events.why)
 application.command("dead-letters", epilog=page("kindcast dead-letters sub_123"))(events.dead_letters)
-application.command("listen", epilog=page("kindcast listen --to 'target isa Computer'"))(listen.listen)
+application.command(
+    "listen",
+    epilog=page(
+        "kindcast listen --to 'target isa Computer'",
+        "kindcast listen sub_123 --after 0 --format csv --columns target,price,seller.email > offers.csv",
+    ),
+)(listen.listen)
+application.command(
+    "matches",
+    epilog=page(
+        "kindcast matches sub_123",
+        "kindcast matches sub_123 --format csv --columns target,price,seller.email > offers.csv",
+        "kindcast matches sub_123 --after 17 --limit 10 --format json",
+    ),
+)(listen.matches)
 application.command(
     "match",
     epilog=page("kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson"),

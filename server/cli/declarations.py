@@ -101,7 +101,7 @@ def rates(
     """Upload the exchange rates, in place of those before: JSON, or a file of CSV."""
     with connected(server) as client:
         told = client.declare_rates(_table(file), dry_run=dry_run)
-    _show("rates", told, json)
+    show_declared("rates", told, json)
 
 
 @commands.command("schema", epilog=page("kindcast declare schema offer offer.schema.json"))

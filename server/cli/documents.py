@@ -31,6 +31,9 @@ __all__ = [
 
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzip file, whatever its name is."""
+MAX_CHARACTERS = 128 << 20
+"""Of one event, or of a document that is read as a whole, once it is unpacked: a small gzip file may hold far more than
+the memory does. No server takes so large a request."""
 
 
 RelationsOption = Annotated[
@@ -85,7 +88,7 @@ def event_lines(source: str) -> Iterator[Line]:
     if source.lstrip().startswith(("{", "[")):
         return _parsed(iter(source.splitlines(keepends=True)))
     if source == "-":
-        return _parsed(iter(sys.stdin))
+        return _from_standard_input()
     path = Path(source)
     if not path.is_file():
         raise CommandFailed(
@@ -121,13 +124,21 @@ def opened(path: Path) -> Iterator[IO[str]]:
     text."""
     with path.open("rb") as raw:
         zipped = raw.read(len(GZIP)) == GZIP
+    with (
+        _readable(str(path)),
+        gzip.open(path, "rt", encoding="utf-8") if zipped else path.open(encoding="utf-8") as file,
+    ):
+        yield file
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if zipped else path.open(encoding="utf-8") as file:
-            yield file
+        yield
     except UnicodeDecodeError as error:
-        raise CommandFailed(f"{path} is not UTF-8 text: {error}") from error
+        raise CommandFailed(f"{name} is not UTF-8 text: {error}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise CommandFailed(f"{path} is a damaged gzip file: {error}") from error
+        raise CommandFailed(f"{name} is a damaged gzip file: {error}") from error
 
 
 def csv_file(source: str) -> bytes:
@@ -140,7 +151,10 @@ def _text(source: str, hint: str) -> str:
     if not path.is_file():
         raise CommandFailed(f"there is no file {source}.", hint)
     with opened(path) as file:
-        return file.read()
+        text = file.read(MAX_CHARACTERS + 1)
+    if len(text) > MAX_CHARACTERS:
+        raise CommandFailed(f"{source} holds more than {MAX_CHARACTERS:,} characters.")
+    return text
 
 
 def valid(line: Line) -> dict[str, Any]:
@@ -152,7 +166,27 @@ def valid(line: Line) -> dict[str, Any]:
 
 def _from_file(path: Path) -> Iterator[Line]:
     with opened(path) as file:
-        yield from _parsed(iter(file))
+        yield from _parsed(_lines(file))
+
+
+def _from_standard_input() -> Iterator[Line]:
+    """Its events, also where what comes is a gzip file. A line is read when it is there."""
+    raw = getattr(sys.stdin, "buffer", None)
+    if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins so
+        yield from _parsed(_lines(sys.stdin))
+        return
+    with _readable("standard input"), gzip.open(raw, "rt", encoding="utf-8") as file:
+        yield from _parsed(_lines(file))
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    """Its lines. Raises CommandFailed at one that is longer than any event may be."""
+    while line := file.readline(MAX_CHARACTERS + 1):
+        if len(line) > MAX_CHARACTERS:
+            raise CommandFailed(
+                f"one line holds more than {MAX_CHARACTERS:,} characters: write one event on each line."
+            )
+        yield line
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Line]:
@@ -166,11 +200,24 @@ def _parsed(lines: Iterator[str]) -> Iterator[Line]:
     except ValueError:
         begun = False
     if not begun:
-        yield from _document(first + "".join(text for _, text in numbered))
+        yield from _document("".join(_bounded(first, (text for _, text in numbered))))
         return
     yield _line(number, first)
     for number, text in numbered:
         yield _line(number, text)
+
+
+def _bounded(first: str, rest: Iterator[str]) -> Iterator[str]:
+    size = len(first)
+    yield first
+    for text in rest:
+        size += len(text)
+        if size > MAX_CHARACTERS:
+            raise CommandFailed(
+                f"the document holds more than {MAX_CHARACTERS:,} characters.",
+                "Write one event on each line (NDJSON): lines are read one after the other.",
+            )
+        yield text
 
 
 def _document(text: str) -> Iterator[Line]:

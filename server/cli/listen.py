@@ -1,24 +1,25 @@
-"""The command `kindcast listen`: prints the messages of a subscription as they arrive."""
+"""The commands `kindcast listen` and `kindcast matches`: the messages of a subscription, as they come or as stored."""
 
 import itertools
-import json as json_text
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
+from kindcast.server.cli.formats import ColumnsOption, Format, FormatOption, chosen, write_messages
 from kindcast.server.cli.problems import InExpression
 from kindcast.server.client import ProblemError
 
 if TYPE_CHECKING:
     from kindcast.server.client import Client
 
-__all__ = ["listen", "message_line"]
+__all__ = ["listen", "matches"]
 
+PAGE = 100
+"""Messages of one request."""
 LONGEST_POLL_SECONDS = 30.0
 """What one request may wait on the server."""
 
@@ -40,20 +41,23 @@ def listen(
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge each message; needs the ticket.")] = False,
     ticket: TicketOption = None,
+    format: FormatOption = None,
+    columns: ColumnsOption = "",
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
     """Show the messages of a subscription as they come, until Ctrl-C."""
+    form = chosen(format, json)
     if (id is None) == (to is None):
         raise typer.BadParameter("give either the id of a subscription or --to with an expression", param_hint="ID")
     with connected(server) as client:
         if to is None:
             assert id is not None
-            _follow(client, id, after, count, wait, ticket if ack else None, ack, json)
+            _follow(client, id, after, count, wait, ticket, ack, form, columns)
             return
         own = _subscribe(client, to)
         try:
-            _follow(client, own, after, count, wait, None, ack, json)
+            _follow(client, own, after, count, wait, None, ack, form, columns)
         finally:
             client.unsubscribe(own)
 
@@ -75,16 +79,41 @@ def _follow(
     wait: float | None,
     ticket: str | None,
     ack: bool,
-    json: bool,
+    form: Format,
+    columns: str,
 ) -> None:
-    messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
-    for message in itertools.islice(messages, count):
-        if json:
-            output.print_json(message)
-        else:
-            output.screen().print(message_line(message), soft_wrap=True)
+    def acknowledge(message: dict[str, Any]) -> None:
         if ack:
             client.ack(id, message["cursor"], ticket=ticket)
+
+    messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
+    write_messages(itertools.islice(messages, count), form, columns, acknowledge)
+
+
+def matches(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The subscription.")],
+    after: Annotated[
+        str, typer.Option(metavar="CURSOR", help="Start after this message; 0 starts at the oldest.")
+    ] = "0",
+    limit: Annotated[int | None, typer.Option(min=1, metavar="COUNT", help="The largest number of matches.")] = None,
+    format: FormatOption = None,
+    columns: ColumnsOption = "",
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Show what a subscription has matched so far and the server still keeps, oldest first. Nothing is acknowledged."""
+    form = chosen(format, json)
+    with connected(server) as client:
+        count = write_messages(itertools.islice(_stored(client, id, after), limit), form, columns)
+    if form is Format.LINE and not count:
+        output.hint("Nothing that is kept has matched it." if after == "0" else f"Nothing is kept after {after}.")
+
+
+def _stored(client: "Client", id: str, after: str) -> Iterator[dict[str, Any]]:
+    """The messages that are there, a page at a time."""
+    while (page := client.pull(id, after=after, limit=PAGE))["events"]:
+        yield from page["events"]
+        after = str(page["cursor"])
 
 
 def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[dict[str, Any]]:
@@ -98,14 +127,3 @@ def _while_they_come(client: "Client", id: str, after: str | None, wait: float) 
             after, deadline = str(page["cursor"]), time.monotonic() + wait
         elif time.monotonic() >= deadline:
             return
-
-
-def message_line(message: dict[str, Any]) -> Text:
-    """A message on one line: its cursor, where the event is from, and its data."""
-    event = message["event"]
-    data = event.get("data", event)
-    line = Text.assemble((f"{message['cursor']:>6}  ", "dim"), (f"{event.get('source', '')}  ", "dim"))
-    line.append(json_text.dumps(data, ensure_ascii=False))
-    for binding in message.get("bindings") or ():
-        line.append(f"  {json_text.dumps(binding, ensure_ascii=False)}", style="cyan")
-    return line

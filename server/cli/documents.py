@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -124,11 +125,12 @@ def opened(path: Path) -> Iterator[IO[str]]:
     text."""
     with path.open("rb") as raw:
         zipped = raw.read(len(GZIP)) == GZIP
-    with (
-        _readable(str(path)),
-        gzip.open(path, "rt", encoding="utf-8") if zipped else path.open(encoding="utf-8") as file,
-    ):
+    with _readable(str(path)), path.open("rb") as raw, TextIOWrapper(_unpacked(raw, zipped), encoding="utf-8") as file:
         yield file
+
+
+def _unpacked(raw: Any, zipped: bool) -> Any:
+    return gzip.GzipFile(fileobj=raw) if zipped else raw
 
 
 @contextmanager
@@ -175,7 +177,7 @@ def _from_standard_input() -> Iterator[Line]:
     if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins so
         yield from _parsed(_lines(sys.stdin))
         return
-    with _readable("standard input"), gzip.open(raw, "rt", encoding="utf-8") as file:
+    with _readable("standard input"), TextIOWrapper(_unpacked(raw, True), encoding="utf-8") as file:
         yield from _parsed(_lines(file))
 
 
@@ -184,7 +186,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
     while line := file.readline(MAX_CHARACTERS + 1):
         if len(line) > MAX_CHARACTERS:
             raise CommandFailed(
-                f"one line holds more than {MAX_CHARACTERS:,} characters: write one event on each line."
+                f"one line holds more than {MAX_CHARACTERS:,} characters.", "Write one event on each line (NDJSON)."
             )
         yield line
 

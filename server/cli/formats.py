@@ -115,8 +115,8 @@ def _cells(message: dict[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """A value as a cell of CSV: text as it is, but an apostrophe before what a spreadsheet would carry out as a formula;
-    objects, lists and booleans as JSON; nothing for null.
+    """A value as a cell of CSV: text as it is, but an apostrophe before what a spreadsheet would carry out as a
+    formula; objects, lists and booleans as JSON; nothing for null.
 
     >>> [cell(value) for value in ("=1+1", -5, "-5", "blue", ["a"], None, True)]
     ["'=1+1", '-5', '-5', 'blue', '["a"]', '', 'true']

@@ -130,7 +130,7 @@ def new_client(server: str) -> "AsyncClient":
         return AsyncClient(server, **_credentials())
 
 
-def _credentials() -> dict[str, str | None]:
+def _credentials() -> dict[str, Any]:
     return {"key": _key.get(), "tenant": _tenant.get(), "ca": _ca.get()}
 
 

@@ -2,7 +2,8 @@
 has acknowledged holds at the other.
 
 KINDCAST_SERVERS_ROUNDS sets the number of mishaps (4 by default), KINDCAST_SERVERS the number of servers,
-KINDCAST_SERVERS_SEED the choices of a run; `make campaign servers` takes many.
+KINDCAST_SERVERS_SEED the choices of a run, KINDCAST_SERVERS_FOLDER where the servers keep their data and logs;
+`make campaign servers` takes many.
 """
 
 import json
@@ -30,8 +31,9 @@ def test_what_one_server_acknowledged_holds_at_the_others(tmp_path: Path) -> Non
     with ExitStack() as stack:
         receiver = stack.enter_context(running_receiver())
         cluster = stack.enter_context(running_postgresql())
+        folder = Path(os.environ.get("KINDCAST_SERVERS_FOLDER") or tmp_path)
         servers = [
-            stack.enter_context(running_server(tmp_path / f"server-{number}", start=False)) for number in range(SERVERS)
+            stack.enter_context(running_server(folder / f"server-{number}", start=False)) for number in range(SERVERS)
         ]
         run = SeveralServers(servers, cluster, cluster.new_database(), receiver, SEED)
         run.prepare()

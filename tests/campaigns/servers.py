@@ -1,19 +1,21 @@
 """Several servers on one PostgreSQL, under load, with a mishap each round: a server is killed, stopped or paused, or
 the database breaks off.
 
-Each part is `tests/acceptance/test_several_servers.py` with a seed and so many rounds, on a new cluster.
+Each part is `tests/acceptance/test_several_servers.py` with a seed and so many rounds, on a new cluster. The data and
+the log of each server of a part that failed are kept in `build/campaigns/servers/SEED`.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.campaign import Outcome, Told
+from tests.campaigns.campaign import STATE, Outcome, Told
 
 __all__ = ["ABOUT", "add_options", "run"]
 
@@ -48,8 +50,11 @@ def run(options: Any, told: Told) -> Outcome:
 
 def part(seed: int, rounds: int, servers: int) -> tuple[str, dict[str, int]]:
     """The end of what pytest said where it failed, and what was done."""
+    folder = STATE / "servers" / str(seed)
+    shutil.rmtree(folder, ignore_errors=True)
     environment = {
         **os.environ,
+        "KINDCAST_SERVERS_FOLDER": str(folder),
         "KINDCAST_SERVERS_ROUNDS": str(rounds),
         "KINDCAST_SERVERS_SEED": str(seed),
         "KINDCAST_SERVERS": str(servers),
@@ -59,4 +64,9 @@ def part(seed: int, rounds: int, servers: int) -> tuple[str, dict[str, int]]:
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
     counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
-    return (ran.stdout[-SHOWN:] if ran.returncode or not done else ""), counted
+    if ran.returncode == 0 and done:
+        shutil.rmtree(folder, ignore_errors=True)
+        return "", counted
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pytest.log").write_text(ran.stdout + ran.stderr, encoding="utf-8")
+    return f"{ran.stdout[-SHOWN:]}\nlogs: {folder}", counted

@@ -56,6 +56,9 @@ class Membership:
         self._loop = asyncio.get_running_loop()
         self._living: frozenset[str] = frozenset()
         self._lives_until = 0.0
+        self.lapses = 0
+        """How often it could not say in time that it lives, the first time included: what it held before may be another
+        server's since. Any thread."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kindcast-membership", daemon=True)
 
@@ -107,6 +110,8 @@ class Membership:
         connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
         lapsed = began > self._lives_until
+        if lapsed:
+            self.lapses += 1  # before it lives again: what it held until now counts no more from the same moment on
         self._lives_until = began + self._seconds
         if lapsed or self._living - living:
             self._tell(self._changed)
@@ -133,6 +138,8 @@ class Leases:
     def __init__(self, broker: BrokerAccess) -> None:
         self._broker = broker
         self._held: dict[int, int] = {}
+        self._since = 0
+        """The membership's lapses when these were taken."""
         self.membership: Membership | None = None
         """None with SQLite: there are no others."""
         self.listeners: list[Callable[[], None]] = []
@@ -140,7 +147,7 @@ class Leases:
 
     def changed(self) -> None:
         """Another server lives no more, or this one could not say in time that it does."""
-        self._held.clear()  # what is still ours is found again
+        self._forget()  # what is still ours is found again
         for listener in self.listeners:
             listener()
 
@@ -152,21 +159,31 @@ class Leases:
             return list(numbers)
         if not member.lives:
             return []
+        if member.lapses != self._since:
+            self._forget()
+        since = self._since
         new = [number for number in numbers if number not in self._held]
         if new:
             others = await self._broker.read(lambda connection: servers.leased_to_others(connection, member.id, new))
             free = [number for number in new if number not in others]
             if free:
-                self._held |= await self._broker.execute(
-                    lambda connection: servers.take_leases(connection, member.id, free)
-                )
-        return [number for number in numbers if number in self._held]
+                taken = await self._broker.execute(lambda connection: servers.take_leases(connection, member.id, free))
+                if since == member.lapses:
+                    self._held |= taken
+        return [number for number in numbers if self.fence(number) is not None]
 
     def fence(self, number: int) -> int | None:
         """The fence of a lease; None where this server does not hold it."""
         if self.membership is None:
             return 0
-        return self._held.get(number) if self.membership.lives else None
+        if not self.membership.lives or self._since != self.membership.lapses:
+            return None
+        return self._held.get(number)
+
+    def _forget(self) -> None:
+        self._held.clear()
+        if self.membership is not None:
+            self._since = self.membership.lapses
 
     def valid(self, connection: Connection, fences: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
         """Those of these (subscription, fence) that hold now. In a group."""

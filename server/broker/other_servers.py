@@ -141,7 +141,10 @@ class OtherServers:
         if not latest:
             return
         rows = {row.number: row for row in subscriptions.states(connection, list(latest))}
-        compiled: list[int] = []
+        compiled = [number for number in latest if number in rows and rows[number].status not in SILENT]
+        # Everything is read before anything changes: a connection that breaks leaves the state as it was.
+        stored = {row.number: row for row in subscriptions.trees(connection, live_only=True, numbers=compiled)}
+        new: list[int] = []
         for number, id in latest.items():
             row = rows.get(number)
             known = live_subscriptions.find(id)
@@ -158,15 +161,14 @@ class OtherServers:
             if row is not None:
                 live = live_subscriptions.put_aside(Live(number, id, row.status, row.expires_at, matching=False))
                 if row.status not in SILENT:
-                    compiled.append(number)
+                    new.append(number)
                 if row.status != "expired":
                     self._sweeper.watch(live)
-        if compiled:
-            for _ in fill(
-                live_subscriptions.matcher, subscriptions.trees(connection, live_only=True, numbers=compiled)
-            ):
+        if new:
+            trees = [stored[number] for number in new if number in stored]
+            for _ in fill(live_subscriptions.matcher, trees):
                 pass  # whose notes have changed, whoever made it wrote down
-            live_subscriptions.enter_found([latest[number] for number in compiled])
+            live_subscriptions.enter_found([latest[number] for number in new])
 
 
 def _is_far_behind(commits: int, state: State) -> bool:

@@ -37,7 +37,7 @@ from kindcast.server.delivery.message import (
 )
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.webhook import Delivery, Outcome
-from kindcast.server.errors import RecordDamaged
+from kindcast.server.errors import RecordDamaged, StoreDamaged, StoreUnavailable
 from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import (
@@ -482,13 +482,22 @@ def _endpoint(subscriber: Subscriber) -> str:
 
 
 FAULT_PAUSE_SECONDS = 30.0
-"""After an error of our own (the store cannot be read, say) a subscription is tried again so much later."""
+"""After an error of our own a subscription is tried again so much later."""
+
+UNAVAILABLE_PAUSE_SECONDS = 1.0
+"""The same while the database cannot be reached."""
 
 LONGEST_TIMER_SECONDS = 3_600.0
 """A timer looks again at least once an hour: clocks are set, machines sleep."""
 
 STOP_SECONDS = 2.0
 """For attempts under way at shutdown. What they deliver later is delivered again after the restart."""
+
+
+def _pause_of(error: Exception) -> float:
+    """Until the next try where the database cannot be reached; 0.0 for another error."""
+    away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreDamaged)
+    return UNAVAILABLE_PAUSE_SECONDS if away else 0.0
 
 
 def progress_queue(broker: Broker) -> WriteQueue[Progress]:
@@ -663,11 +672,15 @@ class Outbox:
             self._sinks.learn(changed, found)
             self._knows_sinks = True
             return await self._broker.leases.take(waiting)
-        except Exception:
-            log.exception("the outbox cannot read the store; next attempt in %g s", FAULT_PAUSE_SECONDS)
-            self._announced = None
-            asyncio.get_running_loop().call_later(FAULT_PAUSE_SECONDS, self._woken.set)
-            return []
+        except Exception as error:
+            if pause := _pause_of(error):
+                log.warning("the outbox cannot reach the store; next attempt in %g s: %s", pause, error)
+            else:
+                pause = FAULT_PAUSE_SECONDS
+                log.exception("the outbox cannot read the store; next attempt in %g s", pause)
+        self._announced = None
+        asyncio.get_running_loop().call_later(pause, self._woken.set)
+        return []
 
     def _start(self, number: int, group: asyncio.TaskGroup) -> None:
         """Starts a courier, unless one is running: `announce` has woken that one."""
@@ -686,13 +699,14 @@ class Outbox:
             again = await self._courier.deliver(number, announced)
             while announced.is_set() and not self._stopping:
                 again = await self._courier.deliver(number, announced)
-        except Exception:
-            log.exception(
-                "delivery to subscription number %d failed unexpectedly; next attempt in %g s",
-                number,
-                FAULT_PAUSE_SECONDS,
-            )
-            again = time.time() + FAULT_PAUSE_SECONDS
+        except Exception as error:
+            pause = _pause_of(error)
+            if not pause:
+                pause = FAULT_PAUSE_SECONDS
+                log.exception(
+                    "delivery to subscription number %d failed unexpectedly; next attempt in %g s", number, pause
+                )
+            again = time.time() + pause
         finally:
             del self._under_way[number]
         if again is not None and not self._stopping:

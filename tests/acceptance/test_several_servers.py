@@ -9,12 +9,15 @@ KINDCAST_SERVERS_SEED the choices of a run, KINDCAST_SERVERS_FOLDER where the se
 import json
 import os
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
+from sqlalchemy import create_engine, text
 
-from tests.harness.postgresql import running_postgresql
+from tests.harness.postgresql import driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import running_server
 from tests.harness.several_servers import Event, History, Made, SeveralServers, Span, Stored, violations
@@ -91,3 +94,60 @@ def test_the_checker_finds_what_is_wrong(
     ]
     for each in wrong:
         assert violations(told, *each), each
+
+
+@pytest.mark.slow
+def test_a_server_that_slept_beyond_its_lease_writes_no_progress_and_sends_nothing_more(tmp_path: Path) -> None:
+    """It is stopped while its attempt is under way; another server takes the lease and is answered 500 again and again.
+    The first one goes on, and finds that its attempt was answered 200: that counts for nothing any more, and the next
+    message is not sent before the server that delivers now has delivered this one."""
+    with running_receiver() as receiver, running_postgresql() as cluster, ExitStack() as stack:
+        url, database = receiver.swallow("/a"), cluster.new_database()
+        settings = {
+            "KINDCAST_DATABASE": database,
+            "KINDCAST_ALLOW_PRIVATE_SINKS": "true",
+            "KINDCAST_LEASE_SECONDS": "1",
+            "KINDCAST_WEBHOOK_TIMEOUT_SECONDS": "120",
+            "KINDCAST_WEBHOOK_DELAYS_SECONDS": str([0.1] * 1_000),
+        }
+        sleeper, other = (
+            stack.enter_context(running_server(tmp_path / name, start=False)) for name in ("sleeper", "other")
+        )
+        sleeper.start(**settings)
+        made = httpx.post(f"{sleeper.url}/v1/subscriptions", json={"expression": "n >= 0", "sink": url}).json()
+        for n in range(3):
+            assert httpx.post(f"{sleeper.url}/v1/events", json={"n": n}).status_code == 202
+        receiver.wait_for("/a", 1)
+        other.start(**settings)
+        receiver.script("/a", *[500] * 10_000)  # from the second attempt on; that of the first one is answered 200
+        sleeper.pause()
+        receiver.wait_for("/a", 2)
+        receiver.release()
+        receiver.wait_for("/a", 4)
+        engine = create_engine(driver_url(database))
+
+        def kept() -> tuple[int, str, str]:
+            with engine.connect() as connection:
+                row = connection.execute(
+                    text("SELECT acked, status, server FROM subscriptions JOIN leases ON number = subscription")
+                ).one()
+                return row.acked, row.status, row.server
+
+        before = kept()
+        assert before[:2] == (0, "failing")
+        sleeper.go_on()
+        deadline = time.monotonic() + 20.0
+        while httpx.get(f"{sleeper.url}/readyz", timeout=20.0).status_code != 200:
+            assert time.monotonic() < deadline
+        receiver.wait_for("/a", len(receiver.requests("/a")) + 20)  # for some seconds
+        assert {int(each.message["cursor"]) for each in receiver.requests("/a")} == {1}
+        assert kept() == before
+        receiver.recover("/a")
+        receiver.wait_until(lambda: receiver.last_cursor("/a") == 3, "the rest arrives")
+        assert [int(each.message["cursor"]) for each in receiver.requests("/a") if each.status == 200] == [1, 2, 3]
+        shown = f"{other.url}/v1/subscriptions/{made['id']}"
+        while httpx.get(shown).json()["pending"]:
+            assert time.monotonic() < deadline + 20.0
+            time.sleep(0.05)
+        assert kept()[2] == before[2]
+        engine.dispose()

@@ -11,6 +11,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from kindcast import Client, ProblemError
+from kindcast.server.delivery import outbox
+from kindcast.server.errors import StoreUnavailable
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -74,6 +76,29 @@ def test_outbox_success_moves_cursor_and_counters(client: Client, receiver: Rece
     assert (shown["times_failed"], shown["last_failure"], shown["last_error"]) == (0, None, None)
     assert shown["last_success"] is not None
     assert client.pull(id)["events"] == []
+
+
+def test_outbox_looks_again_soon_after_the_database_was_away(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second later, without a traceback; the pause after errors of our own is much longer."""
+    left = [StoreUnavailable("the database cannot be reached")] * 2
+    looked = outbox.awaiting_webhooks
+
+    def away(*arguments: Any, **more: Any) -> Any:
+        if left:
+            raise left.pop()
+        return looked(*arguments, **more)
+
+    monkeypatch.setattr(outbox, "awaiting_webhooks", away)
+    client.subscribe("number exists", sink=f"{receiver.url}/hook")
+    began = time.monotonic()
+    publish(client, 1)
+    receiver.wait_for("/hook", 1)
+    assert time.monotonic() - began < outbox.FAULT_PAUSE_SECONDS / 2
+    told = [each for each in caplog.records if "the outbox cannot reach the store" in each.getMessage()]
+    assert told
+    assert not any(each.exc_info for each in told)
 
 
 def test_outbox_failures_are_retried_with_the_same_id_in_order(client: Client, receiver: Receiver) -> None:

@@ -197,6 +197,10 @@ def test_what_a_server_writes_without_its_lease_counts_for_nothing(database: str
                     lambda connection: broker.leases.valid(connection, {(number, 1), (number, fence)})
                 )
                 assert valid == {(number, fence)}
+                broker.leases.membership.lapses += 1  # it was silent for too long, and nobody has said so here yet
+                assert broker.leases.fence(number) is None
+                assert await broker.leases.take([number]) == [number]
+                assert broker.leases.fence(number) == fence
                 return number, fence
             finally:
                 await broker.stop()

@@ -13,6 +13,7 @@ ServerError
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
 ├── SubscriptionChanged     its entity tag is not one that If-Match names
 ├── SinkMissing             settings for a webhook, but no sink
+├── IdempotencyKeyReused    an Idempotency-Key came with another request before
 ├── TooManySubscriptions    the limit of this server is reached
 ├── BackfillTooLarge        more past events than a new subscription may get
 ├── TooManyMatches          an event matches more subscriptions than an event may
@@ -44,6 +45,7 @@ __all__ = [
     "BacktestFailed",
     "BrokerBusy",
     "CertificateUnusable",
+    "IdempotencyKeyReused",
     "KeysLost",
     "KeysNeeded",
     "LastKey",
@@ -153,6 +155,10 @@ class BackfillTooLarge(ServerError):
 
 class TooManyMatches(ServerError):
     """The event matches more subscriptions than an event may. Nothing of it was stored."""
+
+
+class IdempotencyKeyReused(ServerError):
+    """An `Idempotency-Key` came with another request before, or what it made was changed since."""
 
 
 class TooManySubscriptions(ServerError):

@@ -34,11 +34,13 @@ from kindcast.server.api.subscriptions import (
     HIDDEN,
     MAX_PAGE,
     Id,
+    IdempotencyKey,
     IfMatch,
     check_size,
     credential_shown,
     entity_tags,
     read_change,
+    read_key,
     read_new,
     settings_shown,
     sink_for,
@@ -89,16 +91,22 @@ async def features() -> Response:
 
 
 @router.post("", summary="Create a subscription", status_code=201, openapi_extra=body_schema(SUBSCRIPTION))
-async def create(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
+async def create(
+    request: Request,
+    broker: AppBroker,
+    settings: AppSettings,
+    caller: AppCaller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """A new subscription; the answer also holds its `ticket` and the `secret` that signs its deliveries. Neither is
-    shown again."""
+    shown again, but to the same request with the same `Idempotency-Key`."""
     body = _members(await json_object(request, settings))
     check_size(body, settings)
     body.pop("id", None)
     body["filters"] = body.get("filters", [])
     body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
-        new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
+        new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner, read_key(idempotency_key, caller))
         row = await broker.create_subscription(new, caller.quota)
     except (Problem, RequestValidationError, SemanticError, SinkRefused) as error:
         raise _bad_request(error) from None

@@ -100,6 +100,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.SinkMissing, "sink-missing"),
     (errors.BackfillTooLarge, "backfill-too-large"),
     (errors.TooManyMatches, "too-many-matches"),
+    (errors.IdempotencyKeyReused, "idempotency-key-reused"),
     (errors.TooManySubscriptions, "too-many-subscriptions"),
     (IndexFull, "index-full"),
     (InvalidCursor, "invalid-cursor"),

@@ -5,6 +5,7 @@ import base64
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
@@ -47,7 +48,7 @@ from kindcast.server.observation import recent_attributes
 from kindcast.server.pending.explanation import subscription_plan
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.egress import SinkRefused, check_sink
-from kindcast.server.security.tickets import hashed, new_ticket
+from kindcast.server.security.tickets import Repeatable, hashed, new_ticket
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
@@ -58,12 +59,14 @@ __all__ = [
     "HIDDEN",
     "MAX_PAGE",
     "Id",
+    "IdempotencyKey",
     "IfMatch",
     "check_size",
     "credential_shown",
     "entity_tags",
     "read_body",
     "read_change",
+    "read_key",
     "read_new",
     "settings_shown",
     "sink_for",
@@ -87,6 +90,9 @@ SECRET_BYTES = 32
 """Of a webhook secret; Standard Webhooks wants 24 to 64."""
 
 ID_BYTES = 8
+
+KEY_CHARACTERS = (16, 255)
+"""Of an `Idempotency-Key`: as hard to guess as what is derived from it should be."""
 
 Text = Annotated[str, Field(min_length=1, max_length=2_048)]
 
@@ -160,8 +166,11 @@ def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
     return told
 
 
-def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None = None) -> tuple[NewSubscription, str]:
-    """A new subscription, and its ticket, which exists nowhere else.
+def read_new(
+    body: Mapping[str, Any], settings: Settings, created_by: str | None = None, repeatable: Repeatable | None = None
+) -> tuple[NewSubscription, str]:
+    """A new subscription, and its ticket, which exists nowhere else. Of a `repeatable` request both are always the
+    same.
 
     Raises `Problem`, `RequestValidationError`, `InvalidSubscription` for bad filters, `SinkRefused`.
     """
@@ -172,9 +181,9 @@ def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None
     if not ways and asked.types is None and asked.source is None:
         raise _invalid("say what you want as expression, where or filters; an empty expression means every event", "")
     _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, settings)
-    ticket = new_ticket()
+    ticket = new_ticket(repeatable)
     new = NewSubscription(
-        id=f"sub_{secrets.token_hex(ID_BYTES)}",
+        id=f"sub_{_random('id', ID_BYTES, repeatable).hex()}",
         asked=ways,
         parts=_parts(asked),
         ticket_hash=hashed(ticket),
@@ -183,12 +192,13 @@ def read_new(body: Mapping[str, Any], settings: Settings, created_by: str | None
         protocol=None if asked.sink is None else asked.protocol or DEFAULT_PROTOCOL,
         protocolsettings=asked.protocolsettings,
         sinkcredential=asked.sinkcredential,
-        secret=None if asked.sink is None else _new_secret(),
+        secret=None if asked.sink is None else _new_secret(repeatable),
         types=None if asked.types is None else tuple(asked.types),
         source=asked.source,
         metadata=asked.metadata,
         created_by=created_by,
         attributes=asked.attributes,
+        repeatable=repeatable is not None,
     )
     return new, ticket
 
@@ -303,8 +313,27 @@ def _check_settings(protocolsettings: Mapping[str, Any] | None) -> None:
             raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
 
 
-def _new_secret() -> str:
-    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
+def _new_secret(repeatable: Repeatable | None = None) -> str:
+    return "whsec_" + base64.b64encode(_random("secret", SECRET_BYTES, repeatable)).decode("ascii")
+
+
+def _random(what: str, size: int, repeatable: Repeatable | None) -> bytes:
+    return secrets.token_bytes(size) if repeatable is None else repeatable.random(what, size)
+
+
+def read_key(key: str | None, caller: Caller) -> Repeatable | None:
+    """What the header `Idempotency-Key` says. Raises `Problem` (422)."""
+    if key is None:
+        return None
+    plain = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
+    if not KEY_CHARACTERS[0] <= len(plain) <= KEY_CHARACTERS[1]:
+        least, most = KEY_CHARACTERS
+        raise _invalid(
+            f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as those of a new UUID: "
+            "who has it gets the ticket",
+            "",
+        )
+    return Repeatable(caller.owner, plain)
 
 
 def _invalid(detail: str, *pointers: str) -> Problem:
@@ -329,18 +358,33 @@ IfMatch = Annotated[
     str | None,
     Header(max_length=4_096, description="Only if the subscription still has this ETag; else 412 and nothing changes."),
 ]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        max_length=4_096,
+        description="A new UUID of yours: sent again with the same request, it makes nothing new and gets the same "
+        "answer; with another request 422. It is as secret as the ticket.",
+    ),
+]
 Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired"]
 
 
 @router.post("", summary="Subscribe", status_code=201, openapi_extra=body_schema(SubscriptionBody.model_json_schema()))
 async def subscribe(
-    request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller, reader: AppEventReader
+    request: Request,
+    broker: AppBroker,
+    settings: AppSettings,
+    caller: AppCaller,
+    reader: AppEventReader,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
     again. Every event that is accepted after this answer is matched against it; `start_at` adds those that are
     stored already, which are delivered first. Its `notes` also tell what may be a mistake: an attribute that no recent
-    event has and whose name is near to another's, numbers against quantities."""
-    created = await _create(await json_object(request, settings), broker, settings, caller, reader)
+    event has and whose name is near to another's, numbers against quantities. Send an `Idempotency-Key` to be able to
+    send the request again after a lost answer."""
+    repeatable = read_key(idempotency_key, caller)
+    created = await _create(await json_object(request, settings), broker, settings, caller, reader, repeatable)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
 
 
@@ -384,8 +428,16 @@ async def export(broker: AppBroker) -> Response:
 
 
 @router.post("/import", summary="Import subscriptions")
-async def import_lines(request: Request, broker: AppBroker, settings: AppSettings, caller: AppCaller) -> Response:
-    """NDJSON: one subscription per line; its `id`, if any, is returned as `was`. A bad line does not stop the rest."""
+async def import_lines(
+    request: Request,
+    broker: AppBroker,
+    settings: AppSettings,
+    caller: AppCaller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """NDJSON: one subscription per line; its `id`, if any, is returned as `was`. A bad line does not stop the rest.
+    With an `Idempotency-Key` the same lines can be sent again: those that are there already are not made twice."""
+    repeatable = read_key(idempotency_key, caller)
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
     if len(numbered) > settings.max_events_per_request:
@@ -393,7 +445,7 @@ async def import_lines(request: Request, broker: AppBroker, settings: AppSetting
     created, rejected = [], []
     for start in range(0, len(numbered), IMPORTED_TOGETHER):
         some = numbered[start : start + IMPORTED_TOGETHER]
-        results = await _import([line for _, line in some], broker, settings, caller)
+        results = await _import(some, broker, settings, caller, repeatable)
         for (number, _), result in zip(some, results, strict=True):
             if isinstance(result, dict):
                 created.append({"line": number, **result})
@@ -543,21 +595,27 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
 
 
 async def _create(
-    body: dict[str, Any], broker: Broker, settings: Settings, caller: Caller, reader: EventReader
+    body: dict[str, Any],
+    broker: Broker,
+    settings: Settings,
+    caller: Caller,
+    reader: EventReader,
+    repeatable: Repeatable | None,
 ) -> dict[str, Any]:
     check_size(body, settings)
-    new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner)
+    new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner, repeatable)
     created: dict[str, Any] = {"id": new.id, "ticket": ticket}
     if (after := read_start(body)) is None:
         row = await broker.create_subscription(new, caller.quota)
     else:
         row, past = await broker.create_with_past(new, after, caller.quota)
-        created["backfill"] = {
-            "events": past.read,
-            "matched": len(past.matched),
-            "undecided": len(past.undecided),
-            "unreadable": past.unreadable,
-        }
+        if past is not None:
+            created["backfill"] = {
+                "events": past.read,
+                "matched": len(past.matched),
+                "undecided": len(past.undecided),
+                "unreadable": past.unreadable,
+            }
     if row.secret is not None:
         created["secret"] = row.secret
     shown = _shown(row, broker.vocabulary.version, time.time())
@@ -578,10 +636,20 @@ def check_size(body: dict[str, Any], settings: Settings) -> None:
 
 
 async def _import(
-    lines: Sequence[bytes], broker: Broker, settings: Settings, caller: Caller
+    lines: Sequence[tuple[int, bytes]],
+    broker: Broker,
+    settings: Settings,
+    caller: Caller,
+    repeatable: Repeatable | None,
 ) -> list[dict[str, Any] | Exception]:
-    """What was made of each line, or what is wrong with it; also `StoreUnavailable`, for other lines may be stored."""
-    read = await asyncio.to_thread(lambda: [_read_line(line, settings, caller.owner) for line in lines])
+    """What was made of each numbered line, or what is wrong with it; also `StoreUnavailable`, for other lines may be
+    stored."""
+
+    def read_all() -> list[tuple[NewSubscription, str, Any] | Exception]:
+        parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
+        return [_read_line(line, settings, caller.owner, part) for (_, line), part in zip(lines, parts, strict=True)]
+
+    read = await asyncio.to_thread(read_all)
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
     try:
@@ -600,7 +668,9 @@ async def _import(
     return results
 
 
-def _read_line(line: bytes, settings: Settings, created_by: str | None) -> tuple[NewSubscription, str, Any] | Exception:
+def _read_line(
+    line: bytes, settings: Settings, created_by: str | None, repeatable: Repeatable | None
+) -> tuple[NewSubscription, str, Any] | Exception:
     """The request in a line, its ticket, and the id that it had; or what is wrong with the line."""
     try:
         body = decode(line)
@@ -609,7 +679,7 @@ def _read_line(line: bytes, settings: Settings, created_by: str | None) -> tuple
         check_size(body, settings)
         if body.get("start_at") is not None:
             raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
-        return *read_new(body, settings, created_by), body.get("id")
+        return *read_new(body, settings, created_by, repeatable), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
 

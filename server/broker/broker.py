@@ -358,9 +358,10 @@ class Broker:
 
     async def create_with_past(
         self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota = NO_QUOTA
-    ) -> tuple[Row[Any], Backfill]:
+    ) -> tuple[Row[Any], Backfill | None]:
         """Like `create_subscription`, with the stored events after a sequence; one at a time. Returns also what was
-        found. Raises also `BackfillTooLarge`, `BrokerBusy`, and what `after` raises."""
+        found, or None where the same request came before. Raises also `BackfillTooLarge`, `BrokerBusy`, and what
+        `after` raises."""
         if self._backfills_waiting >= MAX_BACKFILLS:
             raise BrokerBusy("too many new subscriptions are waiting for past events: try again later")
         self._backfills_waiting += 1
@@ -375,7 +376,9 @@ class Broker:
 
     async def _with_past(
         self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota
-    ) -> tuple[Row[Any], Backfill]:
+    ) -> tuple[Row[Any], Backfill | None]:
+        if (before := await self.read(lambda connection: subscribing.made_before(connection, new))) is not None:
+            return before, None
         vocabulary, operators = self.vocabulary, self.state.operators
         create = await self._creation(new, quota)
         start = await self.read(after)

@@ -24,6 +24,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
 from kindcast.server.broker.state import Live
 from kindcast.server.errors import (
+    IdempotencyKeyReused,
     ServerError,
     SinkMissing,
     SubscriptionChanged,
@@ -74,6 +75,9 @@ class NewSubscription:
     created_by: str | None = None
     """Whose key made it; None without keys."""
     attributes: Sequence[str] | None = None
+    repeatable: bool = False
+    """Id, ticket and secret are derived from the request's `Idempotency-Key`: if there is one of this id, the request
+    came before."""
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
@@ -103,8 +107,11 @@ def create(
     """Stores a subscription and adds it to the matcher. Returns its row.
 
     `compiled` was made outside the thread. If the vocabulary or the operators have changed since, it is compiled again.
-    Raises `InvalidSubscription`, `TooManySubscriptions`.
+    A repeated request stores nothing and returns the row of the first. Raises `InvalidSubscription`,
+    `TooManySubscriptions`, `IdempotencyKeyReused`.
     """
+    if (before := made_before(group.connection, new)) is not None:
+        return before
     state = group.state
     if len(state.live_subscriptions) >= limit:
         raise TooManySubscriptions(f"this server takes at most {limit:,} subscriptions")
@@ -117,6 +124,33 @@ def create(
     live = Live(number, new.id, "active", new.expires_at, matching=False)
     sweeper.watch(admit(group, introduce(group, live), compiled))
     return _row(group, new.id)
+
+
+_AS_ASKED = (
+    ("expression", "asked"),
+    *((name, name) for name in ("ticket_hash", "sink", "protocol", "protocolsettings", "sinkcredential", "secret")),
+    *((name, name) for name in ("types", "source", "metadata", "attributes")),
+)
+"""Column → member of `NewSubscription`: what is the same where a request is repeated."""
+
+
+def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None:
+    """The row that the same request made, if it was sent before. Raises `IdempotencyKeyReused` where the key came with
+    another request, and where the subscription was changed since."""
+    row = subscriptions.find_subscription(connection, new.id) if new.repeatable else None
+    if row is None:
+        return None
+    if any(getattr(row, column) != _as_stored(getattr(new, member)) for column, member in _AS_ASKED):
+        raise IdempotencyKeyReused(
+            "this Idempotency-Key came with another request before, or the subscription that it made was changed "
+            "since: take a new key for a new request"
+        )
+    return row
+
+
+def _as_stored(value: Any) -> Any:
+    """As a column of JSON has it; texts stay as they are."""
+    return json.loads(json.dumps(value))
 
 
 def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, Any]:
@@ -389,7 +423,8 @@ def create_many(
     limit: int,
     quota: Quota = NO_QUOTA,
 ) -> list[Refusal | None]:
-    """Store those that are valid, and make them match; None for each that was made, in the order of `new`.
+    """Store those that are valid, and make them match; None for each that was made, now or by the same request before,
+    in the order of `new`.
 
     If the vocabulary or the operators have changed since they were `described`, that is done again. Raises
     `kindcast.index.errors.IndexFull`, and makes none of them then. Costs some 50 µs each.
@@ -401,7 +436,14 @@ def create_many(
     made: list[tuple[NewSubscription, Described]] = []
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
     for each, became in zip(new, described, strict=True):
-        if isinstance(became, InvalidSubscription):
+        try:
+            before = made_before(group.connection, each)
+        except IdempotencyKeyReused as error:
+            results.append(error)
+            continue
+        if before is not None:
+            results.append(None)
+        elif isinstance(became, InvalidSubscription):
             results.append(became)
         elif len(state.live_subscriptions) + len(made) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))

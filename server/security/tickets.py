@@ -4,6 +4,7 @@
 bits.
 """
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -11,16 +12,36 @@ from dataclasses import dataclass
 
 from kindcast.server.errors import TicketMissing, TicketWrong
 
-__all__ = ["TICKET_HEADER", "Claim", "check_ticket", "hashed", "new_ticket"]
+__all__ = ["TICKET_HEADER", "Claim", "Repeatable", "check_ticket", "hashed", "new_ticket"]
 
 TICKET_HEADER = "Kindcast-Ticket"
 
 TICKET_BYTES = 32
 
 
-def new_ticket() -> str:
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """A request that its client may send again, by the header `Idempotency-Key`: what else is random about its
+    subscription is derived from the key, so that it is made once, and the same answer can be given again without any
+    secret being stored. Who has the key can get the ticket by sending the request again; so it is as secret."""
+
+    owner: str | None
+    """Who asks, as `created_by`: keys of others are others."""
+    key: str
+    part: int = 0
+    """Of a request that makes several: which of them."""
+
+    def random(self, what: str, size: int) -> bytes:
+        """At most 32 bytes that look random, always the same ones for `what`."""
+        told = f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass")
+        return hmac.new(self.key.encode("utf-8", "surrogatepass"), told, "sha256").digest()[:size]
+
+
+def new_ticket(repeatable: Repeatable | None = None) -> str:
     """A ticket: 43 characters of base64url."""
-    return secrets.token_urlsafe(TICKET_BYTES)
+    if repeatable is None:
+        return secrets.token_urlsafe(TICKET_BYTES)
+    return base64.urlsafe_b64encode(repeatable.random("ticket", TICKET_BYTES)).rstrip(b"=").decode("ascii")
 
 
 def hashed(ticket: str) -> str:

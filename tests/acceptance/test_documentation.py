@@ -23,6 +23,7 @@ SESSIONS = (
     "docs/security.md",
     "docs/event-schemas.md",
     "docs/operators.md",
+    "docs/receiving.md",
     "docs/ngsi-ld.md",
     "docs/one-record.md",
 )

@@ -1,0 +1,189 @@
+"""`Idempotency-Key`: a request that is sent again after a lost answer makes nothing twice, and gets the same answer."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, publish, running_application, waiting
+from tests.harness.killed_server import VARIABLE
+from tests.harness.server_process import ServerProcess, running_server
+
+SINK = {"sink": "http://127.0.0.1:9/hook", "protocolsettings": {"headers": {"X-Key": "hush"}}, "metadata": {"a": [1]}}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        yield client
+
+
+def send(client: httpx.Client, key: str, path: str = "/v1/subscriptions", **body: Any) -> httpx.Response:
+    return client.post(path, json=body, headers={"Idempotency-Key": key})
+
+
+def count(client: httpx.Client) -> int:
+    return len(client.get("/v1/subscriptions").json()["subscriptions"])
+
+
+@pytest.mark.parametrize("more", [{}, SINK, {"types": ["a", "b"], "source": "urn:s", "attributes": ["n"]}])
+def test_same_request_gets_the_same_answer_and_makes_nothing_new(client: httpx.Client, more: dict[str, Any]) -> None:
+    """Also its ticket and its secret, which are stored nowhere as they are; in quotes, as the draft writes the header,
+    the key is the same."""
+    key = str(uuid.uuid4())
+    first = send(client, key, expression="n = 1", **more)
+    again = send(client, f'"{key}"', expression="n = 1", **more)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again.headers["location"] == first.headers["location"]
+    assert count(client) == 1
+    publish(client, n=1)
+    made = first.json()
+    told = client.get(f"/v1/subscriptions/{made['id']}").json()
+    assert told["id"] == made["id"]
+    removed = client.delete(f"/v1/subscriptions/{made['id']}", headers={"Kindcast-Ticket": again.json()["ticket"]})
+    assert removed.status_code == 200
+
+
+def test_other_keys_make_others_and_another_request_is_refused(client: httpx.Client) -> None:
+    """Whatever is different of it: what it asks, or what is delivered where."""
+    key = str(uuid.uuid4())
+    first = send(client, key, expression="n = 1", **SINK).json()
+    assert send(client, str(uuid.uuid4()), expression="n = 1", **SINK).json()["id"] != first["id"]
+    for body in (
+        SINK | {"expression": "n = 2"},
+        SINK | {"expression": "n = 1", "metadata": {}},
+        SINK | {"expression": "n = 1", "source": "urn:s"},
+        SINK | {"expression": "n = 1", "sink": "http://127.0.0.1:9/other"},
+        SINK | {"expression": "n = 1", "protocolsettings": {}},
+        {"expression": "n = 1"},
+        {"where": {"=": ["n", 1]}},
+    ):
+        refused = send(client, key, **body)
+        assert refused.status_code == 422, body
+        assert problem_code(refused) == "idempotency-key-reused"
+    assert count(client) == 2
+
+
+def test_changed_subscription_is_not_what_the_request_made(client: httpx.Client) -> None:
+    """A new sink, or a new secret: the first answer would be wrong now."""
+    for change in ("patch", "rotate"):
+        key = str(uuid.uuid4())
+        made = send(client, key, expression="n = 1", **SINK).json()
+        path, headers = f"/v1/subscriptions/{made['id']}", {"Kindcast-Ticket": made["ticket"]}
+        if change == "patch":
+            client.patch(path, json={"metadata": {"b": 2}}, headers=headers).raise_for_status()
+        else:
+            client.post(f"{path}/rotate-secret", headers=headers).raise_for_status()
+        assert problem_code(send(client, key, expression="n = 1", **SINK)) == "idempotency-key-reused"
+
+
+@pytest.mark.parametrize("key", ["1", "x" * 15, "x" * 256, ""])
+def test_key_that_can_be_guessed_or_is_too_long_is_refused(client: httpx.Client, key: str) -> None:
+    refused = send(client, key, expression="n = 1")
+    assert problem_code(refused) == "invalid-request"
+    assert "UUID" in refused.json()["detail"]
+    assert count(client) == 0
+
+
+def test_both_of_two_at_once_get_the_one_that_was_made(client: httpx.Client) -> None:
+    key = str(uuid.uuid4())
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: send(client, key, expression="n = 1").json(), range(8)))
+    assert len({each["id"] for each in answers}) == 1
+    assert len({each["ticket"] for each in answers}) == 1
+    assert count(client) == 1
+
+
+def test_past_events_are_delivered_once(client: httpx.Client) -> None:
+    """With `start_at`, and although an event came between the two requests."""
+    publish(client, n=1)
+    key = str(uuid.uuid4())
+    first = send(client, key, expression="n >= 1", start_at="earliest").json()
+    assert first["backfill"]["matched"] == 1
+    publish(client, n=2)
+    again = send(client, key, expression="n >= 1", start_at="earliest")
+    assert again.status_code == 201
+    assert again.json()["id"] == first["id"]
+    assert waiting(client, first) == [{"n": 1}, {"n": 2}]
+
+
+def test_import_that_broke_off_goes_on_where_it_was(client: httpx.Client) -> None:
+    """The first half of the lines, then all of them: as if they had come once. A line that was changed is refused, and
+    the others are not."""
+    lines = [json.dumps({"id": f"old-{n}", "expression": f"n = {n}"} | (SINK if n % 2 else {})) for n in range(20)]
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+
+    def send_lines(some: list[str]) -> dict[str, Any]:
+        answered = client.post("/v1/subscriptions/import", content="\n".join(some), headers=headers)
+        told: dict[str, Any] = answered.raise_for_status().json()
+        return told
+
+    half = send_lines(lines[:10])
+    whole = send_lines(lines)
+    assert whole["rejected"] == []
+    assert whole["created"][:10] == half["created"]
+    assert len({each["id"] for each in whole["created"]}) == count(client) == 20
+    changed = send_lines([*lines[:4], json.dumps({"expression": "n = 99"}), *lines[5:]])
+    assert [each["line"] for each in changed["rejected"]] == [5]
+    assert changed["rejected"][0]["problem"]["type"].endswith("idempotency-key-reused")
+    assert count(client) == 20
+
+
+def test_cloudevents_subscriptions_can_be_sent_again(client: httpx.Client) -> None:
+    body = {"sink": "http://127.0.0.1:9/hook", "protocol": "HTTP", "filters": [{"exact": {"type": "a"}}]}
+    key = str(uuid.uuid4())
+    first = send(client, key, "/v1/cloudevents/subscriptions", **body)
+    again = send(client, key, "/v1/cloudevents/subscriptions", **body)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    refused = send(client, key, "/v1/cloudevents/subscriptions", **body | {"filters": []})
+    assert problem_code(refused) == "idempotency-key-reused"
+
+
+@pytest.mark.slow
+def test_request_whose_answer_was_lost_with_the_server_is_sent_again(tmp_path: Path) -> None:
+    """The server dies while it stores the subscription: nothing of it is there, or all; and dies after the answer."""
+    key = str(uuid.uuid4())
+
+    def sent(server: ServerProcess) -> dict[str, Any]:
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+            told: dict[str, Any] = send(client, key, expression="n = 1").raise_for_status().json()
+            return told
+
+    with running_server(
+        tmp_path / "data", {VARIABLE: "subscribe 1 after"}, module="tests.harness.killed_server"
+    ) as server:
+        with pytest.raises(httpx.TransportError):
+            sent(server)
+        server.kill()
+        server.start(**{VARIABLE: ""})
+        first = sent(server)
+        server.kill()
+        server.start()
+        again = sent(server)
+        assert (again["id"], again["ticket"]) == (first["id"], first["ticket"])
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+            assert count(client) == 1
+
+
+def test_keys_of_others_are_others(tmp_path: Path) -> None:
+    """Two API keys that send one Idempotency-Key get two subscriptions."""
+    with running_application(tmp_path) as client:
+        admin = client.post("/v1/keys", json={"role": "admin"}).raise_for_status().json()["key"]
+        bearer = {"Authorization": f"Bearer {admin}"}
+        key = str(uuid.uuid4())
+        made = []
+        for _ in range(2):
+            other = (
+                client.post("/v1/keys", json={"role": "subscriber"}, headers=bearer).raise_for_status().json()["key"]
+            )
+            headers = {"Authorization": f"Bearer {other}", "Idempotency-Key": key}
+            made.append(client.post("/v1/subscriptions", json={"expression": "n = 1"}, headers=headers).json())
+        assert made[0]["id"] != made[1]["id"]
+        assert made[0]["ticket"] != made[1]["ticket"]

@@ -31,7 +31,7 @@ from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
 from kindcast.server.security.identity_provider import IdentityProvider, ProviderUnavailable, TokenRefused
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
-from kindcast.server.security.permissions import AUDITED, Permission, RouteTable, needs_of
+from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
 from kindcast.server.security.sessions import Session, Sessions, is_of_own_page, session_token
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
@@ -348,7 +348,8 @@ class Gate:
         except (Problem, LimitReached) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
-        await self._carry_out(scope, receive, send, access, caller, audited=bool(needs and needs & AUDITED))
+        audited = method not in READING and bool(needs and needs & AUDITED)
+        await self._carry_out(scope, receive, send, access, caller, audited=audited)
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
         """Raises `Problem`, `LimitReached`."""

@@ -13,7 +13,7 @@ from starlette.routing import compile_path
 
 from kindcast.server.security.keys import Role
 
-__all__ = ["AUDITED", "ROLES", "ROUTES", "Permission", "RouteTable", "needs_of", "permissions_of"]
+__all__ = ["AUDITED", "READING", "ROLES", "ROUTES", "Permission", "RouteTable", "needs_of", "permissions_of"]
 
 
 class Permission(StrEnum):
@@ -226,8 +226,11 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
 AUDITED = frozenset(
     {Permission.SUBSCRIBE, Permission.CHANGE_VOCABULARY, Permission.ADMINISTER, Permission.ADMINISTER_SERVER}
 )
-"""Requests of these permissions are written to the audit log, whatever becomes of them; so is every refusal. Publishing
-is counted instead."""
+"""Requests of these permissions are written to the audit log, whatever becomes of them, unless they only read; so is
+every refusal. Publishing is counted instead."""
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that change nothing."""
 
 
 def needs_of(method: str, path: str) -> frozenset[Permission] | None:

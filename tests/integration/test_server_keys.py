@@ -417,6 +417,20 @@ def test_audit_log_says_who_did_what(keyed: Keyed) -> None:
     assert not [line for line in exported if "POST /v1/events" in line and '"outcome":202' in line]
 
 
+def test_reads_are_not_audited_unless_refused(keyed: Keyed) -> None:
+    """Only changes and refusals: a console that looks at its pages fills no log."""
+    reads = ["/v1/keys", "/v1/tenants", "/v1/terms/unknown", "/v1/jobs/none", "/v1/subscriptions"]
+    for path in reads:
+        assert keyed.client.get(path, headers=keyed.admin).status_code in (200, 404)
+    time.sleep(0.2)  # refusals that the log takes at one time
+    refused = keyed.client.get("/v1/keys", headers=keyed.roles["publisher"])
+    assert refused.status_code == 403
+    newest = keyed.client.get("/v1/audit", params={"limit": 1_000}, headers=keyed.admin).json()["entries"]
+    told = {(each["action"], each["outcome"]) for each in newest}
+    assert not [each for each in told if each[0].startswith("GET ") and each[1] != 403]
+    assert ("GET /v1/keys", 403) in told
+
+
 def _events_of(keyed: Keyed, role: str) -> int:
     keys = keyed.client.get("/v1/keys", headers=keyed.admin).json()["keys"]
     ids = {f"key {each['id']}" for each in keys if each["role"] == role}

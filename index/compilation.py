@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from kindcast.index.clause import (
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.fused import engine as fused
 
-__all__ = ["compile_share", "warm_up", "warm_up_beside"]
+__all__ = ["KernelCache", "compile_share", "kernel_cache", "warm_up", "warm_up_beside"]
 
 SLOWEST = frozenset({"match_segment", "match_single"})
 """These take as long to compile as all others."""
@@ -135,6 +136,30 @@ def call_all() -> None:
 
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCache:
+    """What is kept of the kernels for this version and this kind of processor. `folder` is None where none of those
+    that are tried can be written."""
+
+    folder: Path | None
+    kernels: int
+    compiled: int
+
+
+def kernel_cache() -> KernelCache:
+    """Where compiled kernels are kept, and how many of them are there. Compiles none; imports the compiler."""
+    kernels = {kernel for kernel, _ in jit.calls_of(call_all)}
+    from kindcast.index import machine_code
+
+    forms = [machine_code.form_of(kernel.py_func) for kernel in kernels]
+    folders = {machine_code.folder_of(form) for form in forms if machine_code.keeps(form)}
+    return KernelCache(
+        folder=Path(os.path.commonpath(folders)) if folders else None,
+        kernels=len(forms),
+        compiled=sum(machine_code.is_cached(form) for form in forms),
+    )
 
 
 def _fill_cache(niceness: int) -> bool:

@@ -6,7 +6,7 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.index.array_file import read_arrays, write_arrays
-    from kindcast.index.compilation import warm_up, warm_up_beside
+    from kindcast.index.compilation import KernelCache, kernel_cache, warm_up, warm_up_beside
     from kindcast.index.jit import use_cache
     from kindcast.semantic.matching.decision import Decision, Step
     from kindcast.semantic.matching.operator_layer import Link, OperatorLayer
@@ -20,11 +20,13 @@ __all__ = [
     "CostlyTest",
     "Decision",
     "Failures",
+    "KernelCache",
     "Link",
     "MatchTable",
     "OpenDecision",
     "OperatorLayer",
     "Step",
+    "kernel_cache",
     "read_arrays",
     "saved_trees",
     "use_cache",
@@ -41,6 +43,8 @@ __getattr__ = on_demand(
             "write_arrays",
         ),
         "kindcast.index.compilation": (
+            "KernelCache",
+            "kernel_cache",
             "warm_up",
             "warm_up_beside",
         ),

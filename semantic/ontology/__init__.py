@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
     from kindcast.semantic.ontology.loader import read, read_several
     from kindcast.semantic.ontology.progress import Progress, silent
-    from kindcast.semantic.ontology.reasoning.owl import Reasoner
+    from kindcast.semantic.ontology.reasoning.owl import Reasoner, find_java
     from kindcast.semantic.ontology.records import (
         ConceptRecord,
         Limits,
@@ -36,6 +36,7 @@ __all__ = [
     "RelationRecord",
     "decode",
     "encode",
+    "find_java",
     "is_readable",
     "read",
     "read_encoded",
@@ -70,7 +71,10 @@ __getattr__ = on_demand(
             "Progress",
             "silent",
         ),
-        "kindcast.semantic.ontology.reasoning.owl": ("Reasoner",),
+        "kindcast.semantic.ontology.reasoning.owl": (
+            "Reasoner",
+            "find_java",
+        ),
         "kindcast.semantic.ontology.records": (
             "ConceptRecord",
             "Limits",

@@ -19,6 +19,7 @@ from kindcast.server.cli import (
     contexts,
     declarations,
     demo,
+    doctor,
     events,
     keys,
     listen,
@@ -135,6 +136,14 @@ application.add_typer(keys.audit)
 application.add_typer(tenants.commands)
 application.add_typer(repair.clock)
 application.command("repair", epilog=page("kindcast repair --data ./shop"))(repair.repair)
+application.command(
+    "doctor",
+    epilog=page(
+        "kindcast doctor",
+        "kindcast doctor --data ./shop --json",
+        statuses="0 without a problem, warnings or not; 1 with at least one.",
+    ),
+)(doctor.doctor)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 

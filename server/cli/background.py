@@ -22,7 +22,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.problems import CommandFailed
 
-__all__ = ["LOG", "STATE", "running", "start", "stop"]
+__all__ = ["LOG", "STATE", "found_server", "running", "start", "stop"]
 
 LOG = "server.log"
 STATE = "server.json"
@@ -59,7 +59,7 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
     Raises CommandFailed where a server runs already, or the new one could not start.
     """
     data.mkdir(parents=True, exist_ok=True)
-    if found := _found(data):
+    if found := found_server(data):
         raise CommandFailed(
             f"a server runs in {data} already, at {found['listening']}", f"To stop it: kindcast stop --data {data}"
         )
@@ -77,7 +77,7 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
     while True:
         if process.poll() is not None:
             raise CommandFailed(*_why(log, begin))
-        found = _found(data)
+        found = found_server(data)
         if (found and found["pid"] == process.pid) or time.monotonic() >= until:
             address = found["listening"] if found else None
             return {"pid": process.pid, "listening": address, "log": str(log)}
@@ -92,13 +92,13 @@ def stop(
     json: JsonOption = False,
 ) -> None:
     """Stop the server of a data folder on this machine. It finishes what it has begun; nothing is lost."""
-    found = _found(data)
+    found = found_server(data)
     if found is None:
         raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")
     with contextlib.suppress(ProcessLookupError):
         os.kill(found["pid"], signal.SIGTERM)
     until = time.monotonic() + wait
-    while _found(data) is not None:
+    while found_server(data) is not None:
         if time.monotonic() >= until:
             raise CommandFailed(f"process {found['pid']} has not ended after {wait:g} s", f"See {data / LOG}.")
         time.sleep(LOOKED_EVERY)
@@ -108,7 +108,7 @@ def stop(
         output.paragraph(f"stopped the server at {found['listening']}")
 
 
-def _found(data: Path) -> dict[str, Any] | None:
+def found_server(data: Path) -> dict[str, Any] | None:
     """Process id and address of the server that runs in `data`, None without one."""
     try:
         with (data / STATE).open(encoding="utf-8") as file:

@@ -16,7 +16,7 @@ from kindcast.server.cli import background, output
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.problems import CommandFailed
 
-__all__ = ["serve"]
+__all__ = ["load_settings", "serve"]
 
 STOP_SECONDS = 5
 """How long running requests may continue after the server was told to stop."""
@@ -63,25 +63,18 @@ def serve(
     # The server's libraries are imported here only: the other commands start without them. Nothing of what is imported
     # is garbage, and to look for some takes a fifth of the time; `announce` turns the collector on again.
     gc.disable()
-    from pydantic import ValidationError
+    from kindcast.server.settings import unknown_variables
 
-    from kindcast.server.settings import Settings, unknown_variables
-
-    try:
-        settings = Settings.load(
-            config,
-            host=host,
-            port=port,
-            data=data,
-            database=database,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            planner=planner,
-        )
-    except ValidationError as error:
-        raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
-    except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="--config") from error
+    settings = load_settings(
+        config,
+        host=host,
+        port=port,
+        data=data,
+        database=database,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        planner=planner,
+    )
     for name, near in unknown_variables(os.environ):
         output.warn(f"the variable {name} is not read by anything{f'; is {near} meant?' if near else ''}")
     if detach:
@@ -107,6 +100,24 @@ def serve(
         ) from error
     with listener:
         _run(settings, listener, json)
+
+
+def load_settings(config: Path | None, **flags: Any) -> Any:
+    """The settings of a server. Raises typer.BadParameter, which names each that is wrong."""
+    from tomllib import TOMLDecodeError
+
+    from pydantic import ValidationError
+
+    from kindcast.server.settings import Settings
+
+    try:
+        return Settings.load(config, **flags)
+    except ValidationError as error:
+        raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
+    except TOMLDecodeError as error:
+        raise typer.BadParameter(f"{config} is not TOML: {error}", param_hint="--config") from error
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from error
 
 
 def _show_started(started: dict[str, Any], data: Path, wait: float, json: bool) -> None:

@@ -24,7 +24,17 @@ from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import digest_of
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 
-__all__ = ["Seen", "Witness", "accept", "examine", "follow_clock", "mark_of_keys", "path_of"]
+__all__ = [
+    "Seen",
+    "Witness",
+    "accept",
+    "clock_ahead",
+    "examine",
+    "follow_clock",
+    "mark_of_keys",
+    "path_of",
+    "unchanged",
+]
 
 WRITE_SECONDS = 1.0
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -95,6 +105,23 @@ def follow_clock(seen: Seen | None) -> None:
     CLOCK.now()
 
 
+def clock_ahead(database: Path) -> float | None:
+    """Seconds by which the clock has moved against the machine's own since a server last wrote to the database; None
+    where none has since the machine started."""
+    seen = Witness(path_of(database)).read()
+    if seen is None or not seen.boot or seen.boot != _boot():
+        return None
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - seen.offset
+
+
+def unchanged(database: Path) -> str:
+    """The URI by which SQLite reads the file of a server that does not run. Without a write-ahead log it makes no file
+    beside it: one of another user would keep the server from starting."""
+    log = Path(f"{database}-wal")
+    is_whole = not log.exists() or not log.stat().st_size
+    return f"{database.absolute().as_uri()}?mode=ro{'&immutable=1' if is_whole else ''}"
+
+
 def examine(database: Path) -> dict[str, Any]:
     """What SQLite finds wrong with the file, which stored events do not fit their digests, and how many commits the
     witness knows that are not there. Reads everything once."""
@@ -103,7 +130,7 @@ def examine(database: Path) -> dict[str, Any]:
     if not database.is_file() or not database.stat().st_size:
         damage.append(f"{database} is empty, or not there")
     else:
-        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        with contextlib.closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
                 commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]

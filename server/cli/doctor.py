@@ -1,0 +1,427 @@
+"""The command `kindcast doctor`: looks at everything that a server needs of its machine, and says what to do.
+
+    settings, environment ─▶ versions, libraries, Java ─▶ kernel cache ─▶ port, disk, clock ─▶ data folder
+                                                                          a server that runs is asked over HTTP ┘
+
+Nothing is changed. Each check ends in findings that are ok, a warning (it works, but not as it should) or a problem.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from errno import EADDRINUSE
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from kindcast.server.cli import background, output
+from kindcast.server.cli.connection import JsonOption
+
+__all__ = ["Finding", "doctor"]
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "bold red"}
+
+SHOWN = ("numpy", "numba", "pyoxigraph", "sqlalchemy", "uvicorn")
+"""Libraries whose versions a report of a fault needs; of the others only what is wrong is shown."""
+LITTLE_SPACE, TOO_LITTLE_SPACE = 2 << 30, 200 << 20
+"""Bytes. A start copies nothing, but the write-ahead log and snapshots need room beside the database."""
+FEW_FILES = 4_096
+JAVA_OF_SPARK = 17
+JUMP_SECONDS = 60.0
+OLDEST = 1_767_225_600.0
+"""The first second of 2026: no clock of today is before it."""
+TIMEOUT_SECONDS = 5.0
+LARGE_DATABASE = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. `advice`: what to do about it."""
+
+    check: str
+    state: str
+    detail: str
+    advice: str = ""
+
+
+Findings = Iterator[Finding]
+
+
+def doctor(
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data folder of a server.  [kindcast-data]")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="KINDCAST_CONFIG", metavar="FILE", help="The TOML file of settings that serve is given."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check this machine and a data folder: versions, Java, compiled kernels, port, disk, clock, and whether the stored
+    data is whole. Nothing is changed. A server that runs is asked over HTTP; else the whole database is read once."""
+    found: list[Finding] = []
+    for each in _all(config, data):
+        found.append(each)
+        if not json:
+            _show(each)
+    problems, warnings = (sum(each.state == state for each in found) for state in (PROBLEM, WARNING))
+    if json:
+        output.print_json({"problems": problems, "warnings": warnings, "checks": [asdict(each) for each in found]})
+    else:
+        output.paragraph(f"{_plural(problems, 'problem')}, {_plural(warnings, 'warning')}", "bold")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding) -> None:
+    state = (f"{finding.state:<8} ", STYLES[finding.state])
+    output.screen().print(Text.assemble(state, f"{finding.check:<13} {finding.detail}"), soft_wrap=True)
+    if finding.advice:
+        output.paragraph(f"{'':<22} {finding.advice}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _all(config: Path | None, data: Path | None) -> Findings:
+    settings = None
+    yield from versions()
+    try:
+        settings, findings = _settings(config, data)
+        yield from findings
+    except ImportError as error:
+        yield Finding("settings", PROBLEM, f"they cannot be read: {error}", "Install kindcast again.")
+    yield from _guarded("Java", lambda: java(settings and settings.java))
+    yield from _guarded("kernels", lambda: kernels(settings and settings.cache))
+    yield from _guarded("files", files)
+    yield from _guarded("clock", lambda: clock(settings and _database(settings)))
+    if settings is None:
+        return
+    running = background.found_server(settings.data)
+    yield from _guarded("port", lambda: port(settings.host, settings.port, running))
+    yield from _guarded("disk", lambda: disk(settings.data))
+    yield from _guarded("data", lambda: stored(settings, running))
+
+
+def _guarded(check: str, findings: Callable[[], Findings]) -> Findings:
+    """The findings; a check that fails itself is a finding, too, and the others go on."""
+    try:
+        yield from findings()
+    except Exception as error:
+        yield Finding(check, WARNING, f"this could not be checked: {type(error).__name__}: {error}")
+
+
+# ── what is installed ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def versions() -> Findings:
+    """kindcast, Python, SQLite and the libraries: those that are absent, or older than kindcast needs."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("kindcast", OK, f"{metadata.version('kindcast')}, Python {python}, SQLite {sqlite3.sqlite_version}")
+    there, wrong = [], []
+    for requirement in metadata.requires("kindcast") or ():
+        parts = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;(.*))?", requirement)
+        if parts is None or "extra" in (parts[3] or ""):
+            continue
+        name, bounds = parts[1], parts[2]
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{name} is not installed")
+            continue
+        if name.lower() in SHOWN:
+            there.append(f"{name} {version}")
+        floor = re.search(r">=\s*([0-9.]+)", bounds)
+        if floor is not None and _numbers(version) < _numbers(floor[1]):
+            wrong.append(f"{name} is {version}, and kindcast needs {floor[1]}")
+    if wrong:
+        yield Finding("libraries", PROBLEM, "; ".join(wrong), "pip install --upgrade kindcast")
+    else:
+        yield Finding("libraries", OK, ", ".join(there))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """
+    >>> _numbers("2.0.10") > _numbers("2.0.9"), _numbers("3.1.0rc1")
+    (True, (3, 1, 0))
+    """
+    return tuple(int(each) for each in re.findall(r"\d+", re.split(r"[a-z+-]", version)[0]))
+
+
+def java(wanted: str | None) -> Findings:
+    """Java, which some things need and a server does not."""
+    from kindcast.semantic.errors import SemanticError
+    from kindcast.semantic.ontology import find_java
+
+    spark = _installed("pyspark")
+    needs = "reason=owl (8 or later)" + (f" and kindcast spark ({JAVA_OF_SPARK} or later)" if spark else "")
+    try:
+        path = find_java(wanted)
+    except SemanticError:
+        state = WARNING if wanted or spark else OK
+        advice = "" if state == OK else "On Debian: apt-get install default-jre-headless; or set JAVA_HOME."
+        where = f" at {wanted}" if wanted else ""
+        yield Finding("Java", state, f"there is none{where}, which is needed for {needs} only", advice)
+        return
+    told = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told.stderr + told.stdout)
+    if version is None:
+        yield Finding(
+            "Java", WARNING, f"{path} does not run: {told.stderr.strip()[:200]}", "Install another, or set JAVA_HOME."
+        )
+    elif spark and int(version[1]) < JAVA_OF_SPARK:
+        advice = f"Set JAVA_HOME to a Java {JAVA_OF_SPARK} or later."
+        yield Finding("Java", WARNING, f"{version[1]} at {path} is too old for kindcast spark", advice)
+    else:
+        yield Finding("Java", OK, f"{version[1]} at {path}")
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def kernels(folder: Path | None) -> Findings:
+    """Whether compiled kernels can be kept, and are there."""
+    from kindcast.semantic.matching import kernel_cache, use_cache
+
+    if folder is not None:
+        use_cache(folder)
+    found = kernel_cache()
+    if found.folder is None:
+        advice = "Let KINDCAST_CACHE name a folder that can be written, as on a volume."
+        yield Finding("kernels", WARNING, "no folder can be written for them: every start compiles them again", advice)
+    elif found.compiled < found.kernels:
+        detail = f"{found.compiled} of {found.kernels} are compiled, in {found.folder}"
+        advice = "The others are compiled once, in about 20 s, when a server first needs them."
+        yield Finding("kernels", OK, detail, advice)
+    else:
+        yield Finding("kernels", OK, f"all {found.kernels} are compiled, in {found.folder}")
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding]]:
+    """The settings of `kindcast serve`, None where they are wrong, and what is to be said about them."""
+    from kindcast.server.cli.serve import load_settings
+    from kindcast.server.settings import unknown_variables
+
+    found = [
+        Finding(
+            "settings",
+            WARNING,
+            f"nothing reads the variable {name}",
+            f"Is {near} meant?" if near else "Unset it.",
+        )
+        for name, near in unknown_variables(os.environ)
+    ]
+    try:
+        settings = load_settings(config, data=data)
+    except typer.BadParameter as error:
+        return None, [*found, Finding("settings", PROBLEM, str(error), "See docs/operations.md, Settings.")]
+    if not found:
+        source = f"{config}, then " if config else ""
+        found.append(Finding("settings", OK, f"as the variables KINDCAST_…, then {source}the defaults say"))
+    return settings, found
+
+
+# ── the machine ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def files() -> Findings:
+    """How many files and connections a process may have open."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < FEW_FILES:
+        advice = f"Raise it before the start: ulimit -n {FEW_FILES if hard < 0 else min(hard, 1 << 16)}"
+        yield Finding("files", WARNING, f"a process may open {soft:,} files: a server takes fewer connections", advice)
+    else:
+        yield Finding("files", OK, "a process may open any number" if soft < 0 else f"a process may open {soft:,}")
+
+
+def port(host: str, number: int, running: dict[str, Any] | None) -> Findings:
+    """Whether a server could listen, or which one does."""
+    if running is not None:
+        yield Finding("port", OK, f"the server of this data folder listens on {running['listening']}")
+        return
+    if number == 0:
+        yield Finding("port", OK, "any free one")
+        return
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+        with closing(socket.socket(family, kind, protocol)) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(where)
+    except OSError as error:
+        whose = "a kindcast server" if _is_kindcast(host, number) else "another program"
+        detail = f"{host} port {number} cannot be listened on: {error.strerror or error}"
+        if error.errno == EADDRINUSE:
+            detail = f"{host} port {number} is taken by {whose}"
+        yield Finding("port", PROBLEM, detail, "Stop it, or choose another port: kindcast serve --port 0")
+    else:
+        yield Finding("port", OK, f"{host} port {number} is free")
+
+
+def _is_kindcast(host: str, number: int) -> bool:
+    try:
+        return _asked(f"http://{host}:{number}", "/healthz").get("status") == "alive"
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _asked(address: str, path: str) -> dict[str, Any]:
+    """What a server on this machine answers. Its certificate is not asked for: the address is the one it wrote itself.
+    Raises RuntimeError, ValueError."""
+    import httpx
+
+    try:
+        answer = httpx.get(address + path, timeout=TIMEOUT_SECONDS, trust_env=False, verify=False)
+    except httpx.HTTPError as error:
+        raise RuntimeError(str(error) or type(error).__name__) from error
+    told: dict[str, Any] = answer.json()
+    return told | {"status_code": answer.status_code}
+
+
+def disk(data: Path) -> Findings:
+    """Room, and whether the folder can be written."""
+    there = data.absolute()
+    while not there.exists():
+        there = there.parent
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding("disk", PROBLEM, f"{there} cannot be written by this user", "Choose another folder: --data DIR")
+        return
+    free = shutil.disk_usage(there).free
+    detail = f"{free / (1 << 30):,.1f} GiB are free for {data}"
+    if free < TOO_LITTLE_SPACE:
+        yield Finding("disk", PROBLEM, detail, "Make room: a server that cannot write accepts no event.")
+    elif free < LITTLE_SPACE:
+        yield Finding("disk", WARNING, detail, "Make room, or shorten retention_seconds.")
+    else:
+        yield Finding("disk", OK, detail)
+
+
+def clock(database: Path | None) -> Findings:
+    """Whether the clock jumped since a server was last seen, and whether something keeps it right."""
+    from kindcast.server.store.witness import clock_ahead
+
+    now = time.time()
+    said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    ahead = None if database is None else clock_ahead(database)
+    if now < OLDEST:
+        yield Finding("clock", PROBLEM, f"it says {said}", "Set it: subscriptions expire by it.")
+    elif ahead is not None and abs(ahead) > JUMP_SECONDS:
+        way = "ahead" if ahead > 0 else "back"
+        advice = "Set it right; or, if it is right: kindcast clock confirm, once a server runs."
+        detail = f"it says {said}, and jumped {way} by {abs(ahead):,.0f} s since a server wrote to {database}"
+        yield Finding("clock", PROBLEM if ahead > 0 else WARNING, detail, advice)
+    elif (kept := _synchronised()) is None:
+        yield Finding("clock", OK, f"it says {said}; whether NTP keeps it right cannot be told here")
+    elif kept:
+        yield Finding("clock", OK, f"it says {said}, and is synchronised")
+    else:
+        advice = "Run chrony or systemd-timesyncd (NTP), unless the host of this virtual machine or container does."
+        yield Finding("clock", WARNING, f"it says {said}; the system does not know whether it is right", advice)
+
+
+def _synchronised() -> bool | None:
+    """What the kernel says of its clock (adjtimex); None where it cannot be asked."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        state: int = library.adjtimex(ctypes.create_string_buffer(512))  # modes = 0: only asked
+    except (OSError, AttributeError):
+        return None
+    return None if state < 0 else state != 5  # TIME_ERROR
+
+
+# ── the data folder ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stored(settings: Any, running: dict[str, Any] | None) -> Findings:
+    """Whether what is stored is whole: the server says so, else the files are read."""
+    if running is not None:
+        yield from _of_server(str(running["listening"]), settings.data)
+    elif (database := _database(settings)) is None:
+        yield Finding("data", OK, "in another database: its own tools check it")
+    elif not database.is_file():
+        yield Finding("data", OK, f"nothing is stored in {settings.data} yet")
+    else:
+        yield from _of_files(settings.data, database)
+
+
+def _database(settings: Any) -> Path | None:
+    """The file of the SQLite database, None for another one."""
+    from sqlalchemy import make_url
+
+    url = make_url(settings.database_url)
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def _of_server(address: str, data: Path) -> Findings:
+    try:
+        told = _asked(address, "/readyz")
+    except (RuntimeError, ValueError) as error:
+        log = data / background.LOG
+        yield Finding("server", PROBLEM, f"{address} does not answer: {error}", f"See {log}." if log.exists() else "")
+        return
+    if told["status_code"] != 200:
+        yield Finding("server", PROBLEM, str(told.get("detail") or told.get("title")), f"More: {address}/readyz")
+    elif told.get("warning"):
+        yield Finding("server", PROBLEM, str(told["warning"]), "See docs/operations.md, When the disk is wrong.")
+    else:
+        checked = f"; the check of all that is stored: {told['check']}" if told.get("check") else ""
+        yield Finding("server", OK, f"{address} is ready{checked}")
+
+
+def _of_files(data: Path, database: Path) -> Findings:
+    from kindcast.server.store.witness import examine
+
+    if database.stat().st_size > LARGE_DATABASE:
+        output.hint(f"reading all of {database} …")
+    found = examine(database)
+    for damage in found["damage"]:
+        yield Finding("data", PROBLEM, damage, f"kindcast repair --data {data} says what can be done.")
+    if found["missing_commits"]:
+        detail = f"{found['missing_commits']:,} commits are missing in {database}"
+        yield Finding(
+            "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
+        )
+    if not found["damage"] and not found["missing_commits"]:
+        yield Finding("data", OK, f"{database} is whole, {found['commits']:,} commits")
+    system = data / "kindcast.system.db"
+    if system.is_file():
+        yield from _quick_check(system)
+    for tenant in sorted(data.glob("tenants/*/kindcast.db")):
+        yield from _quick_check(tenant)
+
+
+def _quick_check(database: Path) -> Findings:
+    from kindcast.server.store.witness import unchanged
+
+    try:
+        with closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
+            wrong = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
+    except sqlite3.DatabaseError as error:
+        wrong = [str(error)]
+    if wrong:
+        yield Finding("data", PROBLEM, f"{database}: {'; '.join(wrong)}", "Put a back-up of this file back.")
+    else:
+        yield Finding("data", OK, f"{database} is whole")

@@ -1,0 +1,180 @@
+"""`kindcast doctor`: what it says of a machine, a data folder and a server, and with which exit status."""
+
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kindcast.server.cli import doctor
+from kindcast.server.store import witness
+from tests.integration.conftest import Kindcast, Ran
+
+
+@pytest.fixture(autouse=True)
+def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs on this machine."""
+    monkeypatch.setenv("KINDCAST_PORT", "0")
+
+
+def of(ran: Ran, check: str) -> list[dict[str, Any]]:
+    return [each for each in ran.json["checks"] if each["check"] == check]
+
+
+@contextmanager
+def serving(data: Path) -> Iterator[str]:
+    """The address of a server of this data folder."""
+
+    def command(*arguments: str) -> str:
+        called = [sys.executable, "-m", "kindcast.server.cli", *arguments, "--data", str(data), "--json"]
+        return subprocess.run(called, check=True, capture_output=True, text=True).stdout
+
+    address = json.loads(command("serve", "--port", "0", "--detach"))["listening"]
+    try:
+        yield address
+    finally:
+        command("stop")
+
+
+@pytest.fixture
+def folder(kindcast: Kindcast, tmp_path: Path) -> Path:
+    """The data folder of a server that has stored something and was stopped."""
+    data = tmp_path / "data"
+    with serving(data) as address:
+        assert kindcast("publish", '{"price": 1}', "--server", address).status == 0
+    return data
+
+
+def test_machine_that_can_run_a_server_is_told_so(kindcast: Kindcast, folder: Path) -> None:
+    """Every check has a line, nothing is changed, and the exit status is that of success."""
+    before = {path: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert {path: path.read_bytes() for path in folder.glob("*") if path.is_file()} == before
+    checks = ("kindcast", "libraries", "settings", "Java", "kernels", "files", "clock", "port", "disk", "data")
+    assert list(dict.fromkeys(each["check"] for each in ran.json["checks"])) == list(checks)
+    assert (ran.status, ran.json["problems"]) == (0, 0)
+    assert all(each["advice"] for each in ran.json["checks"] if each["state"] != "ok")
+    for_people = kindcast("doctor", "--data", str(folder))
+    assert for_people.status == 0
+    assert "0 problems, " in for_people.out
+    assert "kindcast.db is whole" in for_people.out
+
+
+def test_server_that_runs_is_asked(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Its files are its own; what it says of itself counts."""
+    with serving(tmp_path / "data") as address:
+        ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert ran.status == 0
+    assert of(ran, "server")[0]["detail"].startswith(f"{address} is ready")
+    assert not of(ran, "data")
+    assert address in of(ran, "port")[0]["detail"]
+
+
+def test_damaged_database_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
+    """Found without a server, with what to do, and the exit status of a failure."""
+    with sqlite3.connect(folder / "kindcast.db") as connection:
+        connection.execute("UPDATE events SET body = x'00'")
+    connection.close()
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert ran.status == 1
+    wrong = [each for each in of(ran, "data") if each["state"] == "problem"]
+    assert "1 stored events are not what was accepted" in wrong[0]["detail"]
+    assert "kindcast repair" in wrong[0]["advice"]
+
+
+def test_file_that_is_no_database_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
+    """Of the keys as well as of the events."""
+    (folder / "kindcast.system.db").write_bytes(b"no database" * 1_000)
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert ran.status == 1
+    assert "kindcast.system.db: file is not a database" in of(ran, "data")[-1]["detail"]
+
+
+def test_clock_that_jumped_since_a_server_wrote_is_a_problem(
+    kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as the machine has run since: CLOCK_BOOTTIME tells it."""
+    now = time.time()
+    monkeypatch.setattr(witness.time, "time", lambda: now + 86_400)
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert ran.status == 1
+    assert "jumped ahead by 86,4" in of(ran, "clock")[0]["detail"]
+    assert "kindcast clock confirm" in of(ran, "clock")[0]["advice"]
+
+
+def test_port_that_another_program_has_is_a_problem(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the way out is named."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("KINDCAST_PORT", str(taken.getsockname()[1]))
+        ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert ran.status == 1
+    assert "is taken by another program" in of(ran, "port")[0]["detail"]
+
+
+def test_settings_are_checked(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that nothing reads is a warning, a wrong one a problem; the other checks go on."""
+    monkeypatch.setenv("KINDCAST_PROT", "9000")
+    monkeypatch.setenv("KINDCAST_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KINDCAST_BROKER", "mqtt://localhost")
+    ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert [(each["state"], each["advice"]) for each in of(ran, "settings")] == [("warning", "Is KINDCAST_PORT meant?")]
+    monkeypatch.setenv("KINDCAST_RETENTION_SECONDS", "long")
+    ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert ran.status == 1
+    assert "retention_seconds" in of(ran, "settings")[-1]["detail"]
+    assert of(ran, "clock")
+
+
+def test_full_disk_is_a_problem(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on it accepts nothing."""
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 5 << 20}))
+    ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert ran.status == 1
+    assert of(ran, "disk")[0]["state"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("installed", "needed", "says"),
+    [
+        ({"numpy": "1.9"}, ["numpy>=2.2"], "numpy is 1.9, and kindcast needs 2.2"),
+        ({}, ["msgspec>=0.2"], "not installed"),
+    ],
+)
+def test_libraries_that_do_not_fit_are_a_problem(
+    installed: dict[str, str], needed: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade of something else in the same environment. Those of extras are not needed."""
+
+    def version(name: str) -> str:
+        if name not in {"kindcast": "1", **installed}:
+            raise doctor.metadata.PackageNotFoundError(name)
+        return {"kindcast": "1", **installed}[name]
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: [*needed, "pyspark>=4; extra == 'spark'"])
+    _, found = list(doctor.versions())
+    assert found.state == "problem"
+    assert says in found.detail
+    assert "pyspark" not in found.detail
+
+
+def test_check_that_fails_itself_does_not_hide_the_others() -> None:
+    """Whatever goes wrong in one is told as such."""
+
+    def broken() -> Any:
+        raise RuntimeError("no /proc")
+        yield
+
+    found = list(doctor._guarded("clock", broken))
+    assert json.dumps(found[0].detail).count("no /proc") == 1
+    assert found[0].state == "warning"

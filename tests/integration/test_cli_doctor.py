@@ -1,6 +1,7 @@
 """`kindcast doctor`: what it says of a machine, a data folder and a server, and with which exit status."""
 
 import json
+import re
 import socket
 import sqlite3
 import subprocess
@@ -101,11 +102,11 @@ def test_clock_that_jumped_since_a_server_wrote_is_a_problem(
     kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far as the machine has run since: CLOCK_BOOTTIME tells it."""
-    now = time.time()
-    monkeypatch.setattr(witness.time, "time", lambda: now + 86_400)
+    real = time.time
+    monkeypatch.setattr(witness.time, "time", lambda: real() + 86_400)
     ran = kindcast("doctor", "--data", str(folder), "--json")
     assert ran.status == 1
-    assert "jumped ahead by 86,4" in of(ran, "clock")[0]["detail"]
+    assert re.search(r"jumped ahead by 86,[34]\d\d s", of(ran, "clock")[0]["detail"])
     assert "kindcast clock confirm" in of(ran, "clock")[0]["advice"]
 
 

@@ -198,6 +198,8 @@ class Settings(BaseSettings):
     # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
     allow_private_sinks: bool = False
     """Whether webhooks may go to this machine and its private networks. Off: a subscription must not reach them."""
+    broker_sink_hosts: tuple[str, ...] = ()
+    """Hosts, or `host:port`, of message brokers that sinks may name whatever their address is; Kafka needs it."""
     any_https_port: bool = False
     """Whether webhooks over https may go to other ports than 443."""
     webhook_timeout_seconds: PositiveFloat = 20.0

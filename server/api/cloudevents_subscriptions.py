@@ -46,7 +46,7 @@ from kindcast.server.api.subscriptions import (
     sink_for,
 )
 from kindcast.server.broker.subscription_commands import entity_tag
-from kindcast.server.delivery.protocols import PROTOCOLS
+from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import UnknownSubscription
 from kindcast.server.filters import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.security.egress import SinkRefused
@@ -104,7 +104,8 @@ async def create(
     check_size(body, settings)
     body.pop("id", None)
     body["filters"] = body.get("filters", [])
-    body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
+    if body["protocol"] == DEFAULT_PROTOCOL:
+        body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
         new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner, read_key(idempotency_key, caller))
         row = await broker.create_subscription(new, caller.quota)
@@ -172,7 +173,7 @@ async def update(
     if change["sinkcredential"] == present.get("sinkcredential"):
         del change["sinkcredential"]
     try:
-        values = await asyncio.to_thread(read_change, change, settings)
+        values = await asyncio.to_thread(read_change, change, settings, row)
     except (Problem, RequestValidationError, SinkRefused) as error:
         raise _bad_request(error) from None
     row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))

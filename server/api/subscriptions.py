@@ -47,7 +47,7 @@ from kindcast.server.filters import filters_to_tree
 from kindcast.server.observation import recent_attributes
 from kindcast.server.pending.explanation import subscription_plan
 from kindcast.server.security.callers import Caller
-from kindcast.server.security.egress import SinkRefused, check_sink
+from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.tickets import Repeatable, hashed, new_ticket
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
@@ -110,9 +110,13 @@ class SubscriptionChange(_Ending):
     """What PATCH may change: where and how it is delivered, metadata, and when it ends."""
 
     sink: Annotated[str | None, Field(max_length=2_048, description="Where the webhook goes.")] = None
-    protocol: Literal["HTTP"] | None = None
+    protocol: Literal["HTTP", "MQTT", "NATS", "AMQP", "KAFKA"] | None = None
     protocolsettings: Annotated[
-        dict[str, Any] | None, Field(description="`method`, `headers`, `format`: message or cloudevents.")
+        dict[str, Any] | None,
+        Field(
+            description="HTTP: `method`, `headers`, `format` (message or cloudevents). Brokers: `topicname` (MQTT, "
+            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT."
+        ),
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
     metadata: Annotated[dict[str, Any] | None, Field(description="Yours; kept and shown.")] = None
@@ -222,8 +226,9 @@ def read_start(body: Mapping[str, Any]) -> Callable[[Connection], int] | None:
     return lambda connection: position_before(connection, seconds)
 
 
-def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The columns that a PATCH sets; null takes a value away. A sink that was not there before gets a secret.
+def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | None) -> dict[str, Any]:
+    """The columns that a PATCH sets; null takes a value away. A sink that was not there before gets a secret. `row`: as
+    it is now. What belongs to another protocol than the new one is taken away.
 
     Raises `Problem`, `RequestValidationError`, `SinkRefused`.
     """
@@ -235,14 +240,35 @@ def read_change(body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         values.pop("protocol", None)  # what delivers to a sink is never taken away alone
     if asked.expires_at is not None or asked.ttl_seconds is not None:
         values["expires_at"] = ending(asked, settings)
-    if asked.sink is not None:
-        _check_url(asked.sink, settings)
+    present = None if row is None else row.protocol
+    if asked.sink is None:
+        protocol = present
+        if "sink" not in values and asked.protocol not in (None, present or DEFAULT_PROTOCOL):
+            raise _invalid("another protocol needs another sink", "/protocol")
+    else:
+        protocol = asked.protocol or _protocol_of(asked.sink, present)
+        _check_url(asked.sink, protocol, settings)
     if "sink" in values:
-        values["protocol"] = asked.protocol or (None if asked.sink is None else DEFAULT_PROTOCOL)
+        values["protocol"] = protocol if asked.sink is not None else None
         values |= {"secret": _new_secret()} if asked.sink is not None else {}
-    PROTOCOLS[DEFAULT_PROTOCOL].check(asked.protocolsettings or {}, asked.sinkcredential or {})
-    _check_settings(asked.protocolsettings)
+    if (protocol or DEFAULT_PROTOCOL) != (present or DEFAULT_PROTOCOL):
+        for name in ("protocolsettings", "sinkcredential"):
+            values.setdefault(name, None)
+    effective = {
+        name: values[name] if name in values else getattr(row, name, None)
+        for name in ("protocolsettings", "sinkcredential")
+    }
+    _check_settings(protocol, values.get("protocolsettings"))
+    if asked.sink is not None or effective.keys() & values.keys():
+        given = effective["protocolsettings"] or {}, effective["sinkcredential"] or {}
+        PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(*given)
     return values
+
+
+def _protocol_of(sink: str, present: str | None) -> str:
+    """The protocol of a new sink that names none: the present one if it may be, else that of webhooks."""
+    same = present is not None and (present == DEFAULT_PROTOCOL) == sink.lower().startswith(("http:", "https:"))
+    return present if same and present is not None else DEFAULT_PROTOCOL
 
 
 def ending(asked: _Ending, settings: Settings) -> float:
@@ -294,22 +320,22 @@ def _check_sink(
             if value is not None:
                 raise _invalid(f"{name} is for webhooks: give a sink as well, or leave it out", f"/{name}")
         return
-    _check_url(sink, settings)
-    _check_settings(protocolsettings)
+    _check_url(sink, protocol, settings)
+    _check_settings(protocol, protocolsettings)
     PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(protocolsettings or {}, sinkcredential or {})
 
 
-def _check_url(sink: str, settings: Settings) -> None:
+def _check_url(sink: str, protocol: str | None, settings: Settings) -> None:
     try:
-        check_sink(sink, allow_private=settings.allow_private_sinks, any_https_port=settings.any_https_port)
+        PROTOCOLS[protocol or DEFAULT_PROTOCOL].check_url(sink, settings)
     except SinkRefused as error:
         detail = str(error)
         raise Problem("sink-refused", detail, errors=[{"pointer": "/sink", "detail": detail}]) from None
 
 
-def _check_settings(protocolsettings: Mapping[str, Any] | None) -> None:
+def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | None) -> None:
     for name in protocolsettings or {}:
-        if name not in ("method", "headers", "format"):
+        if name not in PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings:
             raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
 
 
@@ -496,7 +522,9 @@ async def change(
 ) -> Response:
     """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
     `secret`. What it asks is fixed: make another one."""
-    values = read_change(await json_object(request, settings), settings)
+    body = await json_object(request, settings)
+    present = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
+    values = read_change(body, settings, present)
     row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     told = _shown(row, broker.vocabulary.version, time.time())
     if row.secret is not None and row.secret == values.get("secret"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC
@@ -25,8 +24,9 @@ from yarl import URL
 from kindcast.server.connectors.bindings import AMQP, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
+from kindcast.server.connectors.tls import tls_for
 
-__all__ = ["AmqpSource", "connect", "message_of"]
+__all__ = ["AWAY", "AmqpSource", "connect", "message_of"]
 
 for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log what they raise as well
@@ -34,26 +34,8 @@ for _name in ("aio_pika", "aiormq"):
 CONNECT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20
 
-_AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
+AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
 """RuntimeError: what aio-pika says of a connection or a channel that is closed."""
-
-
-class _NamedTls(ssl.SSLContext):
-    """A client's context for one host, wherever the connection was made to."""
-
-    name: str
-
-    def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **more: Any) -> ssl.SSLObject:
-        more["server_hostname"] = self.name
-        return super().wrap_bio(incoming, outgoing, *arguments, **more)
-
-
-def tls_for(host: str) -> ssl.SSLContext:
-    """A context that expects the certificate of this host."""
-    context = _NamedTls(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_default_certs()
-    context.name = host
-    return context
 
 
 async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConnection:
@@ -75,7 +57,7 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConn
         raise BrokerRefused("the broker refuses user or password") from error
     except AMQPConnectionError as error:
         raise BrokerLost(_words(error)) from error
-    except _AWAY as error:
+    except AWAY as error:
         raise BrokerLost(_words(error)) from error
 
 
@@ -110,7 +92,7 @@ class AmqpSource:
             raise BrokerRefused(f"there is no queue {topic.filter}; make one, or let --create make one") from None
         except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
             raise BrokerRefused(f"the broker refuses: {error}") from error
-        except _AWAY as error:
+        except AWAY as error:
             raise BrokerLost(_words(error)) from error
         return True
 
@@ -138,7 +120,7 @@ class AmqpSource:
         try:
             await last.ack(multiple=True)
             await self._set_window()  # an acknowledgement has no answer; the answer to this says that it arrived
-        except _AWAY as error:
+        except AWAY as error:
             raise BrokerLost(_words(error)) from error
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
@@ -152,14 +134,14 @@ class AmqpSource:
             await self._channel.default_exchange.publish(sent, topic, mandatory=True, timeout=CONNECT_SECONDS)
         except aio_pika.exceptions.DeliveryError as error:
             raise BrokerRefused(f"the broker takes no message for the queue {topic}: is it there?") from error
-        except _AWAY as error:
+        except AWAY as error:
             raise BrokerLost(_words(error)) from error
 
     async def close(self) -> None:
         if self._connection is not None:
             try:
                 await asyncio.wait_for(self._connection.close(), CONNECT_SECONDS)
-            except _AWAY:
+            except AWAY:
                 return
 
     async def _take(self, queue: str, message: AbstractIncomingMessage) -> None:

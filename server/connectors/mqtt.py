@@ -5,7 +5,6 @@ number is bounded by MQTT's receive maximum, which the broker keeps to: what is 
 """
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from kindcast.server.connectors.bindings import MQTT, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
+from kindcast.server.connectors.tls import tls_for
 
 __all__ = ["MqttSource", "content_properties"]
 
@@ -49,8 +49,16 @@ def content_properties(content: Content) -> Properties:
 class Connection:
     """One connection. Callbacks run in paho's thread and hand over to the event loop that made this."""
 
-    def __init__(self, url: BrokerUrl, client_id: str, on_message: Callable[[paho.MQTTMessage], None] | None) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: BrokerUrl,
+        client_id: str,
+        on_message: Callable[[paho.MQTTMessage], None] | None,
+        *,
+        address: str | None = None,
+    ) -> None:
+        """`address`: where to connect to, if the host was resolved already."""
+        self._url, self._address = url, address
         self._loop = asyncio.get_running_loop()
         self._connected: asyncio.Future[Any] = self._loop.create_future()
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -66,7 +74,7 @@ class Connection:
         if url.user is not None:
             self.client.username_pw_set(url.user, url.password)
         if url.tls:
-            self.client.tls_set_context(ssl.create_default_context())
+            self.client.tls_set_context(tls_for(url.hosts[0][0]))
         self.client.connect_timeout = CONNECT_SECONDS
         self.client.on_connect = lambda _client, _data, flags, reason, _properties: self._call(
             self._set, self._connected, (reason, flags.session_present)
@@ -90,7 +98,12 @@ class Connection:
         host, port = self._url.hosts[0]
         try:
             await asyncio.to_thread(
-                self.client.connect, host, port, KEEPALIVE_SECONDS, clean_start=clean, properties=properties
+                self.client.connect,
+                self._address or host,
+                port,
+                KEEPALIVE_SECONDS,
+                clean_start=clean,
+                properties=properties,
             )
             self.client.loop_start()
             reason, present = await asyncio.wait_for(self._connected, CONNECT_SECONDS)

@@ -330,7 +330,7 @@ class Courier:
                     began = time.monotonic()
                     outcome = await sender.send(_delivery(subscriber, match))
                 slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
-                self.endpoints.note(_endpoint(subscriber), answered=outcome.status_code is not None, slow=slow)
+                self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
                 step = self._step(subscriber, match, outcome, errors, fence)
                 written = self.progress.add(step)
@@ -448,8 +448,15 @@ def _noticed(subscriber: Subscriber, id: str, notice: Notice) -> Delivery:
     return _addressed(subscriber, id, body)
 
 
+def _answered(outcome: Outcome) -> bool:
+    """Brokers confirm without a status."""
+    return outcome.status_code is not None or outcome.kind == "delivered"
+
+
 def _is_bare(subscriber: Subscriber) -> bool:
     """Whether its sink gets the CloudEvent itself, without the message around it."""
+    if PROTOCOLS[subscriber.protocol or DEFAULT_PROTOCOL].bare:
+        return True
     return (subscriber.protocolsettings or {}).get("format") == "cloudevents"
 
 

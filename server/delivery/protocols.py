@@ -5,9 +5,13 @@ Pull and stream are not here: subscribers fetch those messages themselves.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
+from kindcast.server.connectors.broker_url import Protocol as BrokerName
+from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
+from kindcast.server.security.egress import check_sink
 from kindcast.server.settings import Settings
 
 __all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "DeliveryProtocol", "Sender"]
@@ -25,11 +29,15 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProtocol:
-    """`check(protocolsettings, sinkcredential)` raises `SinkRefused` when a subscription is created or changed;
-    `open_sender` makes the sender of one server."""
+    """`check(protocolsettings, sinkcredential)` and `check_url(sink, settings)` raise `SinkRefused` when a subscription
+    is created or changed; `open_sender` makes the sender of one server. `bare`: whether messages are always
+    CloudEvents, without a message around them. `settings`: the members of protocolsettings."""
 
     check: Callable[[Mapping[str, Any], Mapping[str, Any]], None]
+    check_url: Callable[[str, Settings], None]
     open_sender: Callable[[Settings], Sender]
+    settings: frozenset[str]
+    bare: bool = False
 
 
 def _open_webhooks(settings: Settings) -> Sender:
@@ -40,7 +48,33 @@ def _open_webhooks(settings: Settings) -> Sender:
     )
 
 
+def _check_webhook_url(sink: str, settings: Settings) -> None:
+    check_sink(sink, allow_private=settings.allow_private_sinks, any_https_port=settings.any_https_port)
+
+
+def _broker(name: BrokerName) -> DeliveryProtocol:
+    def check_url_of(sink: str, settings: Settings) -> None:
+        check_url(name, sink, allow_private=settings.allow_private_sinks, allowed_hosts=settings.broker_sink_hosts)
+
+    def open_sender(settings: Settings) -> Sender:
+        return BrokerSender(
+            name,
+            allow_private=settings.allow_private_sinks,
+            allowed_hosts=settings.broker_sink_hosts,
+            timeout=settings.webhook_timeout_seconds,
+        )
+
+    known = BROKER_PROTOCOLS[name]
+    members = frozenset({known.place, "mode"}) | known.settings
+    return DeliveryProtocol(partial(check_settings, name), check_url_of, open_sender, members, bare=True)
+
+
 DEFAULT_PROTOCOL = "HTTP"
 """The protocol of a subscription that has a sink and names no protocol."""
 
-PROTOCOLS: Mapping[str, DeliveryProtocol] = {"HTTP": DeliveryProtocol(check_protocol, _open_webhooks)}
+PROTOCOLS: Mapping[str, DeliveryProtocol] = {
+    "HTTP": DeliveryProtocol(
+        check_protocol, _check_webhook_url, _open_webhooks, frozenset({"method", "headers", "format"})
+    ),
+    **{name: _broker(name) for name in BROKER_PROTOCOLS},
+}

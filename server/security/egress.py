@@ -38,6 +38,7 @@ __all__ = [
     "SystemResolver",
     "check_sink",
     "is_public",
+    "refuse_local_name",
 ]
 
 
@@ -131,7 +132,7 @@ def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -
     if not allow_private:
         if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https" and port > 0):
             raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
-        _refuse_local_name(host)
+        refuse_local_name(host)
     return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
 
 
@@ -249,7 +250,8 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def _refuse_local_name(host: str) -> None:
+def refuse_local_name(host: str) -> None:
+    """Refuses names of this machine, and addresses that are not public. Raises `SinkRefused`."""
     bare = host.rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
         raise SinkRefused("the sink is this machine itself, which is not a public address")

@@ -1,0 +1,409 @@
+"""Sinks at message brokers: MQTT, NATS, AMQP and Kafka, by the protocol bindings of CloudEvents.
+
+    courier --Delivery--> BrokerSender.send --guard--> link to the broker --confirmed--> Outcome --> courier
+
+A message is delivered when the broker has confirmed it. The guard is that of webhooks: the host is resolved once, every
+address must be public, and the connection goes to the address that was checked. A link never connects again by itself
+and follows no list of other servers. Kafka cannot be guarded so, since its clients connect to whatever brokers a
+cluster names; so Kafka needs a host that the administrator allowed.
+
+The libraries are the extra `connect`; they are imported when a subscription first names their protocol.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import msgspec
+
+from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, Binding, Content
+from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, parse_url
+from kindcast.server.connectors.broker_url import Protocol as Name
+from kindcast.server.connectors.open_source import MISSING
+from kindcast.server.connectors.source import BrokerLost, BrokerRefused
+from kindcast.server.delivery.webhook import Delivery, Outcome
+from kindcast.server.security.egress import (
+    MAX_SINK_LENGTH,
+    Resolver,
+    SinkRefused,
+    SystemResolver,
+    is_public,
+    refuse_local_name,
+)
+
+__all__ = ["BROKER_PROTOCOLS", "BrokerProtocol", "BrokerSender", "check_settings", "check_url"]
+
+log = logging.getLogger(__name__)
+
+MAX_LINKS = 256
+"""Open connections to brokers; above it the longest unused one is closed."""
+
+IDLE_SECONDS = 60.0
+"""A link that was unused for so long is closed when another one is asked for."""
+
+MAX_NAME_LENGTH = 255
+_NAME = re.compile(r"[^\x00-\x20\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProtocol:
+    """`place`: the member of protocolsettings that says where messages go; `forbidden`: what it may not hold;
+    `settings`: its other members; `library`: the module that is needed."""
+
+    binding: Binding
+    place: str
+    forbidden: str
+    library: str
+    settings: frozenset[str] = frozenset()
+
+
+BROKER_PROTOCOLS: Mapping[Name, BrokerProtocol] = {
+    "MQTT": BrokerProtocol(MQTT, "topicname", "+#", "paho", frozenset({"qos", "retain"})),
+    "NATS": BrokerProtocol(NATS, "subject", "*>", "nats"),
+    "AMQP": BrokerProtocol(AMQP, "address", "", "aio_pika"),
+    "KAFKA": BrokerProtocol(KAFKA, "topicname", "/", "confluent_kafka"),
+}
+
+MODES = ("structured", "binary")
+
+
+def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:
+    """What a subscription says about how to send. Raises `SinkRefused`."""
+    protocol = BROKER_PROTOCOLS[name]
+    if find_spec(protocol.library) is None:
+        raise SinkRefused(f"this server cannot deliver by {name}: {MISSING}")
+    for each in protocolsettings:
+        if each not in (protocol.place, "mode", *protocol.settings):
+            raise SinkRefused(f"protocolsettings.{each[:100]} is unknown for {name}")
+    place = protocolsettings.get(protocol.place)
+    if not isinstance(place, str) or len(place) > MAX_NAME_LENGTH or not _NAME.fullmatch(place):
+        raise SinkRefused(
+            f"{name} needs protocolsettings.{protocol.place}, a text of at most {MAX_NAME_LENGTH} characters"
+        )
+    if set(place) & set(protocol.forbidden):
+        raise SinkRefused(f"protocolsettings.{protocol.place} may not hold {' or '.join(protocol.forbidden)}")
+    if protocolsettings.get("mode", MODES[0]) not in MODES:
+        raise SinkRefused(f"protocolsettings.mode is {' or '.join(MODES)}")
+    if protocolsettings.get("qos", 1) not in (1, 2) or isinstance(protocolsettings.get("qos"), bool):
+        raise SinkRefused("protocolsettings.qos is 1 or 2: 0 confirms nothing")
+    if not isinstance(protocolsettings.get("retain", False), bool):
+        raise SinkRefused("protocolsettings.retain is true or false")
+    if sinkcredential:
+        _login(name, sinkcredential)
+
+
+def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Sequence[str]) -> tuple[BrokerUrl, bool]:
+    """The URL of a sink, and whether its host is allowed whatever its address. Raises `SinkRefused`."""
+    if len(url) > MAX_SINK_LENGTH:
+        raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
+    try:
+        parsed = parse_url(url)
+    except WrongUrl as error:
+        raise SinkRefused(str(error)) from None
+    if parsed.protocol != name:
+        raise SinkRefused(f"a sink of protocol {name} does not begin with {parsed.scheme}://")
+    if parsed.user is not None:
+        raise SinkRefused("the sink holds a user name or password; give them as sinkcredential instead")
+    if parsed.path and name != "AMQP":
+        raise SinkRefused(f"the sink has a path; say in protocolsettings.{BROKER_PROTOCOLS[name].place} where to send")
+    if allow_private or all(host in allowed_hosts or f"{host}:{port}" in allowed_hosts for host, port in parsed.hosts):
+        return parsed, True
+    if name == "KAFKA":
+        raise SinkRefused(
+            "a Kafka cluster names its brokers itself, so its hosts must stand in the server's setting "
+            "broker_sink_hosts"
+        )
+    [(host, port)] = parsed.hosts
+    if port != SCHEMES[parsed.scheme].port:
+        raise SinkRefused(f"port {port} is not allowed: use {SCHEMES[parsed.scheme].port} for {parsed.scheme}")
+    refuse_local_name(host)
+    return parsed, False
+
+
+def _login(name: Name, credential: Mapping[str, Any]) -> tuple[str, str | None]:
+    """User and password."""
+    match credential:
+        case {"credentialtype": "PLAIN", "identifier": str(user), "secret": str(secret)}:
+            return user, secret
+        case {"credentialtype": "ACCESSTOKEN", "accesstoken": str(token)} if name == "NATS":
+            return token, None
+    raise SinkRefused("sinkcredential must hold credentialtype PLAIN with identifier and secret")
+
+
+class Link(Protocol):
+    """A connection to one broker. Any number of `send` at once."""
+
+    async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
+        """Returns when the broker has the message. Raises `BrokerLost`, `BrokerRefused`."""
+
+    async def close(self) -> None:
+        """Raises nothing."""
+
+
+class OpenedLink(Link, Protocol):
+    """A link that connects before it sends."""
+
+    async def open(self) -> None:
+        """Raises `BrokerLost`, `BrokerRefused`."""
+
+
+class BrokerSender:
+    """The sender of one protocol. One event loop."""
+
+    def __init__(
+        self,
+        name: Name,
+        *,
+        allow_private: bool,
+        allowed_hosts: Sequence[str],
+        timeout: float,
+        resolver: Resolver | None = None,
+    ) -> None:
+        self._name, self._timeout = name, timeout
+        self._allow_private, self._allowed_hosts = allow_private, tuple(allowed_hosts)
+        self._resolver = resolver if resolver is not None else SystemResolver()
+        self._links: OrderedDict[str, tuple[Link, float]] = OrderedDict()
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def send(self, delivery: Delivery) -> Outcome:
+        """One attempt; ends within the timeout and raises nothing but cancellation."""
+        key = f"{delivery.sink} {msgspec.json.encode(delivery.sinkcredential, order='sorted').decode()}"
+        try:
+            async with asyncio.timeout(self._timeout):
+                check_settings(self._name, delivery.protocolsettings, delivery.sinkcredential)
+                link = await self._link(key, delivery)
+                await self._hand_over(link, delivery)
+        except TimeoutError:
+            detail = f"no confirmation within {self._timeout:g} s"
+        except SinkRefused as error:
+            return _failure(f"not sent: {error}")
+        except BrokerRefused:
+            detail = "the broker refuses the connection, the credentials or the message"
+        except BrokerLost:
+            detail = "no connection to the broker, or it broke"
+        except Exception:
+            log.exception("an attempt at a broker failed unexpectedly")
+            detail = "the attempt failed for a reason of the server's own: its log has it"
+        else:
+            return Outcome(kind="delivered", at=time.time())
+        await self._drop(key)
+        return _failure(detail)
+
+    async def close(self) -> None:
+        for key in list(self._links):
+            await self._drop(key)
+        if isinstance(self._resolver, SystemResolver):
+            self._resolver.close()
+
+    async def _hand_over(self, link: Link, delivery: Delivery) -> None:
+        protocol, settings = BROKER_PROTOCOLS[self._name], delivery.protocolsettings
+        if settings.get("mode") == "binary":
+            content = protocol.binding.binary(delivery.body)
+        else:
+            content = Content(delivery.body, STRUCTURED)
+        await link.send(str(settings[protocol.place]), content, delivery.message_id, settings)
+
+    async def _link(self, key: str, delivery: Delivery) -> Link:
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._links.pop(key, None)
+            await self._close_unused()
+            link = found[0] if found is not None else await self._open(delivery)
+            self._links[key] = link, time.monotonic()
+            return link
+
+    async def _close_unused(self) -> None:
+        for key, (_, used_at) in list(self._links.items()):
+            if time.monotonic() - used_at < IDLE_SECONDS and len(self._links) < MAX_LINKS:
+                return  # the others were used later
+            await self._drop(key)
+
+    async def _drop(self, key: str) -> None:
+        found = self._links.pop(key, None)
+        self._opening.pop(key, None)
+        if found is not None:
+            await found[0].close()
+
+    async def _open(self, delivery: Delivery) -> Link:
+        url, free = check_url(
+            self._name, delivery.sink, allow_private=self._allow_private, allowed_hosts=self._allowed_hosts
+        )
+        if delivery.sinkcredential:
+            user, password = _login(self._name, delivery.sinkcredential)
+            url = replace(url, user=user, password=password)
+        if self._name == "KAFKA":
+            return _KafkaLink(url, self._timeout)
+        host, port = url.hosts[0]
+        try:
+            addresses = await self._resolver(host, port)
+        except (OSError, UnicodeError) as error:
+            raise BrokerLost("the host name cannot be resolved") from error
+        if not free and not all(map(is_public, addresses)):
+            raise SinkRefused("the host of the sink is not a public address")
+        if not addresses:
+            raise BrokerLost("the host name has no address")
+        link: OpenedLink = _LINKS[self._name](url, addresses[0], self._timeout)
+        try:
+            await link.open()
+        except BaseException:
+            await link.close()
+            raise
+        return link
+
+
+def _failure(detail: str) -> Outcome:
+    return Outcome(kind="failed", at=time.time(), detail=detail)
+
+
+class _MqttLink:
+    def __init__(self, url: BrokerUrl, address: str, timeout: float) -> None:
+        from kindcast.server.connectors.mqtt import Connection
+
+        self._connection = Connection(url, "", None, address=address)
+
+    async def open(self) -> None:
+        await self._connection.open(clean=True)
+
+    async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
+        if self._connection.lost.is_set():
+            raise BrokerLost("the connection broke")
+        qos, retain = int(settings.get("qos", 1)), bool(settings.get("retain", False))
+        await self._connection.publish(place, content, qos=qos, retain=retain)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class _NatsLink:
+    """Publishes to streams, whose answers are confirmations; `Nats-Msg-Id` is the same on every attempt."""
+
+    def __init__(self, url: BrokerUrl, address: str, timeout: float) -> None:
+        self._url, self._address, self._timeout = url, address, timeout
+        self._client: Any = None
+
+    async def open(self) -> None:
+        from kindcast.server.connectors.nats import connect
+
+        self._client = await connect(self._url, address=self._address)
+
+    async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
+        from nats.errors import Error
+        from nats.js.errors import APIError, NoStreamResponseError
+
+        headers = {**content.headers, "Nats-Msg-Id": id}
+        if content.content_type is not None:
+            headers["Content-Type"] = content.content_type
+        try:
+            await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
+        except (NoStreamResponseError, APIError) as error:
+            raise BrokerRefused("no stream takes the message") from error
+        except (Error, OSError) as error:
+            raise BrokerLost(str(error)) from error
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+class _AmqpLink:
+    """Publishes persistent messages that must reach a queue, with confirms. An address is a queue, or
+    `exchange/routing.key`."""
+
+    def __init__(self, url: BrokerUrl, address: str, timeout: float) -> None:
+        self._url, self._address, self._timeout = url, address, timeout
+        self._connection: Any = None
+        self._exchanges: dict[str, Any] = {}
+
+    async def open(self) -> None:
+        from kindcast.server.connectors.amqp import AWAY, connect
+
+        self._connection = await connect(self._url, address=self._address)
+        try:
+            self._channel = await self._connection.channel(publisher_confirms=True)
+        except AWAY as error:
+            raise BrokerLost(str(error)) from error
+
+    async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
+        from aio_pika.exceptions import DeliveryError
+
+        from kindcast.server.connectors.amqp import AWAY, message_of
+
+        name, slash, key = place.partition("/")
+        try:
+            if slash:
+                exchange = self._exchanges.get(name) or await self._channel.get_exchange(name)
+                self._exchanges[name] = exchange
+            else:
+                exchange, key = self._channel.default_exchange, name
+            await exchange.publish(message_of(content, id), key, mandatory=True, timeout=self._timeout)
+        except DeliveryError as error:
+            raise BrokerRefused("no queue takes the message") from error
+        except AWAY as error:
+            raise BrokerLost(str(error)) from error
+
+    async def close(self) -> None:
+        from kindcast.server.connectors.amqp import AWAY
+
+        if self._connection is not None:
+            try:
+                await asyncio.wait_for(self._connection.close(), self._timeout)
+            except AWAY:
+                return
+
+
+class _KafkaLink:
+    """An idempotent producer, which connects when it sends; `partitionkey` of the event is the record's key."""
+
+    def __init__(self, url: BrokerUrl, timeout: float) -> None:
+        from confluent_kafka import Producer
+
+        from kindcast.server.connectors.kafka import client_settings
+
+        milliseconds = max(int(timeout * 900), 100)  # it has given up before the attempt is over
+        self._timeout = timeout
+        self._producer = Producer(
+            client_settings(url)
+            | {"enable.idempotence": True, "message.timeout.ms": milliseconds, "socket.timeout.ms": milliseconds}
+        )
+
+    async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
+        from confluent_kafka import KafkaException
+
+        from kindcast.server.connectors.kafka import headers_of
+
+        told: list[Any] = []
+        try:
+            self._producer.produce(
+                place,
+                content.body,
+                key=_partition_key(content),
+                headers=headers_of(content),
+                on_delivery=lambda error, _record: told.append(error),
+            )
+        except (KafkaException, BufferError) as error:
+            raise BrokerLost(str(error)) from error
+        await asyncio.to_thread(self._producer.flush, self._timeout)
+        if not told or told[0] is not None:
+            raise BrokerLost("no confirmation")
+
+    async def close(self) -> None:
+        self._producer.purge()
+
+
+def _partition_key(content: Content) -> str | None:
+    if content.content_type == STRUCTURED:
+        found = msgspec.json.decode(content.body, type=dict[str, Any]).get("partitionkey")
+        return found if isinstance(found, str) else None
+    return content.headers.get(KAFKA.prefixes[0] + "partitionkey")
+
+
+_LINKS: Mapping[Name, Callable[[BrokerUrl, str, float], OpenedLink]] = {
+    "MQTT": _MqttLink,
+    "NATS": _NatsLink,
+    "AMQP": _AmqpLink,
+}

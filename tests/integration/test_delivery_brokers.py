@@ -1,0 +1,286 @@
+"""Sinks at real brokers: in order, at least once, in both modes; what is refused; what is hidden."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from kindcast import Client
+from kindcast.server.connectors.bindings import Plain
+from kindcast.server.connectors.broker_url import parse_topic, parse_url
+from kindcast.server.connectors.open_source import open_source
+from kindcast.server.connectors.source import BrokerLost, Received
+from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
+from kindcast.server.delivery.webhook import Delivery, Outcome
+from kindcast.server.security.egress import SinkRefused
+from tests.harness.brokers import Broker, running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.server_process import ServerProcess, running_server
+
+ENVIRONMENT = {
+    "KINDCAST_BROKER_SINK_HOSTS": '["127.0.0.1"]',
+    "KINDCAST_WEBHOOK_DELAYS_SECONDS": "[0.2, 0.2, 0.5, 0.5, 1, 1, 1, 1, 2, 2, 2, 2]",
+    "KINDCAST_WEBHOOK_TIMEOUT_SECONDS": "5",
+}
+PATIENCE_SECONDS = 30.0
+TOPIC = "out"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with running_server(tmp_path_factory.mktemp("server"), ENVIRONMENT) as running:
+        yield running
+
+
+@contextmanager
+def running(name: str, folder: Path) -> Iterator[Any]:
+    if name == "KAFKA":
+        with running_kafka() as cluster:
+            yield cluster
+        return
+    start: dict[str, Callable[[Path], Any]] = {
+        "MQTT": running_mosquitto,
+        "NATS": running_nats,
+        "AMQP": running_rabbitmq,
+    }
+    with start[name](folder) as broker:
+        yield broker
+
+
+class Reader:
+    """Reads what arrives, by the source of the same protocol, in one event loop."""
+
+    def __init__(self, url: str) -> None:
+        parsed = parse_url(url)
+        topics = [parse_topic(TOPIC, parsed.protocol)]
+        self._make = lambda: open_source(parsed, topics, group="reader", batch=500, create=True)
+        self._runner = asyncio.Runner()
+        self._source: Any = None
+        self.messages: list[Received] = []
+
+    def open(self) -> None:
+        async def opened() -> None:
+            self._source = self._make()
+            await self._source.open()
+
+        self._runner.run(opened())
+
+    def read_until(self, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        """The events, in the order of arrival."""
+
+        async def read() -> None:
+            until = time.monotonic() + PATIENCE_SECONDS
+            while not enough(self.events()) and time.monotonic() < until:
+                try:
+                    found = await self._source.read(500, 0.5)
+                    if found:
+                        await self._source.acknowledge(found)
+                    self.messages += found
+                except BrokerLost:
+                    await self._source.close()
+                    await asyncio.sleep(0.2)
+                    self._source = self._make()
+                    try:
+                        await self._source.open()
+                    except BrokerLost:
+                        continue
+
+        self._runner.run(read())
+        return self.events()
+
+    def events(self) -> list[dict[str, Any]]:
+        plain = Plain(id="", source="")
+        events = [msgspec.json.decode(self._source.binding.event(each.content, plain)) for each in self.messages]
+        return [event for event in events if event["id"]]
+
+    def close(self) -> None:
+        self._runner.run(self._source.close())
+        self._runner.close()
+
+
+def settings_for(name: str, mode: str) -> dict[str, Any]:
+    return {BROKER_PROTOCOLS[name].place: TOPIC, "mode": mode}  # type: ignore[index]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mode"), [("MQTT", "structured"), ("NATS", "binary"), ("AMQP", "binary"), ("KAFKA", "structured")]
+)
+def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
+    server: ServerProcess, tmp_path: Path, name: str, mode: str
+) -> None:
+    """Every match, in the order of publishing; what comes again is the same event under the same cursor. A test message
+    is confirmed as well."""
+    with running(name, tmp_path) as broker, Client(server.url) as client:
+        if name == "KAFKA":
+            broker.publish(TOPIC, (b'{"the topic": "is there"}', {}))
+        reader = Reader(broker.url)
+        reader.open()
+        made = client.subscribe(
+            f'ce.type = "{name}"', sink=broker.url, protocol=name, protocolsettings=settings_for(name, mode)
+        )
+        events = [
+            {
+                "specversion": "1.0",
+                "id": str(number),
+                "source": f"/{name}",
+                "type": name,
+                "note": "für",
+                "data": {"n": number},
+            }
+            for number in range(60)
+        ]
+        client.publish(events[:30])
+        reader.read_until(lambda found: len(found) >= 30)
+        if isinstance(broker, Broker):
+            time.sleep(1.0)
+            broker.kill()
+            client.publish(events[30:])
+            time.sleep(0.5)
+            broker.start()
+        else:
+            client.publish(events[30:])
+        found = reader.read_until(lambda found: {int(each["id"]) for each in found} >= set(range(60)))
+        reader.close()
+        first = list(dict.fromkeys(int(each["id"]) for each in found))
+        assert first == list(range(60))
+        assert found[0] | {"kindcastcursor": ""} == events[0] | {
+            "kindcastcursor": "",
+            "kindcastsubscription": made["id"],
+            **({"datacontenttype": "application/json"} if "datacontenttype" in found[0] else {}),
+        }
+        cursors: dict[str, set[str]] = {}
+        for each in found:
+            cursors.setdefault(each["id"], set()).add(each["kindcastcursor"])
+        assert {len(each) for each in cursors.values()} == {1}
+        shown = client.subscription(made["id"])
+        assert (shown["protocol"], shown["status"]) == (name, "active")
+        tried = httpx.post(
+            f"{server.url}/v1/subscriptions/{made['id']}/test", headers={"Kindcast-Ticket": made["ticket"]}
+        )
+        assert tried.json()["outcome"] == "delivered", tried.text
+
+
+def send(name: Any, sink: str, **more: Any) -> Outcome:
+    async def attempt() -> Outcome:
+        async def resolve(host: str, port: int) -> list[str]:
+            return ["10.0.0.1"] if host == "inside.example" else ["127.0.0.1"]
+
+        sender = BrokerSender(
+            name, **{"allow_private": False, "allowed_hosts": (), "timeout": 2.0, "resolver": resolve} | more
+        )
+        delivery = Delivery(
+            sink=sink, secret="", message_id="m", body=b"{}", protocolsettings={BROKER_PROTOCOLS[name].place: TOPIC}
+        )
+        try:
+            return await sender.send(delivery)
+        finally:
+            await sender.close()
+
+    return asyncio.run(attempt())
+
+
+@pytest.mark.parametrize(
+    ("name", "sink"),
+    [
+        ("MQTT", "mqtt://inside.example"),
+        ("NATS", "nats://inside.example"),
+        ("AMQP", "amqp://inside.example"),
+        ("MQTT", "mqtt://localhost"),
+        ("NATS", "nats://10.0.0.1"),
+        ("AMQP", "amqp://[::1]"),
+        ("MQTT", "mqtt://example.org:22"),
+        ("KAFKA", "kafka://example.org"),
+    ],
+)
+def test_send_to_a_private_address_is_refused_before_a_byte_is_sent(name: str, sink: str) -> None:
+    """By its text or by what its name resolves to, as with webhooks; Kafka wants an allowed host."""
+    outcome = send(name, sink)
+    assert outcome.kind == "failed"
+    assert outcome.detail.startswith("not sent:")
+
+
+def test_send_to_an_allowed_host_is_tried() -> None:
+    """By host, or host and port; nobody listens there."""
+    for allowed in ("inside.example", "inside.example:1"):
+        outcome = send("MQTT", "mqtt://inside.example:1", allowed_hosts=(allowed,), resolver=_here)
+        assert outcome.detail == "no connection to the broker, or it broke"
+
+
+async def _here(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("MQTT", "nats://example.org"),
+        ("MQTT", "mqtt://ann:secret@example.org"),
+        ("NATS", "nats://example.org/path"),
+        ("MQTT", "mqtt://" + "a" * 3_000),
+        ("AMQP", "http://example.org"),
+    ],
+)
+def test_check_url_refuses(name: Any, url: str) -> None:
+    """Another protocol, a password in the URL, a path that nothing reads, too long."""
+    with pytest.raises(SinkRefused) as refused:
+        check_url(name, url, allow_private=True, allowed_hosts=())
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "credential"),
+    [
+        ("MQTT", {}, {}),
+        ("MQTT", {"topicname": "a/#"}, {}),
+        ("MQTT", {"topicname": "a", "qos": 0}, {}),
+        ("MQTT", {"topicname": "a", "method": "PUT"}, {}),
+        ("NATS", {"subject": "a b"}, {}),
+        ("NATS", {"subject": "a.*"}, {}),
+        ("AMQP", {"address": 7}, {}),
+        ("KAFKA", {"topicname": "a", "mode": "batch"}, {}),
+        ("KAFKA", {"topicname": "a"}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "t"}),
+    ],
+)
+def test_check_settings_refuses(name: Any, settings: dict[str, Any], credential: dict[str, Any]) -> None:
+    """No place, wildcards, what confirms nothing, what is unknown."""
+    with pytest.raises(SinkRefused):
+        check_settings(name, settings, credential)
+
+
+@pytest.mark.slow
+def test_subscription_with_a_broker_hides_its_password_and_changes_protocol(server: ServerProcess) -> None:
+    """The credential is shown by its type alone; a change to webhooks takes the broker's settings away."""
+    with Client(server.url) as client:
+        made = client.subscribe(
+            "n = 7",
+            sink="mqtt://127.0.0.1:1",
+            protocol="MQTT",
+            protocolsettings={"topicname": "a"},
+            sinkcredential={"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush"},
+        )
+        assert "hush" not in str(made)
+        address = f"{server.url}/v1/subscriptions/{made['id']}"
+        ticket = {"Kindcast-Ticket": made["ticket"]}
+
+        def change(**values: Any) -> httpx.Response:
+            return httpx.patch(address, json=values, headers=ticket)
+
+        assert change(protocolsettings={"topicname": "b", "qos": 2}).json()["protocolsettings"]["topicname"] == "b"
+        assert change(protocolsettings={"topicname": "#"}).status_code == 422
+        assert change(protocolsettings={}).status_code == 422
+        assert change(sink="mqtt://10.0.0.1").status_code == 422
+        assert change(sink="mqtt://127.0.0.1:2").json()["protocol"] == "MQTT"
+        assert change(protocol="NATS").status_code == 422
+        told = change(sink="https://example.org/hook").json()
+        assert (told["protocol"], told["protocolsettings"], told["sinkcredential"]) == ("HTTP", None, None)
+        for sink in ("mqtt://10.0.0.1", "kafka://example.org:9092"):
+            protocol = sink.partition(":")[0].upper()
+            body = {"expression": "n = 7", "sink": sink, "protocol": protocol, "protocolsettings": {"topicname": "a"}}
+            refused = httpx.post(f"{server.url}/v1/subscriptions", json=body)
+            assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/sink")

@@ -15,7 +15,7 @@ from kindcast.server.connectors.bindings import KAFKA, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
-__all__ = ["KafkaSource", "client_settings", "headers_of"]
+__all__ = ["KafkaSource", "client_settings", "headers_of", "trouble"]
 
 CALL_SECONDS = 10.0
 QUEUED_KILOBYTES = 16_384
@@ -34,6 +34,7 @@ _REFUSED = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError._AUTHENTICATION,
         KafkaError.TOPIC_EXCEPTION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
     ]
 )
 
@@ -83,13 +84,13 @@ class KafkaSource:
         try:
             messages = await asyncio.to_thread(self._consumer.consume, limit, seconds)
         except KafkaException as error:
-            raise _trouble(error.args[0]) from error
+            raise trouble(error.args[0]) from error
         found: list[Received] = []
         for message in messages:
             if (problem := message.error()) is None:
                 found.append(_received(message))
             elif problem.fatal() or problem.code() in _REFUSED | {KafkaError._ALL_BROKERS_DOWN}:
-                raise _trouble(problem)
+                raise trouble(problem)
         return found
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
@@ -102,7 +103,7 @@ class KafkaSource:
         try:
             await asyncio.to_thread(self._consumer.commit, offsets=places, asynchronous=False)
         except KafkaException as error:
-            raise _trouble(error.args[0]) from error
+            raise trouble(error.args[0]) from error
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         if self._producer is None:
@@ -133,7 +134,8 @@ def headers_of(content: Content) -> list[tuple[str, str | bytes | None]]:
     return [(name, value.encode()) for name, value in headers.items()]
 
 
-def _trouble(error: Any) -> BrokerLost | BrokerRefused:
+def trouble(error: Any) -> BrokerLost | BrokerRefused:
+    """What an error of librdkafka means."""
     if error.code() in _REFUSED:
         return BrokerRefused(f"Kafka refuses: {error.str()}")
     return BrokerLost(error.str())

@@ -7,6 +7,8 @@ number is bounded by MQTT's receive maximum, which the broker keeps to: what is 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -32,6 +34,11 @@ NO_TOPIC = "kindcast/acknowledged"
 """A topic that nobody reads here."""
 
 MAX_WINDOW = 65_535
+
+THREADS = 16
+"""That connect and close, which paho does blocking: a pool of their own, so that brokers which do not answer hold up no
+other work."""
+_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mqtt")
 
 _REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
 
@@ -97,13 +104,16 @@ class Connection:
         properties.ReceiveMaximum = min(window, MAX_WINDOW)
         host, port = self._url.hosts[0]
         try:
-            await asyncio.to_thread(
-                self.client.connect,
-                self._address or host,
-                port,
-                KEEPALIVE_SECONDS,
-                clean_start=clean,
-                properties=properties,
+            await self._loop.run_in_executor(
+                _threads,
+                partial(
+                    self.client.connect,
+                    self._address or host,
+                    port,
+                    KEEPALIVE_SECONDS,
+                    clean_start=clean,
+                    properties=properties,
+                ),
             )
             self.client.loop_start()
             reason, present = await asyncio.wait_for(self._connected, CONNECT_SECONDS)
@@ -146,7 +156,7 @@ class Connection:
     async def close(self) -> None:
         """Leaves the session with the broker."""
         self.client.on_message = None
-        await asyncio.to_thread(self._close)
+        await self._loop.run_in_executor(_threads, self._close)
 
     def _close(self) -> None:
         self.client.disconnect()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -23,6 +22,7 @@ from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Receive
 __all__ = ["NatsSource", "connect"]
 
 CONNECT_SECONDS = 10.0
+CONNECT_PAUSE_SECONDS = 0
 ACK_SECONDS = 20.0
 """After so long without an acknowledgement NATS sends a message again."""
 
@@ -39,25 +39,40 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
     host, port = url.hosts[0]
     place = address or host
     place = f"[{place}]" if ":" in place else place
+    client = _Client()
     try:
-        return await nats.connect(
-            f"{'tls' if url.tls else 'nats'}://{place}:{port}",
-            user=url.user if url.password is not None else None,
-            password=url.password,
-            token=url.user if url.password is None else None,
-            tls=ssl.create_default_context() if url.tls else None,
-            tls_hostname=host if url.tls else None,
-            allow_reconnect=False,
-            connect_timeout=CONNECT_SECONDS,
-            max_reconnect_attempts=0,
-            error_cb=_quiet,
-        )
-    except NatsError as error:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connect(
+                f"{'tls' if url.tls else 'nats'}://{place}:{port}",
+                user=url.user if url.password is not None else None,
+                password=url.password,
+                token=url.user if url.password is None else None,
+                tls=ssl.create_default_context() if url.tls else None,
+                tls_hostname=host if url.tls else None,
+                allow_reconnect=False,
+                connect_timeout=int(CONNECT_SECONDS),
+                max_reconnect_attempts=1,  # of the first connection, which nobody has made yet; 0 is without end
+                reconnect_time_wait=CONNECT_PAUSE_SECONDS,
+                error_cb=_quiet,
+            )
+    except (NatsError, OSError, TimeoutError) as error:
+        await client.close()
         if "authorization" in str(error).lower():
             raise BrokerRefused(f"the broker refuses: {error}") from error
-        raise BrokerLost(str(error)) from error
-    except (OSError, TimeoutError) as error:
         raise BrokerLost(str(error) or "no answer") from error
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+class _Client(Client):
+    """Sends no credentials without TLS where TLS was asked for: the library leaves the choice to the server."""
+
+    def _connect_command(self) -> bytes:
+        if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
+            raise NatsError("the broker offers no TLS")
+        return super()._connect_command()
 
 
 async def _quiet(error: Exception) -> None:

@@ -15,7 +15,14 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, **more | {"server_hostname": self.name})
 
     def wrap_socket(self, sock: Any, *_: Any, **more: Any) -> ssl.SSLSocket:
-        return super().wrap_socket(sock, **more | {"server_hostname": self.name})
+        """After the handshake; without it the socket is closed."""
+        wrapped = super().wrap_socket(sock, **more | {"server_hostname": self.name})
+        try:
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
+        return wrapped
 
 
 def tls_for(host: str) -> ssl.SSLContext:

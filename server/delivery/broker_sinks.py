@@ -7,18 +7,24 @@ address must be public, and the connection goes to the address that was checked.
 and follows no list of other servers. Kafka cannot be guarded so, since its clients connect to whatever brokers a
 cluster names; so Kafka needs a host that the administrator allowed.
 
+The courier sends one message of a subscription at a time, and holds the lease of the subscription when it does.
+
 The libraries are the extra `connect`; they are imported when a subscription first names their protocol.
 """
 
 import asyncio
 import logging
 import re
+import threading
 import time
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -53,19 +59,21 @@ _NAME = re.compile(r"[^\x00-\x20\x7f]+")
 
 @dataclass(frozen=True, slots=True)
 class BrokerProtocol:
-    """`place`: the member of protocolsettings that says where messages go; `forbidden`: what it may not hold;
-    `settings`: its other members; `library`: the module that is needed."""
+    """`place`: the member of protocolsettings that says where messages go; `forbidden`: characters that it may not
+    hold; `reserved`: how it may not begin, because the broker takes commands there; `settings`: its other members;
+    `library`: the module that is needed."""
 
     binding: Binding
     place: str
     forbidden: str
     library: str
     settings: frozenset[str] = frozenset()
+    reserved: tuple[str, ...] = ()
 
 
 BROKER_PROTOCOLS: Mapping[Name, BrokerProtocol] = {
-    "MQTT": BrokerProtocol(MQTT, "topicname", "+#", "paho", frozenset({"qos", "retain"})),
-    "NATS": BrokerProtocol(NATS, "subject", "*>", "nats"),
+    "MQTT": BrokerProtocol(MQTT, "topicname", "+#", "paho", frozenset({"qos", "retain"}), ("$",)),
+    "NATS": BrokerProtocol(NATS, "subject", "*>", "nats", reserved=("$", "_INBOX.")),
     "AMQP": BrokerProtocol(AMQP, "address", "", "aio_pika"),
     "KAFKA": BrokerProtocol(KAFKA, "topicname", "/", "confluent_kafka"),
 }
@@ -88,6 +96,8 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
         )
     if set(place) & set(protocol.forbidden):
         raise SinkRefused(f"protocolsettings.{protocol.place} may not hold {' or '.join(protocol.forbidden)}")
+    if place.startswith(protocol.reserved):
+        raise SinkRefused(f"protocolsettings.{protocol.place} may not begin with {' or '.join(protocol.reserved)}")
     if protocolsettings.get("mode", MODES[0]) not in MODES:
         raise SinkRefused(f"protocolsettings.mode is {' or '.join(MODES)}")
     if protocolsettings.get("qos", 1) not in (1, 2) or isinstance(protocolsettings.get("qos"), bool):
@@ -168,66 +178,90 @@ class BrokerSender:
         self._name, self._timeout = name, timeout
         self._allow_private, self._allowed_hosts = allow_private, tuple(allowed_hosts)
         self._resolver = resolver if resolver is not None else SystemResolver()
-        self._links: OrderedDict[str, tuple[Link, float]] = OrderedDict()
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._links: OrderedDict[str, tuple[Link, float]] = OrderedDict()  # the longest unused first
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
-        key = f"{delivery.sink} {msgspec.json.encode(delivery.sinkcredential, order='sorted').decode()}"
         try:
             async with asyncio.timeout(self._timeout):
                 check_settings(self._name, delivery.protocolsettings, delivery.sinkcredential)
-                link = await self._link(key, delivery)
-                await self._hand_over(link, delivery)
+                await self._hand_over(delivery)
         except TimeoutError:
             detail = f"no confirmation within {self._timeout:g} s"
         except SinkRefused as error:
-            return _failure(f"not sent: {error}")
+            detail = f"not sent: {error}"
         except BrokerRefused:
             detail = "the broker refuses the connection, the credentials or the message"
         except BrokerLost:
             detail = "no connection to the broker, or it broke"
-        except Exception:
-            log.exception("an attempt at a broker failed unexpectedly")
+        except Exception as error:
+            # The texts of the libraries' errors hold URLs with passwords: the log has the places alone.
+            places = "".join(traceback.format_tb(error.__traceback__))
+            log.error("an attempt at a broker failed unexpectedly: %s\n%s", type(error).__name__, places)
             detail = "the attempt failed for a reason of the server's own: its log has it"
         else:
             return Outcome(kind="delivered", at=time.time())
-        await self._drop(key)
-        return _failure(detail)
+        return Outcome(kind="failed", at=time.time(), detail=detail)
 
     async def close(self) -> None:
-        for key in list(self._links):
-            await self._drop(key)
+        """No attempt may be under way."""
+        for key, (link, _) in list(self._links.items()):
+            self._drop(key, link)
+        if self._closing:
+            await asyncio.wait(self._closing)
         if isinstance(self._resolver, SystemResolver):
             self._resolver.close()
 
-    async def _hand_over(self, link: Link, delivery: Delivery) -> None:
+    async def _hand_over(self, delivery: Delivery) -> None:
+        """By the link that is there. Where that has broken since it was used, by another one: a broker that closes
+        connections nobody uses does not make the attempt fail."""
         protocol, settings = BROKER_PROTOCOLS[self._name], delivery.protocolsettings
         if settings.get("mode") == "binary":
             content = protocol.binding.binary(delivery.body)
         else:
             content = Content(delivery.body, STRUCTURED)
-        await link.send(str(settings[protocol.place]), content, delivery.message_id, settings)
+        key = f"{delivery.sink} {msgspec.json.encode(delivery.sinkcredential, order='sorted').decode()}"
+        while True:
+            link, new = await self._link(key, delivery)
+            try:
+                return await link.send(str(settings[protocol.place]), content, delivery.message_id, settings)
+            except BrokerRefused:
+                raise  # this message; others may pass
+            except BrokerLost:
+                self._drop(key, link)
+                if new:
+                    raise
+            except BaseException:
+                self._drop(key, link)
+                raise
 
-    async def _link(self, key: str, delivery: Delivery) -> Link:
-        async with self._opening.setdefault(key, asyncio.Lock()):
+    async def _link(self, key: str, delivery: Delivery) -> tuple[Link, bool]:
+        """The link of a sink and credential, and whether it is new."""
+        lock = self._opening.get(key)
+        if lock is None:
+            lock = self._opening[key] = asyncio.Lock()
+        async with lock:
             found = self._links.pop(key, None)
-            await self._close_unused()
+            self._close_unused()
             link = found[0] if found is not None else await self._open(delivery)
             self._links[key] = link, time.monotonic()
-            return link
+            return link, found is None
 
-    async def _close_unused(self) -> None:
-        for key, (_, used_at) in list(self._links.items()):
+    def _close_unused(self) -> None:
+        for key, (link, used_at) in list(self._links.items()):
             if time.monotonic() - used_at < IDLE_SECONDS and len(self._links) < MAX_LINKS:
                 return  # the others were used later
-            await self._drop(key)
+            self._drop(key, link)
 
-    async def _drop(self, key: str) -> None:
-        found = self._links.pop(key, None)
-        self._opening.pop(key, None)
-        if found is not None:
-            await found[0].close()
+    def _drop(self, key: str, link: Link) -> None:
+        """Closes a link, in a task of its own, since an attempt does not wait for that."""
+        if self._links.get(key, (None,))[0] is link:
+            del self._links[key]
+            task = asyncio.get_running_loop().create_task(link.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def _open(self, delivery: Delivery) -> Link:
         url, free = check_url(
@@ -237,7 +271,7 @@ class BrokerSender:
             user, password = _login(self._name, delivery.sinkcredential)
             url = replace(url, user=user, password=password)
         if self._name == "KAFKA":
-            return _KafkaLink(url, self._timeout)
+            return _KafkaLink(url, self._timeout)  # at hosts that the administrator allowed
         host, port = url.hosts[0]
         try:
             addresses = await self._resolver(host, port)
@@ -254,10 +288,6 @@ class BrokerSender:
             await link.close()
             raise
         return link
-
-
-def _failure(detail: str) -> Outcome:
-    return Outcome(kind="failed", at=time.time(), detail=detail)
 
 
 class _MqttLink:
@@ -357,7 +387,9 @@ class _AmqpLink:
 
 
 class _KafkaLink:
-    """An idempotent producer, which connects when it sends; `partitionkey` of the event is the record's key."""
+    """An idempotent producer, which connects when it sends. The key of a record is the event's `partitionkey`, else the
+    subscription: records of one key go to one partition, where they keep their order. A thread of its own takes the
+    confirmations."""
 
     def __init__(self, url: BrokerUrl, timeout: float) -> None:
         from confluent_kafka import Producer
@@ -365,41 +397,76 @@ class _KafkaLink:
         from kindcast.server.connectors.kafka import client_settings
 
         milliseconds = max(int(timeout * 900), 100)  # it has given up before the attempt is over
-        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
         self._producer = Producer(
             client_settings(url)
-            | {"enable.idempotence": True, "message.timeout.ms": milliseconds, "socket.timeout.ms": milliseconds}
+            | {
+                "enable.idempotence": True,  # with it acks=all, and an order that repetitions inside do not change
+                "partitioner": "murmur2_random",  # as Kafka's own clients
+                "message.timeout.ms": milliseconds,
+                "socket.timeout.ms": milliseconds,
+                "linger.ms": 0,
+            }
         )
+        self._closed = threading.Event()
+        self._ended = asyncio.Event()
+        threading.Thread(target=self._poll, name="kafka-sink", daemon=True).start()
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
         from confluent_kafka import KafkaException
 
-        from kindcast.server.connectors.kafka import headers_of
+        from kindcast.server.connectors.kafka import headers_of, trouble
 
-        told: list[Any] = []
+        confirmed: asyncio.Future[Any] = self._loop.create_future()
+
+        def tell(error: Any) -> None:
+            if not confirmed.done():
+                confirmed.set_result(error)
+
         try:
             self._producer.produce(
                 place,
                 content.body,
-                key=_partition_key(content),
+                key=_key_of(content),
                 headers=headers_of(content),
-                on_delivery=lambda error, _record: told.append(error),
+                on_delivery=lambda error, _record: self._call(tell, error),
             )
-        except (KafkaException, BufferError) as error:
+        except KafkaException as error:
+            raise trouble(error.args[0]) from error
+        except BufferError as error:
             raise BrokerLost(str(error)) from error
-        await asyncio.to_thread(self._producer.flush, self._timeout)
-        if not told or told[0] is not None:
-            raise BrokerLost("no confirmation")
+        if (problem := await confirmed) is not None:
+            raise trouble(problem)
 
     async def close(self) -> None:
+        self._closed.set()
+        await self._ended.wait()
+
+    def _poll(self) -> None:
+        while not self._closed.is_set():
+            self._producer.poll(KAFKA_POLL_SECONDS)
         self._producer.purge()
+        self._producer.poll(0)  # those who wait hear that it is purged
+        del self._producer  # ends its threads
+        self._call(self._ended.set)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _partition_key(content: Content) -> str | None:
+KAFKA_POLL_SECONDS = 0.2
+
+
+def _key_of(content: Content) -> str | None:
+    """`kindcastsubscription` stands in every message of a subscription but those of the server itself."""
+    names = ("partitionkey", "kindcastsubscription")
     if content.content_type == STRUCTURED:
-        found = msgspec.json.decode(content.body, type=dict[str, Any]).get("partitionkey")
-        return found if isinstance(found, str) else None
-    return content.headers.get(KAFKA.prefixes[0] + "partitionkey")
+        event = msgspec.json.decode(content.body, type=dict[str, msgspec.Raw])
+        found = [msgspec.json.decode(event[name]) for name in names if name in event]
+    else:
+        found = [content.headers.get(KAFKA.prefixes[0] + name) for name in names]
+    return next((each for each in found if isinstance(each, str) and each), None)
 
 
 _LINKS: Mapping[Name, Callable[[BrokerUrl, str, float], OpenedLink]] = {

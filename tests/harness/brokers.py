@@ -10,14 +10,23 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.harness.ports import free_port
 
-__all__ = ["Broker", "KafkaCluster", "running_kafka", "running_mosquitto", "running_nats", "running_rabbitmq"]
+__all__ = [
+    "Broker",
+    "KafkaCluster",
+    "Secured",
+    "running_kafka",
+    "running_mosquitto",
+    "running_nats",
+    "running_rabbitmq",
+]
 
 PATIENCE_SECONDS = 60.0
 FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
@@ -37,7 +46,14 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when it listens."""
+        """Returns when it listens. A process that does not is killed."""
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -66,8 +82,9 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, how)
+        if self._process is not None:
+            with suppress(ProcessLookupError):  # children may outlive it
+                os.killpg(self._process.pid, how)
             self._process.wait(PATIENCE_SECONDS)
 
 
@@ -77,6 +94,16 @@ def program(name: str, package: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not installed (Debian: apt install {package})")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A broker with TLS alone, for one user. Its certificate is for 127.0.0.1 and localhost."""
+
+    certificate: Path
+    key: Path
+    user: str
+    password: str
 
 
 @contextmanager
@@ -89,42 +116,66 @@ def _running(broker: Broker) -> Iterator[Broker]:
 
 
 @contextmanager
-def running_mosquitto(folder: Path) -> Iterator[Broker]:
+def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
     """An MQTT broker that saves its sessions to disk after every change."""
     path = program("mosquitto", "mosquitto")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
+    if secured is None:
+        access = "allow_anonymous true\n"
+    else:
+        users = folder / "users"
+        users.touch(mode=0o600)
+        subprocess.run(
+            [program("mosquitto_passwd", "mosquitto"), "-b", str(users), secured.user, secured.password],
+            check=True,
+            capture_output=True,
+        )
+        access = f"password_file {users}\ncertfile {secured.certificate}\nkeyfile {secured.key}\n"
     (folder / "mosquitto.conf").write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}/\n"
+        f"listener {port} 127.0.0.1\n{access}persistence true\npersistence_location {folder}/\n"
         "autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\nmax_inflight_messages 0\n"
         f"user {os.environ.get('USER', 'root') if os.getuid() else 'root'}\n"
     )
-    with _running(Broker("mqtt", port, [path, "-c", str(folder / "mosquitto.conf")], folder)) as broker:
+    scheme = "mqtt" if secured is None else "mqtts"
+    with _running(Broker(scheme, port, [path, "-c", str(folder / "mosquitto.conf")], folder)) as broker:
         yield broker
 
 
 @contextmanager
-def running_nats(folder: Path) -> Iterator[Broker]:
+def running_nats(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
     """A NATS server with JetStream, on disk."""
     path = program("nats-server", "nats-server")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = [path, "-a", "127.0.0.1", "-p", str(port), "--jetstream", "--store_dir", str(folder)]
-    with _running(Broker("nats", port, command, folder)) as broker:
+    if secured is not None:
+        command += ["--tls", "--tlscert", str(secured.certificate), "--tlskey", str(secured.key)]
+        command += ["--user", secured.user, "--pass", secured.password]
+    with _running(Broker("nats" if secured is None else "tls", port, command, folder)) as broker:
         yield broker
 
 
 @contextmanager
-def running_rabbitmq(folder: Path) -> Iterator[Broker]:
-    """RabbitMQ with queues on disk. The Erlang machine runs in the foreground, without a daemon of its own ports."""
+def running_rabbitmq(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
+    """RabbitMQ with queues on disk, and a port mapper (epmd) of its own, which Erlang would otherwise start as a daemon
+    that nobody ends."""
     path = program("rabbitmq-server", "rabbitmq-server")
     folder.mkdir(parents=True, exist_ok=True)
     program_folder = next(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin"), None)
     if program_folder is not None:
         path = str(program_folder / "rabbitmq-server")  # Debian's wrapper insists on an account of its own
-    port, distribution = free_port(), free_port()
+    port, distribution, mapper = free_port(), free_port(), free_port()
+    if secured is None:
+        access = f"listeners.tcp.1 = 127.0.0.1:{port}\n"
+    else:
+        access = (
+            f"listeners.tcp = none\nlisteners.ssl.1 = 127.0.0.1:{port}\nssl_options.verify = verify_none\n"
+            f"ssl_options.certfile = {secured.certificate}\nssl_options.keyfile = {secured.key}\n"
+            f"default_user = {secured.user}\ndefault_pass = {secured.password}\n"
+        )
     (folder / "rabbitmq.conf").write_text(
-        f"listeners.tcp.1 = 127.0.0.1:{port}\nloopback_users = none\nlog.console = true\nlog.file = false\n"
+        f"{access}loopback_users = none\nlog.console = true\nlog.file = false\n"
         "vm_memory_high_watermark.relative = 0.6\ndisk_free_limit.absolute = 10MB\n"
     )
     environment = {
@@ -140,9 +191,15 @@ def running_rabbitmq(folder: Path) -> Iterator[Broker]:
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_PID_FILE": str(folder / "pid"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2",
+        "ERL_EPMD_PORT": str(mapper),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
     }
     (folder / "plugins").write_text("[].\n")
-    with _running(Broker("amqp", port, [path], folder, environment)) as broker:
+    scheme = "amqp" if secured is None else "amqps"
+    with (
+        _running(Broker("epmd", mapper, [program("epmd", "erlang-base")], folder, environment)),
+        _running(Broker(scheme, port, [path], folder, environment)) as broker,
+    ):
         yield broker
 
 

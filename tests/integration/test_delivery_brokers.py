@@ -1,6 +1,9 @@
 """Sinks at real brokers: in order, at least once, in both modes; what is refused; what is hidden."""
 
 import asyncio
+import secrets
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +22,8 @@ from kindcast.server.connectors.source import BrokerLost, Received
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused
-from tests.harness.brokers import Broker, running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.brokers import Broker, Secured, running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.certificates import Authority
 from tests.harness.server_process import ServerProcess, running_server
 
 ENVIRONMENT = {
@@ -38,17 +42,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def running(name: str, folder: Path) -> Iterator[Any]:
+def running(name: str, folder: Path, secured: Secured | None = None) -> Iterator[Any]:
     if name == "KAFKA":
         with running_kafka() as cluster:
             yield cluster
         return
-    start: dict[str, Callable[[Path], Any]] = {
+    start: dict[str, Callable[..., Any]] = {
         "MQTT": running_mosquitto,
         "NATS": running_nats,
         "AMQP": running_rabbitmq,
     }
-    with start[name](folder) as broker:
+    with start[name](folder, secured) as broker:
         yield broker
 
 
@@ -166,7 +170,134 @@ def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
         assert tried.json()["outcome"] == "delivered", tried.text
 
 
-def send(name: Any, sink: str, **more: Any) -> Outcome:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MQTT", "NATS", "AMQP"])
+def test_source_and_sink_by_tls_and_password(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """By certificates of an authority that is named and by the host's name; without it, with another password, and
+    without TLS nothing is sent, and no password is told."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path)
+    secured = Secured(certificate, key, "ann", "hush hush")
+    credential = {"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush hush"}
+    with running(name, tmp_path / "broker", secured) as broker, pytest.MonkeyPatch.context() as patch:
+        sink, plain = broker.url, broker.url.replace("mqtts:", "mqtt:").replace("amqps:", "amqp:")
+        plain = plain.replace("tls:", "nats:")
+
+        def tried(url: str, credential: dict[str, str], **more: Any) -> Outcome:
+            return send(name, url, sinkcredential=credential, allow_private=True, resolver=None, **more)
+
+        assert tried(sink, credential).kind == "failed", "the authority is not named"
+        patch.setenv("SSL_CERT_FILE", str(authority.file))
+        reader = Reader(sink.replace("://", "://ann:hush%20hush@"))
+        reader.open()
+        for url in (sink, sink.replace("127.0.0.1", "localhost")):
+            outcome = tried(url, credential)
+            assert outcome.kind == "delivered", outcome.detail
+        assert len(reader.read_until(lambda found: len(found) >= 2)) == 2
+        reader.close()
+        refused = "the broker refuses the connection, the credentials or the message"
+        assert tried(sink, credential | {"secret": "hush!"}).detail == refused
+        assert tried(sink, {}).kind == "failed"
+        if name != "NATS":  # whose servers say in plain text that they want TLS
+            assert tried(plain, credential).kind == "failed"
+    assert "hush" not in caplog.text
+
+
+@contextmanager
+def saying(*lines: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """A listener that says these lines to whoever connects; its port, and what it was sent."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(1.0)
+                    heard.append(b"")
+                    try:
+                        for line in lines:
+                            connection.sendall(line)
+                            heard[-1] += connection.recv(65_536)
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1], heard
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_nats_list_of_other_servers_is_not_followed() -> None:
+    """A server that names others and then ends the connection, before and after it was used."""
+    with saying() as (other, heard):
+        info = b'INFO {"server_id":"s","max_payload":1000,"headers":true,"connect_urls":["127.0.0.1:%d"]}\r\n' % other
+        for lines in ((info,), (info, b"-ERR 'Authorization Violation'\r\n"), (info, b"PONG\r\n", b"-ERR 'x'\r\n")):
+            with saying(*lines) as (port, heard_here):
+                assert send("NATS", f"nats://127.0.0.1:{port}", allow_private=True).kind == "failed"
+                assert len(heard_here) == 1
+        assert heard == []
+
+
+def test_nats_password_is_not_sent_where_the_server_takes_tls_away() -> None:
+    """`tls://`, and a server (or somebody between) that says it has none."""
+    credential = {"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush"}
+    with saying(b'INFO {"server_id":"s","max_payload":1000}\r\n', b"PONG\r\n") as (port, heard):
+        outcome = send("NATS", f"tls://127.0.0.1:{port}", allow_private=True, sinkcredential=credential)
+        assert outcome.kind == "failed"
+    assert heard == [b""]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MQTT", "NATS", "AMQP"])
+def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(tmp_path: Path, name: Any) -> None:
+    """A connection that broke while nobody used it is replaced within the attempt; one that cannot be is told."""
+    with running(name, tmp_path) as broker:
+        reader = Reader(broker.url)
+        reader.open()  # makes the queue or stream
+
+        async def attempts() -> list[str]:
+            sender = BrokerSender(name, allow_private=True, allowed_hosts=(), timeout=20.0)
+            settings = {BROKER_PROTOCOLS[name].place: TOPIC}
+            delivery = Delivery(
+                sink=broker.url, secret="", message_id="m", body=b'{"id":"1"}', protocolsettings=settings
+            )
+            told = [(await sender.send(delivery)).kind]
+            await asyncio.to_thread(broker.kill)
+            told.append((await sender.send(delivery)).kind)
+            await asyncio.to_thread(broker.start)
+            told.append((await sender.send(delivery)).kind)
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+            await asyncio.sleep(0.5)
+            told.append((await sender.send(delivery)).kind)
+            await sender.close()
+            return told
+
+        assert asyncio.run(attempts()) == ["delivered", "failed", "delivered", "delivered"]
+        reader.close()
+
+
+def test_unexpected_error_is_logged_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The errors of the libraries hold URLs with passwords."""
+
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise KeyError("amqp://ann:hush@host")
+
+    monkeypatch.setattr("kindcast.server.connectors.amqp.connect", fail)
+    outcome = send("AMQP", "amqp://127.0.0.1", allow_private=True)
+    assert outcome.detail == "the attempt failed for a reason of the server's own: its log has it"
+    assert "KeyError" in caplog.text
+    assert "hush" not in caplog.text + outcome.detail
+
+
+def send(name: Any, sink: str, sinkcredential: dict[str, str] | None = None, **more: Any) -> Outcome:
     async def attempt() -> Outcome:
         async def resolve(host: str, port: int) -> list[str]:
             return ["10.0.0.1"] if host == "inside.example" else ["127.0.0.1"]
@@ -175,7 +306,12 @@ def send(name: Any, sink: str, **more: Any) -> Outcome:
             name, **{"allow_private": False, "allowed_hosts": (), "timeout": 2.0, "resolver": resolve} | more
         )
         delivery = Delivery(
-            sink=sink, secret="", message_id="m", body=b"{}", protocolsettings={BROKER_PROTOCOLS[name].place: TOPIC}
+            sink=sink,
+            secret="",
+            message_id=secrets.token_hex(4),
+            body=b'{"specversion":"1.0","id":"1","source":"s","type":"t"}',
+            protocolsettings={BROKER_PROTOCOLS[name].place: TOPIC},
+            sinkcredential=sinkcredential or {},
         )
         try:
             return await sender.send(delivery)
@@ -242,13 +378,16 @@ def test_check_url_refuses(name: Any, url: str) -> None:
         ("MQTT", {"topicname": "a", "method": "PUT"}, {}),
         ("NATS", {"subject": "a b"}, {}),
         ("NATS", {"subject": "a.*"}, {}),
+        ("NATS", {"subject": "$JS.API.STREAM.PURGE.orders"}, {}),
+        ("NATS", {"subject": "_INBOX.a"}, {}),
+        ("MQTT", {"topicname": "$SYS/broker"}, {}),
         ("AMQP", {"address": 7}, {}),
         ("KAFKA", {"topicname": "a", "mode": "batch"}, {}),
         ("KAFKA", {"topicname": "a"}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "t"}),
     ],
 )
 def test_check_settings_refuses(name: Any, settings: dict[str, Any], credential: dict[str, Any]) -> None:
-    """No place, wildcards, what confirms nothing, what is unknown."""
+    """No place, wildcards, where brokers take commands, what confirms nothing, what is unknown."""
     with pytest.raises(SinkRefused):
         check_settings(name, settings, credential)
 

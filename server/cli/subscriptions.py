@@ -1,6 +1,7 @@
 """The commands `kindcast subscribe` and `kindcast subscriptions`: create and manage subscriptions."""
 
 import json as json_text
+import os
 import re
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOpt
 from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import InExpression
 from kindcast.server.client import ProblemError
+from kindcast.server.connectors.broker_url import SCHEMES
 
 __all__ = ["LifeOption", "commands", "seconds", "subscribe"]
 
@@ -19,6 +21,8 @@ commands = group(
 )
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.")]
+PASSWORD = "KINDCAST_SINK_PASSWORD"
+"""The variable that holds the password of a sink: nobody sees it in a list of processes."""
 SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -53,7 +57,24 @@ def subscribe(
         dict[str, Any] | None,
         typer.Option(metavar="JSON", parser=_tree, help="The subscription as a JSON tree instead of text."),
     ] = None,
-    sink: Annotated[str | None, typer.Option(metavar="URL", help="Deliver by signed webhook to this address.")] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Deliver to this address: a webhook, or a broker (mqtt://, kafka://, …)."),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(metavar="NAME", help="HTTP, MQTT, NATS, AMQP or KAFKA; by default as the sink says.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The topic, subject, queue or exchange/key at the broker.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A further one of protocolsettings, as mode=binary; any number."),
+    ] = None,
+    sink_user: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The user at the sink; the password is in KINDCAST_SINK_PASSWORD."),
+    ] = None,
     ttl: LifeOption = None,
     start_at: Annotated[
         str | None,
@@ -66,10 +87,11 @@ def subscribe(
     """Subscribe: every later event that matches is kept for you, and delivered if you name a sink."""
     if (expression is None) == (where is None):
         raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
+    more = _way(sink, protocol, topic, setting or [], sink_user)
     with connected(server) as client:
         try:
             past = {} if start_at is None else {"start_at": int(start_at) if start_at.isdecimal() else start_at}
-            created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl, **past)
+            created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl, **past, **more)
         except ProblemError as error:
             if expression is None:
                 raise
@@ -81,6 +103,40 @@ def subscribe(
         output.paragraph(created["id"])
         return
     _show_created(created)
+
+
+def _way(
+    sink: str | None, protocol: str | None, topic: str | None, settings: list[str], user: str | None
+) -> dict[str, Any]:
+    """Protocol, protocolsettings and sinkcredential of a sink."""
+    if sink is None:
+        if protocol or topic or settings or user:
+            raise typer.BadParameter("give a --sink as well", param_hint="--sink")
+        return {}
+    scheme = SCHEMES.get(sink.partition(":")[0].lower())
+    name = protocol.upper() if protocol is not None else scheme.protocol if scheme is not None else None
+    way: dict[str, Any] = {} if name is None else {"protocol": name}
+    chosen: dict[str, Any] = {}
+    for each in settings:
+        member, mark, value = each.partition("=")
+        if not mark:
+            raise typer.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--setting")
+        chosen[member] = json_text.loads(value) if re.fullmatch(r"\d{1,9}|true|false", value) else value
+    if topic is not None:
+        from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS
+
+        known = next((each for key, each in BROKER_PROTOCOLS.items() if key == name), None)
+        if known is None:
+            raise typer.BadParameter("only sinks at brokers have a topic", param_hint="--topic")
+        chosen[known.place] = topic
+    if chosen:
+        way["protocolsettings"] = chosen
+    if user is not None:
+        password = os.environ.get(PASSWORD)
+        if password is None:
+            raise typer.BadParameter(f"put the password into the variable {PASSWORD}", param_hint="--sink-user")
+        way["sinkcredential"] = {"credentialtype": "PLAIN", "identifier": user, "secret": password}
+    return way
 
 
 def _show_created(created: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ SESSIONS = (
     "README.md",
     "docs/tutorial.md",
     "docs/publishing.md",
+    "docs/connectors.md",
     "docs/operations.md",
     "docs/security.md",
     "docs/event-schemas.md",

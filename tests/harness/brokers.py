@@ -64,14 +64,17 @@ class Broker:
                 start_new_session=True,
             )
         until = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
-                return
-            except OSError:
-                assert self._process.poll() is None, self.log.read_text("utf-8", "replace")
-                assert time.monotonic() < until, self.log.read_text("utf-8", "replace")
-                time.sleep(0.02)
+        while not self._listens():
+            assert self._process.poll() is None, self.log.read_text("utf-8", "replace")
+            assert time.monotonic() < until, self.log.read_text("utf-8", "replace")
+            time.sleep(0.02)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self) -> None:
         """SIGKILL to it and its children."""
@@ -86,6 +89,9 @@ class Broker:
             with suppress(ProcessLookupError):  # children may outlive it
                 os.killpg(self._process.pid, how)
             self._process.wait(PATIENCE_SECONDS)
+            until = time.monotonic() + PATIENCE_SECONDS
+            while self._listens() and time.monotonic() < until:  # a child may end later than its parent
+                time.sleep(0.02)
 
 
 def program(name: str, package: str) -> str:

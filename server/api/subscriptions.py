@@ -249,7 +249,7 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
         protocol = asked.protocol or _protocol_of(asked.sink, present)
         _check_url(asked.sink, protocol, settings)
     if "sink" in values:
-        values["protocol"] = protocol if asked.sink is not None else None
+        values["protocol"] = protocol if asked.sink is not None else asked.protocol
         values |= {"secret": _new_secret()} if asked.sink is not None else {}
     if (protocol or DEFAULT_PROTOCOL) != (present or DEFAULT_PROTOCOL):
         for name in ("protocolsettings", "sinkcredential"):

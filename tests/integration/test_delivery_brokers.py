@@ -25,6 +25,7 @@ from kindcast.server.security.egress import SinkRefused
 from tests.harness.brokers import Broker, Secured, running_kafka, running_mosquitto, running_nats, running_rabbitmq
 from tests.harness.certificates import Authority
 from tests.harness.server_process import ServerProcess, running_server
+from tests.integration.conftest import Kindcast, Ran
 
 ENVIRONMENT = {
     "KINDCAST_BROKER_SINK_HOSTS": '["127.0.0.1"]',
@@ -412,7 +413,8 @@ def test_subscription_with_a_broker_hides_its_password_and_changes_protocol(serv
             protocolsettings={"topicname": "a"},
             sinkcredential={"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush"},
         )
-        assert "hush" not in str(made)
+        shown = [httpx.get(f"{server.url}/v1/subscriptions{path}").text for path in ("", f"/{made['id']}", "/export")]
+        assert all(made["id"] in each and "hush" not in each for each in (str(made), *shown))
         address = f"{server.url}/v1/subscriptions/{made['id']}"
         ticket = {"Kindcast-Ticket": made["ticket"]}
 
@@ -432,3 +434,29 @@ def test_subscription_with_a_broker_hides_its_password_and_changes_protocol(serv
             body = {"expression": "n = 7", "sink": sink, "protocol": protocol, "protocolsettings": {"topicname": "a"}}
             refused = httpx.post(f"{server.url}/v1/subscriptions", json=body)
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/sink")
+
+
+@pytest.mark.slow
+def test_subscribe_command_says_how_to_reach_a_broker(
+    server: ServerProcess, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protocol by the scheme of the sink, the topic as its protocol calls it, the password by a variable alone."""
+    monkeypatch.setenv("KINDCAST_SERVER", server.url)
+
+    def subscribe(*options: str) -> Ran:
+        return kindcast("subscribe", "n = 8", *options, "--json")
+
+    to = ("--sink", "amqp://127.0.0.1:1/shop", "--topic", "offers/cheap", "--setting", "mode=binary")
+    assert "KINDCAST_SINK_PASSWORD" in subscribe(*to, "--sink-user", "ann").err
+    monkeypatch.setenv("KINDCAST_SINK_PASSWORD", "hush")
+    made = subscribe(*to, "--sink-user", "ann")
+    assert "hush" not in made.out
+    assert (made.json["protocol"], made.json["protocolsettings"], made.json["sinkcredential"]) == (
+        "AMQP",
+        {"address": "offers/cheap", "mode": "binary"},
+        {"credentialtype": "PLAIN"},
+    )
+    mqtt = subscribe("--sink", "mqtt://127.0.0.1:1", "--topic", "a", "--setting", "qos=2", "--setting", "retain=true")
+    assert mqtt.json["protocolsettings"] == {"topicname": "a", "qos": 2, "retain": True}
+    for wrong in (("--topic", "a"), ("--sink", "https://example.org/a", "--topic", "a"), (*to, "--setting", "x")):
+        assert subscribe(*wrong).status == 2

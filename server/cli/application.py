@@ -14,6 +14,7 @@ from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     background,
     backtest,
+    backup,
     concepts,
     connect,
     contexts,
@@ -144,6 +145,9 @@ application.command(
         statuses="0 without a problem, warnings or not; 1 with at least one.",
     ),
 )(doctor.doctor)
+application.command("backup", epilog=page("kindcast backup monday --data ./shop"))(backup.backup)
+application.command("restore", epilog=page("kindcast restore monday --data ./shop-again"))(backup.restore)
+application.command("check", epilog=page("kindcast check monday"))(backup.check)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 

@@ -1,0 +1,98 @@
+"""The commands `kindcast backup`, `kindcast restore` and `kindcast check`: all of a server in a folder, and back."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kindcast.server.cli import output
+from kindcast.server.cli.connection import JsonOption
+from kindcast.server.cli.problems import CommandFailed
+
+__all__ = ["backup", "check", "restore"]
+
+DataOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The data folder of the server.  [KINDCAST_DATA, or kindcast-data]")
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Its database, if that is not in the data folder.  [KINDCAST_DATABASE]"),
+]
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The backup.")]
+
+
+def backup(
+    folder: FolderArgument, data: DataOption = None, database: DatabaseOption = None, json: JsonOption = False
+) -> None:
+    """Copy all of a server into a new folder, also while it runs: subscriptions with their cursors and tickets, events,
+    matches, ontologies, declarations, keys and tenants. A server can be started on the folder."""
+    from kindcast.server.settings import Settings
+    from kindcast.server.store import backup as store
+
+    settings = Settings.load(None, data=data, database=database)
+    with output.errors().status("copying …"):
+        made = _done(lambda: store.backup(settings.database_url, settings.data, folder))
+    _tell(made, f"the backup is in {folder}", json)
+    if not json:
+        output.hint(f"To restore it: kindcast restore {folder} --data NEW   (or --database postgresql://…)")
+
+
+def restore(
+    folder: FolderArgument, data: DataOption = None, database: DatabaseOption = None, json: JsonOption = False
+) -> None:
+    """Make a server of a backup: in a data folder, or in a PostgreSQL database, that is empty. If it is broken off,
+    there is nothing."""
+    from kindcast.server.settings import Settings
+    from kindcast.server.store import backup as store
+
+    settings = Settings.load(None, data=data, database=database)
+    with output.errors().status("copying …"):
+        made = _done(lambda: store.restore(folder, settings.database, settings.data))
+    _tell(made, f"{folder} is restored", json)
+    if not json:
+        where = f"--data {settings.data}" if settings.database is None else "--database URL --data NEW"
+        output.hint(f"To start a server on it: kindcast serve {where}")
+
+
+def check(
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A backup.")] = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare all that is stored with its digests, and the totals with each other, in a backup or in the database of a
+    server, also while it runs. Ends with status 1 where anything is wrong."""
+    from kindcast.server.settings import Settings
+    from kindcast.server.store import backup as store
+
+    settings = Settings.load(None, data=folder or data, database=None if folder else database)
+    address = f"sqlite:///{folder / store.MAIN}" if folder else settings.database_url
+    with output.errors().status("reading all of it …"):
+        found = _done(lambda: store.check(address, settings.data))
+    if json:
+        output.print_json({"damage": found.damage, "rows": found.rows})
+    else:
+        for line in found.damage or ["everything is what was written"]:
+            output.paragraph(line, "bold red" if found.damage else "bold green")
+        output.hint(", ".join(f"{number:,} {name}" for name, number in found.rows.items()))
+    if found.damage:
+        raise typer.Exit(1)
+
+
+def _done(work: Any) -> Any:
+    from kindcast.server.errors import ServerError
+
+    try:
+        return work()
+    except (ServerError, FileExistsError) as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _tell(made: Any, done: str, json: bool) -> None:
+    import msgspec
+
+    if json:
+        output.print_json(msgspec.to_builtins(made))
+    else:
+        output.paragraph(done, "bold green")
+        output.hint(f"{made.sequence:,} positions, {made.commits:,} commits, layout {made.layout}, of {made.source}")

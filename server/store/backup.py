@@ -1,0 +1,424 @@
+"""Backups: a folder that holds all of a server, and that a server can be started on.
+
+    SQLite, also while a server runs ──SQLite's own backup, a file at a time──┐
+                                                                              ├──▶ kindcast.db, kindcast.system.db,
+    PostgreSQL ──all tables, as one snapshot sees them──▶ SQLite ─────────────┘    tenants/NAME/…, backup.json
+
+    a backup ──copied beside, then renamed──▶ a data folder
+             ──all rows in one transaction──▶ PostgreSQL, and back by a backup of that
+
+What is there afterwards is whole or not there: a backup and a data folder get their name when all is in them, and
+PostgreSQL commits once. Rows are copied as they are: cursors, tickets, ends, counters, matches, keys, and the numbers
+that were given last, so that none comes back.
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from kindcast.server.errors import StoreInUse, StoreUnreadable
+from kindcast.server.store import system
+from kindcast.server.store.database import ADVISORY_LOCK, normalised
+from kindcast.server.store.deliveries import discarded
+from kindcast.server.store.integrity import CHECKS, find_damage, tables_of
+from kindcast.server.store.ledger import LAYOUT, Totals, read_totals
+from kindcast.server.store.matches import MatchCache
+from kindcast.server.store.servers import SNAPSHOT
+from kindcast.server.store.servers import metadata as of_servers
+from kindcast.server.store.tables import ledger, metadata, unsaved
+from kindcast.server.store.witness import Witness, path_of
+
+__all__ = ["MANIFEST", "Backup", "backup", "check", "restore"]
+
+MANIFEST = "backup.json"
+MAIN = "kindcast.db"
+KEYS = "kindcast.system.db"
+TENANTS = "tenants"
+ROWS_AT_ONCE = 500
+ROWS_CHECKED_AT_ONCE = 10_000
+MAX_DAMAGE = 20
+NOT_COPIED = {unsaved.name}
+"""What belongs to a cache of the data folder."""
+
+assert discarded.metadata is metadata  # all of its tables are known here
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """What `backup.json` says: of the main database, and the SHA-256 of each file."""
+
+    made_at: float
+    program: str
+    source: str
+    """sqlite | postgresql"""
+    layout: int
+    commits: int
+    sequence: int
+    files: Mapping[str, str]
+
+
+# ── making one ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def backup(database: str, data: Path, folder: Path) -> Backup:
+    """Copy all of a server into a new folder: the database of this URL, and what `data` has of tenants. Servers may run
+    meanwhile: each file is what one moment saw. Cost: all is read and written once. Raises `FileExistsError`,
+    `StoreUnreadable`, OSError."""
+    url = normalised(database)
+    _refuse_existing(folder)
+    with _made_beside(folder) as beside:
+        if url.get_backend_name() == "sqlite":
+            _copy_sqlite(Path(str(url.database)), beside / MAIN)
+            keys = Path(str(url.database)).with_suffix(".system.db")
+            if keys.exists():
+                _copy_sqlite(keys, beside / KEYS)
+            for tenant in sorted((data / TENANTS).glob(f"*/{MAIN}")):
+                if not tenant.parent.name.startswith("."):
+                    (beside / TENANTS / tenant.parent.name).mkdir(parents=True)
+                    _copy_sqlite(tenant, beside / TENANTS / tenant.parent.name / MAIN)
+        else:
+            _export(url, beside)
+        with _reading(beside / MAIN) as connection:
+            layout, commits, sequence = _ledger_of(connection, beside / MAIN)
+        made = Backup(
+            made_at=time.time(),
+            program=f"kindcast {version('kindcast')}",
+            source=url.get_backend_name(),
+            layout=layout,
+            commits=commits,
+            sequence=sequence,
+            files={str(each.relative_to(beside)): _sha256(each) for each in sorted(beside.rglob("*.db"))},
+        )
+        (beside / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+        os.chmod(beside / MANIFEST, 0o600)
+    return made
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    """In one step, so that it ends also where a server writes all the time: readers do not hold writers up."""
+    if not source.is_file() or not source.stat().st_size:
+        raise StoreUnreadable(f"there is no database {source}")
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(target)) as writing,
+        ):
+            reading.backup(writing)
+            writing.execute("PRAGMA journal_mode=DELETE")  # one file; the server that opens it uses a log again
+    except sqlite3.DatabaseError as error:
+        raise StoreUnreadable(f"the database {source} cannot be copied: {error}") from error
+
+
+def _export(url: URL, folder: Path) -> None:
+    """All tables of a PostgreSQL database, as one snapshot sees them, into SQLite."""
+    engine = create_engine(url, poolclass=NullPool, json_deserializer=msgspec.json.decode)
+    try:
+        with engine.connect() as source, source.begin():
+            source.exec_driver_sql(SNAPSHOT)
+            there = set(inspect(source).get_table_names())
+            if ledger.name not in there:
+                raise StoreUnreadable(f"there is no kindcast in the database {url.render_as_string()}")
+            _check_layout(source, "the database")
+            for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
+                if tables is system.metadata and system.about.name not in there:
+                    continue
+                os.close(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                with _writing(folder / name) as target:
+                    tables.create_all(target)
+                    _copy_rows(source, target, tables, there)
+    except DBAPIError as error:
+        raise StoreUnreadable(f"the database {url.render_as_string()} cannot be read: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+# ── restoring ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def restore(folder: Path, database: str | None, data: Path) -> Backup:
+    """Make a server of a backup: in the empty PostgreSQL database of this URL, or (None) in the data folder, which must
+    be empty or not there. A backup whose files are not what its manifest says is refused.
+
+    Raises `FileExistsError`, `StoreInUse`, `StoreUnreadable`, OSError."""
+    made = read_manifest(folder)
+    if damage := _changed_files(folder, made):
+        raise StoreUnreadable(f"the backup {folder} is not what was written: {damage[0]}")
+    if database is None:
+        _refuse_existing(data)
+        with _made_beside(data) as beside:
+            for name in made.files:
+                (beside / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(folder / name, beside / name)
+                os.chmod(beside / name, 0o600)
+        return made
+    url = normalised(database)
+    if url.get_backend_name() == "sqlite":
+        raise StoreUnreadable("a SQLite database is restored into a data folder: give --data")
+    if tenants := sorted({Path(name).parent.name for name in made.files if name.startswith(TENANTS)}):
+        raise StoreUnreadable(f"PostgreSQL has the tenant `default` only, and the backup has: {', '.join(tenants)}")
+    _import(folder, made, url)
+    return made
+
+
+def _import(folder: Path, made: Backup, url: URL) -> None:
+    """All rows, in one transaction."""
+    engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json)
+    shown = url.render_as_string()
+    try:
+        with engine.connect() as target, target.begin():
+            locked = target.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+            if not locked.scalar_one():
+                raise StoreInUse(f"a server uses the database {shown}: stop it first")
+            there = {*metadata.tables, *system.metadata.tables} & set(inspect(target).get_table_names())
+            if there:
+                raise FileExistsError(f"the database {shown} has tables of kindcast: restore into an empty one")
+            of_servers.create_all(target)
+            for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
+                if name not in made.files:
+                    continue
+                with _reading(folder / name) as source:
+                    if tables is metadata:
+                        _check_layout(source, f"the backup {folder}")
+                    tables.create_all(target)
+                    _copy_rows(source, target, tables, set(inspect(source).get_table_names()))
+    except DBAPIError as error:
+        raise StoreUnreadable(f"the database {shown} cannot be written: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def read_manifest(folder: Path) -> Backup:
+    """Raises `StoreUnreadable`."""
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreUnreadable(f"{folder} is no backup: {error}") from error
+
+
+def _check_layout(connection: Connection, what: str) -> None:
+    """Between databases of two kinds rows are copied as this version knows them."""
+    layout, older = connection.execute(select(ledger.c.layout, ledger.c.older_through)).one()
+    if layout != LAYOUT or older:
+        raise StoreUnreadable(
+            f"{what} has layout {layout}{' with matches of layout 5' if older else ''}, and this version copies layout"
+            f" {LAYOUT}: let a server of this version run on it once, and make another backup"
+        )
+
+
+def _copy_rows(source: Connection, target: Connection, tables: MetaData, there: set[str]) -> None:
+    for table in tables.sorted_tables:
+        if table.name in NOT_COPIED or table.name not in there:
+            continue
+        rows = source.execute(select(table), execution_options={"yield_per": ROWS_AT_ONCE})
+        for some in rows.partitions():
+            target.execute(insert(table), [dict(row._mapping) for row in some])
+        _copy_last_number(source, target, table)
+        if table is ledger:
+            target.execute(ledger.update().values(snapshot=None))
+
+
+def _copy_last_number(source: Connection, target: Connection, table: Table) -> None:
+    """The one that was given last, perhaps to a row that is gone."""
+    column = table.autoincrement_column
+    if column is None or not isinstance(column.autoincrement, bool):
+        return
+    sequence = text("SELECT pg_get_serial_sequence(:table, :column)").bindparams(table=table.name, column=column.name)
+    known = text("SELECT seq FROM sqlite_sequence WHERE name = :table").bindparams(table=table.name)
+    if source.dialect.name == "sqlite":
+        last = source.execute(known).scalar_one_or_none() or 0
+    else:
+        name = source.execute(sequence).scalar_one()
+        last = source.exec_driver_sql(f"SELECT last_value FROM {name} WHERE is_called").scalar_one_or_none() or 0
+    if not last:
+        return
+    if target.dialect.name == "sqlite":
+        target.execute(text("DELETE FROM sqlite_sequence WHERE name = :table"), {"table": table.name})
+        row = {"table": table.name, "last": last}
+        target.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :last)"), row)
+    else:
+        target.execute(
+            text("SELECT setval(:name, :last)"), {"name": target.execute(sequence).scalar_one(), "last": last}
+        )
+
+
+# ── checking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class Checked:
+    """`damage`, in words; `rows` of each kind that has digests or checksums; the totals."""
+
+    damage: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    totals: Totals | None = None
+
+
+def check(database: str, data: Path | None = None) -> Checked:
+    """Read everything once, as one moment sees it, also while servers run: the files of a backup (where `data` is one)
+    against its manifest, SQLite's own check, each stored event and each list of matches against its digest, and the
+    ledger. Raises `StoreUnreadable`."""
+    url, checked = normalised(database), Checked()
+    if data is not None and (data / MANIFEST).exists():
+        checked.damage += _changed_files(data, read_manifest(data))
+    if url.get_backend_name() == "sqlite":
+        path = Path(str(url.database))
+        if not path.is_file() or not path.stat().st_size:
+            raise StoreUnreadable(f"there is no database {path}")
+        seen = Witness(path_of(path)).read()  # before: commits go on
+        source = _reading(path)
+    else:
+        seen, source = None, _reading(url)
+    try:
+        with source as connection:
+            _, commits, _ = _ledger_of(connection, url.render_as_string())
+            if seen is not None and seen.commits > commits:
+                checked.damage.append(f"{seen.commits - commits:,} commits are missing")
+            _look(connection, checked)
+    except DBAPIError as error:
+        checked.damage.append(f"the database {url.render_as_string()} cannot be read: {error.orig}")
+    return checked
+
+
+def _look(connection: Connection, checked: Checked) -> None:
+    for table in tables_of(connection):
+        checked.damage += find_damage(connection, table, MAX_DAMAGE)
+    for name, look, table in CHECKS:
+        checked.rows[name] = connection.execute(select(text("count(*)")).select_from(table)).scalar_one()
+        after: int | None = -1
+        while after is not None and len(checked.damage) < MAX_DAMAGE:
+            after, found = look(connection, after, ROWS_CHECKED_AT_ONCE)
+            checked.damage += [f"damaged: {each}" for each in found]
+    totals = checked.totals = read_totals(connection)
+    if totals.matches != totals.delivered + totals.pending + totals.dead + totals.discarded:
+        checked.damage.append("the ledger does not add up: matches = delivered + pending + dead + discarded")
+    decided = totals.parked_matched + totals.parked_unmatched + totals.parked_given_up + totals.parked_withdrawn
+    if totals.parked != decided + totals.parked_waiting:
+        checked.damage.append("the ledger does not add up: parked = its four results + waiting")
+
+
+# ── files and connections ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is there and not empty")
+
+
+@contextmanager
+def _made_beside(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when the block has ended and all in it is on disk. What a kill leaves beside it is
+    removed by the next one of the same name."""
+    folder = folder.absolute()
+    beside = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True, mode=0o700)
+    try:
+        yield beside
+        for each in (*beside.rglob("*"), beside):
+            _sync(each)
+        os.rename(beside, folder)  # also over an empty one
+        _sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _changed_files(folder: Path, made: Backup) -> list[str]:
+    """Those that are not what the manifest says."""
+    found = []
+    for name, sha256 in made.files.items():
+        path = folder / name
+        if not path.is_file():
+            found.append(f"{name} is missing")
+        elif _sha256(path) != sha256:
+            found.append(f"{name} is not what was written")
+    return found
+
+
+def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
+    try:
+        row = connection.execute(select(ledger.c.layout, ledger.c.commits, ledger.c.sequence)).one_or_none()
+    except DBAPIError as error:
+        raise StoreUnreadable(f"{what} is no database of kindcast: {error.orig}") from error
+    if row is None:
+        raise StoreUnreadable(f"{what} was never used by a server")
+    return row.layout, row.commits, row.sequence
+
+
+@contextmanager
+def _reading(source: Path | URL) -> Iterator[Connection]:
+    """A connection that sees one moment, and can change nothing."""
+    url = source if isinstance(source, URL) else make_url(f"sqlite:///file:{source}?mode=ro&uri=true")
+    engine = _engine(url)
+    try:
+        with engine.connect() as connection, connection.begin():
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(SNAPSHOT)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Connection]:
+    """One transaction on a SQLite file, committed at the end of the block."""
+    engine = _engine(URL.create("sqlite", database=str(path)))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _engine(url: URL) -> Engine:
+    options: dict[str, Any] = {"execution_options": {"matches": MatchCache()}}
+    engine = create_engine(
+        url, poolclass=NullPool, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options
+    )
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", lambda driver, _: setattr(driver, "isolation_level", None))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _to_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

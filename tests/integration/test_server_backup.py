@@ -1,0 +1,274 @@
+"""`kindcast backup`, `restore` and `check`: from SQLite to PostgreSQL and back, while servers run, and broken off."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, inspect
+
+from kindcast.server.store import backup as store
+from kindcast.server.store.tables import metadata
+from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.receiver import running_receiver
+from tests.integration.conftest import Kindcast
+
+TURTLE = """
+@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
+"""
+
+
+def rows_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables but those that caches and single starts change."""
+    with closing(sqlite3.connect(database)) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        there = {
+            name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names if name != "unsaved"
+        }
+        there["ledger"] = connection.execute("SELECT sequence, accepted, matches, delivered FROM ledger").fetchall()
+        return there
+
+
+def pulled(client: httpx.Client, made: dict[str, Any]) -> list[tuple[str, Any]]:
+    page = client.get(f"/v1/subscriptions/{made['id']}/events").json()
+    return [(each["cursor"], each["event"]["data"]) for each in page["events"]]
+
+
+def filled(client: httpx.Client, sink: str) -> dict[str, dict[str, Any]]:
+    """Subscriptions of all kinds, with what waits for them."""
+    client.put("/v1/ontologies/shop", content=TURTLE, headers={"Content-Type": "text/turtle"}).raise_for_status()
+    client.put("/v1/attributes/price", json={"unit": "EUR"}).raise_for_status()
+    made = {
+        "read": subscribe(client, "target isa Computer"),
+        "paused": subscribe(client, "target isa Computer"),
+        "sink": subscribe(client, "target isa Computer", sink=sink),
+    }
+    path = f"/v1/subscriptions/{made['read']['id']}"
+    for n in range(5):
+        assert publish(client, target="laptop", n=n, text="Übergröße, 漢字, \u0001") == 3
+    client.post(f"{path}/ack", json={"cursor": "2"}, headers=ticket(made["read"])).raise_for_status()
+    paused = f"/v1/subscriptions/{made['paused']['id']}/pause"
+    client.post(paused, headers=ticket(made["paused"])).raise_for_status()
+    gone = subscribe(client, "n = 1")  # its number, the greatest, must not come back
+    client.delete(f"/v1/subscriptions/{gone['id']}", headers=ticket(gone)).raise_for_status()
+    return made
+
+
+def test_all_of_a_server_goes_to_postgresql_and_back(
+    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast
+) -> None:
+    """Each backup is made while the server runs. Cursors, tickets, ends, what waits, keys: all is as it was, and the
+    rows of the second backup are those of the first."""
+    first, second, url = tmp_path / "first", tmp_path / "second", postgresql.new_database()
+    sinks = {"allow_private_sinks": True, "webhook_delays_seconds": (3_600.0,) * 3}
+    with running_receiver() as receiver:
+        sink = receiver.script("/hook", 500)
+        with running_application(tmp_path / "data", **sinks) as client:
+            made = filled(client, sink)
+            receiver.wait_for("/hook", 1)
+            before = {name: show(client, each).json() for name, each in made.items()}
+            while before["sink"]["status"] != "failing":
+                before["sink"] = show(client, made["sink"]).json()
+            told = kindcast("backup", str(first), "--data", str(tmp_path / "data"))
+            assert told.status == 0, told.err
+            assert publish(client, target="laptop", n=99) == 2  # after it
+        assert kindcast("check", str(first)).status == 0
+        assert kindcast("restore", str(first), "--database", url).status == 0
+        with running_application(tmp_path / "other", database=url, **sinks) as client:
+            assert {name: show(client, each).json() for name, each in made.items()} == before
+            assert [cursor for cursor, _ in pulled(client, made["read"])] == ["3", "4", "5"]
+            assert kindcast("check", "--database", url).status == 0
+            assert kindcast("backup", str(second), "--database", url, "--data", str(tmp_path / "other")).status == 0
+        assert kindcast("restore", str(second), "--data", str(tmp_path / "third")).status == 0
+        one, other = rows_of(first / "kindcast.db"), rows_of(second / "kindcast.db")
+        assert one.keys() == other.keys() >= metadata.tables.keys() - {"unsaved"}
+        assert one["sqlite_sequence"] == [("subscriptions", 4)]
+        for name, rows in one.items():
+            assert other[name] == rows, name
+        with running_application(tmp_path / "third", **sinks) as client:
+            assert {name: show(client, each).json() for name, each in made.items()} == before
+            resumed = f"/v1/subscriptions/{made['sink']['id']}/resume"
+            client.post(resumed, headers=ticket(made["sink"])).raise_for_status()
+            receiver.wait_for("/hook", 6)
+            assert [int(each.message["cursor"]) for each in receiver.requests("/hook")] == [1, 1, 2, 3, 4, 5]
+            assert publish(client, target="laptop", n=6) == 2
+            assert [cursor for cursor, _ in pulled(client, made["read"])] == ["3", "4", "5", "6"]
+
+
+def test_keys_and_tenants_are_in_a_backup(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
+    data = tmp_path / "data"
+    ruler = kindcast("key", "create", "--role", "admin", "--data", str(data), "--json").json["key"]
+    with running_application(data) as client:
+        client.headers["Authorization"] = f"Bearer {ruler}"
+        answer = client.post("/v1/tenants", json={"name": "bakery"})
+        assert answer.is_success, answer.text
+        made = client.post("/v1/subscriptions", json={"expression": "n = 1"}, headers={"Kindcast-Tenant": "bakery"})
+        assert made.is_success, made.text
+        assert kindcast("backup", str(tmp_path / "b"), "--data", str(data)).status == 0
+    assert (tmp_path / "b" / "tenants" / "bakery" / "kindcast.db").exists()
+    refused = kindcast("restore", str(tmp_path / "b"), "--database", postgresql.new_database())
+    assert refused.status == 1
+    assert "bakery" in refused.err
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
+    with running_application(tmp_path / "again") as client:
+        path = f"/v1/subscriptions/{made.json()['id']}"
+        assert client.get(path).status_code == 401
+        headers = {"Authorization": f"Bearer {ruler}", "Kindcast-Tenant": "bakery"}
+        assert client.get(path, headers=headers).status_code == 200
+
+
+def test_keys_go_to_postgresql_and_back(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
+    data, url = tmp_path / "data", postgresql.new_database()
+    ruler = kindcast("key", "create", "--role", "admin", "--data", str(data), "--json").json["key"]
+    with running_application(data):
+        assert kindcast("backup", str(tmp_path / "b"), "--data", str(data)).status == 0
+    assert kindcast("restore", str(tmp_path / "b"), "--database", url).status == 0
+    with running_application(tmp_path / "other", database=url) as client:
+        assert client.get("/v1/keys").status_code == 401
+        assert client.get("/v1/keys", headers={"Authorization": f"Bearer {ruler}"}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_backup_under_load_is_one_moment(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, kindcast: Kindcast
+) -> None:
+    """While events are published: those of the backup are the first ones, each with its matches."""
+    url = request.getfixturevalue("postgresql").new_database() if kind == "postgresql" else None
+    settings = {} if url is None else {"database": url}
+    with running_application(tmp_path / "data", **settings) as client:
+        made = subscribe(client, "n >= 0")
+        over, published = threading.Event(), 0
+
+        def load() -> None:
+            nonlocal published
+            while not over.is_set():
+                assert publish(client, n=published) == 1
+                published += 1
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            while published < 20:
+                over.wait(0.01)
+            before = published
+            where = ("--data", str(tmp_path / "data"), *(() if url is None else ("--database", url)))
+            told = kindcast("backup", str(tmp_path / "b"), *where, "--json")
+            after = published + 1
+            checked = kindcast("check", *where, "--json")
+        finally:
+            over.set()
+            thread.join()
+    assert told.status == checked.status == 0
+    assert before <= told.json["sequence"] <= after
+    assert checked.json["rows"]["events"] >= told.json["sequence"]
+    assert kindcast("check", str(tmp_path / "b")).status == 0
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
+    with running_application(tmp_path / "again") as client:
+        found = [each["n"] for each in waiting(client, made)]
+    assert found == list(range(min(told.json["sequence"], len(found))))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kindcast.server.store import backup
+
+def kill(*arguments, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[2] == "folder":
+    copied, backup.shutil.copyfile = backup.shutil.copyfile, lambda *a: (copied(*a), kill())
+    backup.restore(Path(sys.argv[1]), None, Path(sys.argv[3]))
+else:
+    backup._copy_last_number = kill
+    backup.restore(Path(sys.argv[1]), sys.argv[3], Path("unused"))
+"""
+
+
+def test_a_restore_that_is_killed_leaves_nothing(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
+    """Neither half a folder nor half a database; afterwards it can be done again."""
+    with running_application(tmp_path / "data") as client:
+        made = filled(client, "https://sink.example/")
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).status == 0
+    url, again = postgresql.new_database(), tmp_path / "again"
+    for kind, target in (("folder", str(again)), ("database", url)):
+        ran = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "b"), kind, target], check=False)
+        assert ran.returncode == -signal.SIGKILL
+    assert not again.exists()
+    engine = create_engine(driver_url(url))
+    assert inspect(engine).get_table_names() == []
+    engine.dispose()
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(again)).status == 0
+    assert kindcast("restore", str(tmp_path / "b"), "--database", url).status == 0
+    assert [each for each in os.listdir(tmp_path) if "unfinished" in each] == []
+    for settings in ({"data": again}, {"data": tmp_path / "more", "database": url}):
+        with running_application(settings.pop("data"), **settings) as client:  # type: ignore[arg-type]
+            assert len(waiting(client, made["read"])) == 3
+
+
+def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, kindcast: Kindcast) -> None:
+    with running_application(tmp_path / "data") as client:
+        subscribe(client, "n = 1")
+        publish(client, n=1)
+        publish(client, n=2)
+    backup = tmp_path / "b"
+    assert kindcast("backup", str(backup), "--data", str(tmp_path / "data")).status == 0
+    with closing(sqlite3.connect(backup / "kindcast.db")) as connection:
+        connection.execute("UPDATE events SET body = replace(body, '\"n\":1', '\"n\":7')")
+        connection.execute("UPDATE ledger SET delivered = 5")
+        connection.commit()
+    told = kindcast("check", str(backup), "--json")
+    assert told.status == 1
+    assert [each.split(":")[0] for each in told.json["damage"]] == [
+        "kindcast.db is not what was written",
+        "damaged",
+        "the ledger does not add up",
+    ]
+    refused = kindcast("restore", str(backup), "--data", str(tmp_path / "again"))
+    assert refused.status == 1
+    assert "is not what was written" in refused.err
+    assert not (tmp_path / "again").exists()
+    (backup / "backup.json").write_text(json.dumps({"made_at": 1}))
+    assert "is no backup" in kindcast("restore", str(backup), "--data", str(tmp_path / "again")).err
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
+    """Neither a folder that has something nor a database that a server uses or used."""
+    data, url = str(tmp_path / "data"), postgresql.new_database()
+    with running_application(tmp_path / "data"):
+        assert kindcast("backup", str(tmp_path / "b"), "--data", data).status == 0
+    assert "not empty" in kindcast("backup", str(tmp_path / "b"), "--data", data).err
+    assert "not empty" in kindcast("restore", str(tmp_path / "b"), "--data", data).err
+    with running_application(tmp_path / "other", database=url):
+        assert "a server uses the database" in kindcast("restore", str(tmp_path / "b"), "--database", url).err
+    assert "has tables of kindcast" in kindcast("restore", str(tmp_path / "b"), "--database", url).err
+    assert "there is no database" in kindcast("backup", str(tmp_path / "c"), "--data", str(tmp_path / "none")).err
+    assert not (tmp_path / "c").exists()
+    empty = postgresql.new_database()
+    assert "there is no kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
+
+
+def test_a_backup_of_another_layout_is_not_copied_between_databases(
+    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast
+) -> None:
+    """It says what to do; a data folder gets it as it is, and a server brings it to its layout."""
+    with running_application(tmp_path / "data"):
+        pass
+    with closing(sqlite3.connect(tmp_path / "data" / "kindcast.db")) as connection:
+        connection.execute("UPDATE ledger SET layout = layout - 1")
+        connection.commit()
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).status == 0
+    refused = kindcast("restore", str(tmp_path / "b"), "--database", postgresql.new_database())
+    assert refused.status == 1
+    assert f"layout {store.LAYOUT - 1}" in refused.err
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0

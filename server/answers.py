@@ -1058,6 +1058,37 @@ class AsyncApiDocument(TypedDict):
     components: Json
 
 
+class Member(TypedDict):
+    """One of several servers on a database. `applied`: the commit whose vocabulary and operators it has; `commit`: its
+    own last one; `leases`: for how many subscriptions it delivers."""
+
+    id: str
+    program: str
+    lives_for_seconds: float
+    applied: int
+    commit: int | None
+    leases: int
+
+
+class Queue(TypedDict):
+    waiting: int
+    oldest_seconds: float
+
+
+class ServerStatus(TypedDict):
+    server: str
+    program: str
+    database: Literal["sqlite", "postgresql"]
+    trouble: str | None
+    queue: Queue
+    lag_seconds: float
+    layout: int
+    commits: int
+    ledger: dict[str, int]
+    subscriptions: dict[str, int]
+    servers: list[Member]
+
+
 class ClockConfirmed(TypedDict):
     time: str
     was: str | None
@@ -1298,6 +1329,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "DELETE /v1/operator-data/tables/{name}": {200: DeletedOperatorData},
     "GET /healthz": {200: Health},
     "GET /readyz": {200: Health},
+    "GET /v1/status": {200: ServerStatus},
     "POST /v1/clock/confirm": {200: ClockConfirmed},
     "GET /asyncapi.json": {200: AsyncApiDocument},
     "GET /metrics": {200: Text("text/plain")},

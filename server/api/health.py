@@ -1,15 +1,22 @@
-"""Routes of liveness, readiness and metrics. Unauthenticated, so they show no confidential detail."""
+"""Routes of liveness, readiness, metrics and status. Those without a key show no confidential detail."""
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, moment
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
+from kindcast.server.store.servers import members
 from kindcast.server.store.subscriptions import count_by_status, count_flagged
+from kindcast.server.store.tables import ledger
 
 __all__ = ["router"]
 
@@ -43,6 +50,38 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     if broker.damage.progress is not None:
         told["check"] = broker.damage.progress
     return told
+
+
+@router.get("/v1/status", summary="Servers, queue, lag and ledger")
+async def status(broker: AppBroker) -> dict[str, Any]:
+    """How this server and its database are: `commits`, and the `ledger`, whose totals add up; what waits in the `queue`
+    of this server; `lag_seconds`, how long the oldest message to a sink has waited; on PostgreSQL all servers that
+    live, with the number of subscriptions that each delivers for."""
+
+    def read(connection: Connection) -> dict[str, Any]:
+        layout, commits = connection.execute(select(ledger.c.layout, ledger.c.commits)).one()
+        totals = read_totals(connection)
+        several = broker.leases.membership is not None
+        return {
+            "layout": layout,
+            "commits": commits,
+            "ledger": asdict(totals),
+            "subscriptions": count_by_status(connection),
+            "waits_since": webhooks_wait_since(connection) if totals.pending else None,
+            "servers": [each._asdict() for each in members(connection)] if several else [],
+        }
+
+    told = await broker.read(read)
+    since = told.pop("waits_since")
+    return {
+        "server": broker.name,
+        "program": f"kindcast {version('kindcast')}",
+        "database": broker.database,
+        "trouble": broker.trouble,
+        "queue": {"waiting": broker.waiting, "oldest_seconds": round(broker.oldest_wait, 3)},
+        "lag_seconds": 0.0 if since is None else round(max(0.0, CLOCK.now() - since), 3),
+        **told,
+    }
 
 
 @router.post("/v1/clock/confirm", summary="The time of this machine is right")

@@ -209,6 +209,16 @@ class Broker:
         return self._waiting
 
     @property
+    def name(self) -> str:
+        """What this server is called among those of its database; another one after each start."""
+        return self._name
+
+    @property
+    def database(self) -> str:
+        """sqlite | postgresql"""
+        return "sqlite" if self._database.is_sqlite else "postgresql"
+
+    @property
     def oldest_wait(self) -> float:
         """How many seconds the oldest command has waited for its answer. The event loop only."""
         oldest = next(iter(self._since.values()), None)

@@ -148,6 +148,9 @@ application.command(
 application.command("backup", epilog=page("kindcast backup monday --data ./shop"))(backup.backup)
 application.command("restore", epilog=page("kindcast restore monday --data ./shop-again"))(backup.restore)
 application.command("check", epilog=page("kindcast check monday"))(backup.check)
+application.command(
+    "status", epilog=page("kindcast status --server http://127.0.0.1:9000", statuses="1 while it refuses changes.")
+)(backup.status)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 

@@ -1,4 +1,5 @@
-"""The commands `kindcast backup`, `kindcast restore` and `kindcast check`: all of a server in a folder, and back."""
+"""The commands `kindcast backup`, `kindcast restore` and `kindcast check`: all of a server in a folder, and back;
+`kindcast status`: how a running one is."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from kindcast.server.cli import output
-from kindcast.server.cli.connection import JsonOption
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.problems import CommandFailed
 
-__all__ = ["backup", "check", "restore"]
+__all__ = ["backup", "check", "restore", "status"]
 
 DataOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The data folder of the server.  [KINDCAST_DATA, or kindcast-data]")
@@ -77,6 +78,46 @@ def check(
         output.hint(", ".join(f"{number:,} {name}" for name, number in found.rows.items()))
     if found.damage:
         raise typer.Exit(1)
+
+
+def status(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Show how a server is: its queue, how long messages wait, the totals of its database, and the servers that share
+    it. Ends with status 1 while it refuses changes."""
+    with connected(server) as client:
+        told = client.status()
+    if json:
+        output.print_json(told)
+    else:
+        _show_status(told)
+    if told["trouble"]:
+        raise typer.Exit(1)
+
+
+def _show_status(told: dict[str, Any]) -> None:
+    sums, queue = told["ledger"], told["queue"]
+    by_status = ", ".join(f"{number:,} {name}" for name, number in sorted(told["subscriptions"].items()))
+    rows = [
+        ("server", f"{told['server']}, {told['program']}"),
+        ("state", told["trouble"] or "takes requests"),
+        ("database", f"{told['database']}, layout {told['layout']}, {told['commits']:,} commits"),
+        ("queue", f"{queue['waiting']:,} waiting, the oldest for {queue['oldest_seconds']:g} s"),
+        ("lag", f"the oldest message to a sink has waited for {told['lag_seconds']:g} s"),
+        ("subscriptions", by_status or "none"),
+        ("events", f"{sums['accepted']:,} accepted, {sums['duplicates']:,} repeated, {sums['matched']:,} matched"),
+        (
+            "matches",
+            f"{sums['matches']:,} = {sums['delivered']:,} delivered + {sums['pending']:,} pending"
+            f" + {sums['dead']:,} dead + {sums['discarded']:,} discarded",
+        ),
+    ]
+    output.table(("", ""), rows)
+    if told["servers"]:
+        columns = ("server", "lives for", "delivers for", "last commit")
+        members = [
+            (each["id"], f"{each['lives_for_seconds']:.1f} s", f"{each['leases']:,}", f"{each['commit'] or 0:,}")
+            for each in told["servers"]
+        ]
+        output.table(columns, members)
 
 
 def _done(work: Any) -> Any:

@@ -412,6 +412,11 @@ class OperatorCalls:
         return get(path_of("usage"), days=days)
 
     @described
+    def status(self) -> Call[Json]:
+        """The server, its queue and lag, the ledger, and the servers that share its database."""
+        return get(path_of("status"))
+
+    @described
     def confirm_clock(self) -> Call[Json]:
         """Say that the time of the server's machine is right, after it jumped ahead."""
         return post(path_of("clock", "confirm"), {})

@@ -207,6 +207,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /v1/audit": Permission.AUDIT,
     "GET /v1/audit/export": Permission.AUDIT,
     "GET /v1/usage": Permission.SEE_OPERATIONS,
+    "GET /v1/status": Permission.SEE_OPERATIONS,
     "POST /v1/clock/confirm": Permission.ADMINISTER_SERVER,
     "GET /metrics": Permission.SEE_OPERATIONS,
     "GET /healthz": Permission.PUBLIC,

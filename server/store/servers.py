@@ -28,6 +28,7 @@ __all__ = [
     "TOLD",
     "Change",
     "Locked",
+    "Member",
     "behind",
     "changes_after",
     "clean",
@@ -36,6 +37,7 @@ __all__ = [
     "leased_to_others",
     "living",
     "lock_ledger",
+    "members",
     "metadata",
     "note_applied",
     "note_changes",
@@ -223,6 +225,29 @@ def behind(connection: Connection, commits: int, but: str) -> int:
     """How many servers live, `but` for one, that have not applied what this commit put in force."""
     query = "SELECT count(*) FROM servers WHERE alive_until > clock_timestamp() AND applied < %s AND id <> %s"
     return int(connection.exec_driver_sql(query, (commits, but)).scalar_one())
+
+
+class Member(NamedTuple):
+    """A server that lives. `applied`: the commit whose vocabulary and operators it has; `commit`: its own last one;
+    `leases`: for how many subscriptions it delivers."""
+
+    id: str
+    program: str
+    lives_for_seconds: float
+    applied: int
+    commit: int | None
+    leases: int
+
+
+def members(connection: Connection) -> list[Member]:
+    """The servers that live, by id."""
+    query = (
+        "SELECT servers.id, program, extract(epoch FROM alive_until - clock_timestamp())::float8, applied, own.commit,"
+        " (SELECT count(*) FROM leases WHERE server = servers.id AND subscription > 0)"
+        " FROM servers LEFT JOIN own_commits AS own ON own.server = servers.id"
+        " WHERE alive_until > clock_timestamp() ORDER BY servers.id"
+    )
+    return [Member(*row) for row in connection.exec_driver_sql(query)]
 
 
 def living(connection: Connection) -> Sequence[tuple[str, str]]:

@@ -15,11 +15,14 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, inspect
 
+from kindcast import Client
+from kindcast.server.broker import Broker
 from kindcast.server.store import backup as store
 from kindcast.server.store.tables import metadata
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
+from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 
 TURTLE = """
@@ -272,3 +275,22 @@ def test_a_backup_of_another_layout_is_not_copied_between_databases(
     assert refused.status == 1
     assert f"layout {store.LAYOUT - 1}" in refused.err
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
+
+
+def test_status_of_a_server(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The totals add up, also for people; while the server refuses changes, the status is 1."""
+    with running_app(tmp_path) as url, Client(url) as client:
+        client.subscribe("n >= 0")
+        for n in range(3):
+            client.publish({"n": n})
+        told = kindcast("status", "--server", url, "--json")
+        assert told.status == 0, told.err
+        assert (told.json["database"], told.json["servers"], told.json["queue"]["waiting"]) == ("sqlite", [], 0)
+        assert told.json["subscriptions"] == {"active": 1}
+        shown = kindcast("status", "--server", url).out
+        assert "3 = 0 delivered + 3 pending + 0 dead + 0 discarded" in shown
+        assert "takes requests" in shown
+        monkeypatch.setattr(Broker, "trouble", "the store refused the last change")
+        refusing = kindcast("status", "--server", url)
+        assert refusing.status == 1
+        assert "the store refused the last change" in refusing.out

@@ -160,6 +160,24 @@ def test_one_server_delivers_for_a_subscription(database: str, tmp_path: Path) -
         assert [each.message["event"]["data"]["n"] for each in receiver.requests("/a")] == list(range(20))
 
 
+def test_status_shows_all_servers(database: str, tmp_path: Path) -> None:
+    """Which live, how many subscriptions each delivers for, and one ledger."""
+    settings = {"allow_private_sinks": True}
+    with running_receiver() as receiver, running_two(database, tmp_path, **settings) as (first, second):
+        subscribe(first, "n >= 0", sink=receiver.script("/a", *[500] * 1_000))
+        publish(second, n=1)
+        receiver.wait_for("/a", 1)
+        told = [each.get("/v1/status").json() for each in (first, second)]
+        names = [each["server"] for each in told]
+        for each in told:
+            assert [member["id"] for member in each["servers"]] == sorted(names)
+            assert sum(member["leases"] for member in each["servers"]) == 1
+            assert each["database"] == "postgresql"
+            assert (each["ledger"]["accepted"], each["ledger"]["matches"], each["ledger"]["pending"]) == (1, 1, 1)
+            assert each["lag_seconds"] > 0
+            assert max(member["commit"] or 0 for member in each["servers"]) <= each["commits"]
+
+
 def test_deliveries_go_on_at_the_other_server(database: str, tmp_path: Path) -> None:
     """The server that delivers stops: the other one takes its leases and what it owes."""
     settings = {"database": database, "allow_private_sinks": True}

@@ -254,6 +254,7 @@ class Message(TypedDict):
 class MessagePage(TypedDict):
     events: list[Message]
     cursor: str
+    expiring: NotRequired[str]
 
 
 class Cursor(TypedDict):

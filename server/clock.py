@@ -15,8 +15,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
-__all__ = ["CLOCK", "Clock"]
+__all__ = ["CLOCK", "Clock", "instant"]
 
 TOLERANCE_SECONDS = 60.0
 DRIFT = 0.01
@@ -27,6 +28,15 @@ _log = logging.getLogger("kindcast.clock")
 
 def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def instant(at: float) -> str:
+    """Seconds since 1970 as RFC 3339 has them, in UTC, to the millisecond.
+
+    >>> instant(0.5)
+    '1970-01-01T00:00:00.500Z'
+    """
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 class Clock:

@@ -49,6 +49,22 @@ class Ended(TypedDict):
     end: str
 
 
+class Expiring(TypedDict):
+    """When the subscription ends: within a day."""
+
+    expiring: str
+
+
+class NoticeMessage(TypedDict):
+    """What the server says of a subscription itself: an event whose type begins with `io.kindcast.subscription.`. It
+    has no cursor."""
+
+    event: "CloudEvent"
+    bindings: list[Any]
+    subscription: str
+    vocabulary_version: None
+
+
 class CloudEvent(TypedDict, total=False):
     """CloudEvents 1.0 in JSON, with any extension attributes."""
 
@@ -69,6 +85,8 @@ PAYLOADS = {
     "acknowledgement": (Acknowledgement, JSON, "How far a reader has come"),
     "acknowledged": (Acknowledged, JSON, "An acknowledgement is on disk"),
     "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
+    "expiring": (Expiring, JSON, "The subscription ends soon"),
+    "notice": (NoticeMessage, JSON, "A test, or the news that a subscription ends in a day"),
     "ended": (Ended, JSON, "Why no more comes"),
 }
 
@@ -106,6 +124,7 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         for name, (_, media_type, title) in PAYLOADS.items()
     }
     messages["signedMatch"] = {**messages["match"], "name": "signedMatch", "headers": WEBHOOK_HEADERS}
+    messages["signedNotice"] = {**messages.pop("notice"), "name": "signedNotice", "headers": WEBHOOK_HEADERS}
     http, websocket = ("https", "wss") if secure else ("http", "ws")
     id_parameter = {"id": {"description": "The id of the subscription."}}
     return {
@@ -122,9 +141,13 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         },
         "channels": {
             "events": _channel("/v1/events", "http", "event"),
-            "stream": {**_channel(STREAM_PATH, "http", "match", "ended"), "parameters": id_parameter},
+            "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "ended"), "parameters": id_parameter},
             "websocket": {
-                **_channel(WEBSOCKET_PATH, "websocket", "match", "acknowledgement", "acknowledged", "refused", "ended"),
+                **_channel(
+                    WEBSOCKET_PATH,
+                    "websocket",
+                    *("match", "acknowledgement", "acknowledged", "refused", "expiring", "ended"),
+                ),
                 "parameters": id_parameter,
                 "description": f"With the subprotocol `{CLOUDEVENTS}` each message is the event itself.",
                 "bindings": {"ws": {"method": "GET"}},
@@ -132,15 +155,17 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
             "webhook": {
                 "address": None,
                 "description": "The sink of a subscription.",
-                "messages": {"signedMatch": {"$ref": "#/components/messages/signedMatch"}},
+                "messages": {
+                    name: {"$ref": f"#/components/messages/{name}"} for name in ("signedMatch", "signedNotice")
+                },
             },
         },
         "operations": {
             "publish": _operation("receive", "events", "event", http={"method": "POST"}),
-            "stream": _operation("send", "stream", "match", "ended", http={"method": "GET"}),
-            "push": _operation("send", "websocket", "match", "acknowledged", "refused", "ended"),
+            "stream": _operation("send", "stream", "match", "expiring", "ended", http={"method": "GET"}),
+            "push": _operation("send", "websocket", "match", "acknowledged", "refused", "expiring", "ended"),
             "acknowledge": _operation("receive", "websocket", "acknowledgement"),
-            "deliver": _operation("send", "webhook", "signedMatch", http={"method": "POST"}),
+            "deliver": _operation("send", "webhook", "signedMatch", "signedNotice", http={"method": "POST"}),
         },
         "components": {"schemas": definitions.get("$defs", {}), "messages": messages},
     }

@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from fastapi import Depends, Header, Query, Request, Response
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.broker import Broker
+from kindcast.server.clock import instant
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.tickets import TICKET_HEADER, Claim
@@ -129,9 +129,7 @@ def moment(seconds: float | None) -> str | None:
     >>> moment(0.5)
     '1970-01-01T00:00:00.500Z'
     """
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return None if seconds is None else instant(seconds)
 
 
 def page_cursor(number: int) -> str:

@@ -40,7 +40,7 @@ from kindcast.server.api.requests import (
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription, as_records, entity_tag
 from kindcast.server.cloudevents import EventReader
-from kindcast.server.delivery.message import parse_cursor
+from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
@@ -115,7 +115,8 @@ class SubscriptionChange(_Ending):
         dict[str, Any] | None,
         Field(
             description="HTTP: `method`, `headers`, `format` (message or cloudevents). Brokers: `topicname` (MQTT, "
-            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT."
+            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT. "
+            "All: `expiry_notice`: false, and nothing is sent a day before the end."
         ),
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
@@ -334,8 +335,10 @@ def _check_url(sink: str, protocol: str | None, settings: Settings) -> None:
 
 
 def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | None) -> None:
+    if not isinstance((protocolsettings or {}).get(EXPIRY_NOTICE, True), bool):
+        raise _invalid(f"{EXPIRY_NOTICE} is true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
     for name in protocolsettings or {}:
-        if name not in PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings:
+        if name not in PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}:
             raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
 
 

@@ -33,6 +33,7 @@ from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, 
 from kindcast.server.connectors.broker_url import Protocol as Name
 from kindcast.server.connectors.open_source import MISSING
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused
+from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import (
     MAX_SINK_LENGTH,
@@ -87,7 +88,7 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
     if find_spec(protocol.library) is None:
         raise SinkRefused(f"this server cannot deliver by {name}: {MISSING}")
     for each in protocolsettings:
-        if each not in (protocol.place, "mode", *protocol.settings):
+        if each not in (EXPIRY_NOTICE, protocol.place, "mode", *protocol.settings):
             raise SinkRefused(f"protocolsettings.{each[:100]} is unknown for {name}")
     place = protocolsettings.get(protocol.place)
     if not isinstance(place, str) or len(place) > MAX_NAME_LENGTH or not _NAME.fullmatch(place):

@@ -5,16 +5,18 @@ a message has the same bytes on every attempt, and costs a copy.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
+from kindcast.server.clock import CLOCK, instant
 from kindcast.server.errors import ServerError, UnknownSubscription
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, end_of_log, find_subscriber
+from kindcast.server.store.expiry_notices import NOTICE_SECONDS
 
 __all__ = [
+    "EXPIRY_NOTICE",
     "CursorGone",
     "InvalidCursor",
     "Notice",
@@ -22,6 +24,7 @@ __all__ = [
     "as_cloudevent",
     "chosen",
     "encode",
+    "expiring",
     "message_id",
     "message_of",
     "notice_as_cloudevent",
@@ -111,11 +114,19 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     retracted: Retracted | None = None
 
 
-class Page(msgspec.Struct, frozen=True):
-    """The answer to a pull. `cursor` is that of the last message, or the one asked for when there is none."""
+class Page(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a pull. `cursor` is that of the last message, or the one asked for when there is none. `expiring`:
+    when the subscription ends, within a day of its end."""
 
     events: list[Message]
     cursor: str
+    expiring: str | None = None
+
+
+def expiring(subscriber: Subscriber) -> str | None:
+    """When a subscription ends, as text; None where that is more than a day ahead, or over."""
+    left = subscriber.expires_at - CLOCK.now()
+    return instant(subscriber.expires_at) if 0 < left <= NOTICE_SECONDS else None
 
 
 def chosen(body: str, attributes: Sequence[str] | None) -> str:
@@ -197,6 +208,9 @@ class Notice(msgspec.Struct, frozen=True):
     vocabulary_version: None = None
 
 
+EXPIRY_NOTICE = "expiry_notice"
+"""The member of protocolsettings, of every protocol, that turns the notice of the end off."""
+
 SOURCE = "/v1/subscriptions/"
 """Before the id of the subscription: the source of the events of notices."""
 
@@ -212,7 +226,7 @@ def notice_of(subscription: str, type: str, id: str, at: float, data: Mapping[st
         "id": id,
         "source": SOURCE + subscription,
         "type": type,
-        "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
+        "time": instant(at),
         "datacontenttype": "application/json",
         "data": data,
     }

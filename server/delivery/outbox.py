@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
@@ -571,7 +572,7 @@ TEST_TYPE = "io.kindcast.subscription.test"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a test delivery ended; `seconds`: until the status of the answer was there, or the attempt had failed."""
+    """How the delivery of a notice ended; `seconds`: until the status of the answer was there, or it had failed."""
 
     message_id: str
     outcome: Outcome
@@ -627,10 +628,15 @@ class Outbox:
         self._woken.set()
 
     async def test(self, subscriber: Subscriber) -> Trial:
-        """Makes one attempt to deliver a test message, whatever the status of the subscription, which it does not
-        change. Waits for a slot of the endpoint no longer than an attempt may take. The sink must be there."""
+        """Makes one attempt to deliver a test message, whatever the status of the subscription. The sink must be
+        there."""
         id = f"msg_{subscriber.id}_test{secrets.token_hex(8)}"
-        notice = notice_of(subscriber.id, TEST_TYPE, id, time.time(), {"subscription": subscriber.id})
+        return await self.notify(subscriber, TEST_TYPE, id, {"subscription": subscriber.id})
+
+    async def notify(self, subscriber: Subscriber, type: str, id: str, data: Mapping[str, Any]) -> Trial:
+        """Makes one attempt to send a notice, a CloudEvent of this type, which is no match and changes nothing of the
+        subscription. Waits for a slot of the endpoint no longer than an attempt may take. The sink must be there."""
+        notice = notice_of(subscriber.id, type, id, time.time(), data)
         failing = subscriber.consecutive_errors > 0
         try:
             async with AsyncExitStack() as slot:

@@ -11,7 +11,7 @@ import asyncio
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
-from kindcast.server.delivery.message import Page, message_of, parse_cursor, start_of, subscriber_of
+from kindcast.server.delivery.message import Page, expiring, message_of, parse_cursor, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store.deliveries import Subscriber, acknowledge, read_matches
@@ -37,7 +37,8 @@ async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, 
         start = start_of(connection, subscriber, after)
         found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
         messages = [message_of(id, match, subscriber.attributes) for match in found]
-        return subscriber, Page(messages, messages[-1].cursor if messages else str(start))
+        cursor = messages[-1].cursor if messages else str(start)
+        return subscriber, Page(messages, cursor, expiring(subscriber))
 
     subscriber, page = await broker.read(read)
     if page.events or wait <= 0:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from kindcast.server.broker import Broker
-from kindcast.server.delivery.outbox import Outbox
+from kindcast.server.delivery.expiry_notices import ExpiryNotices
+from kindcast.server.delivery.outbox import Outbox, RetrySchedule
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.settings import Settings
 
@@ -42,11 +43,15 @@ async def running_delivery(
     broker.listeners.append(wakeups.announce)
     broker.leases.listeners.append(outbox.look_again)
     delivering = asyncio.create_task(outbox.run(), name="outbox")
+    schedule = RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter)
+    telling = asyncio.create_task(ExpiryNotices(broker, outbox, schedule).run(), name="expiry notices")
     try:
         with _closing_on_signal(wakeups) if hears_signals else contextlib.nullcontext():
             yield DeliveryService(broker, wakeups, outbox, settings)
     finally:
         wakeups.close()
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
         outbox.stop()
         await delivering
         broker.listeners.remove(wakeups.announce)

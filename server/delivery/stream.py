@@ -9,6 +9,8 @@ Server-sent events:
     event: match
     data: {"cursor": "42", "event": …}
 
+    event: expiring             once, a day before the subscription ends; data: {"expiring": "…"}
+
 Between matches a comment shows that the connection lives. `event: end` with a reason comes last: `shutdown` (connect
 again), `deleted` or `expired` (do not). A slow reader costs no memory: pages are read from the store only as fast as
 the connection takes them, and at most one page is held.
@@ -24,12 +26,12 @@ from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
-from kindcast.server.delivery.message import encode, message_of, start_of, subscriber_of
+from kindcast.server.delivery.message import encode, expiring, message_of, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 
-__all__ = ["End", "Start", "find_start", "follow", "stream"]
+__all__ = ["End", "Expiring", "Start", "find_start", "follow", "stream"]
 
 End = Literal["shutdown", "deleted", "expired", "damaged"]
 """Why a stream ends."""
@@ -40,6 +42,13 @@ PAGE_BYTES = 1 << 20
 
 RETRY_MILLISECONDS = 1_000
 """What we ask a reader to wait before it connects again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring:
+    """The subscription ends within a day, then."""
+
+    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,11 @@ async def find_start(broker: Broker, id: str, after: str | None) -> Start:
 
 async def follow(
     broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
-) -> AsyncIterator[list[StoredMatch] | End | None]:
-    """What a reader gets from `start` on: pages of matches; None when nothing has come for so many seconds; last the
-    reason why there is no more. A page is read when the one before was taken."""
-    number, after = start.subscriber.number, start.after
+) -> AsyncIterator[list[StoredMatch] | Expiring | End | None]:
+    """What a reader gets from `start` on: pages of matches; once that the subscription will end, for each end; None
+    when nothing has come for so many seconds; last the reason why there is no more. A page is read when the one before
+    was taken."""
+    number, after, told = start.subscriber.number, start.after, None
 
     def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
@@ -94,6 +104,9 @@ async def follow(
             if _has_expired(subscriber):
                 yield "expired"
                 return
+            if (soon := expiring(subscriber)) is not None and soon != told:
+                told = soon
+                yield Expiring(soon)
             try:
                 async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - CLOCK.now()))):
                     await woken.wait()
@@ -110,6 +123,8 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
             yield KEEPALIVE_COMMENT
         elif isinstance(step, str):
             yield format_sse_event(event="end", data_str=f'{{"reason":"{step}"}}')
+        elif isinstance(step, Expiring):
+            yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
         else:
             for match in step:
                 data = encode(message_of(start.subscriber.id, match, start.subscriber.attributes)).decode()

@@ -4,12 +4,13 @@
     reader ──▶ {"ack": "42"}                       acknowledges everything up to the cursor
     server ──▶ {"acked": "42"}                     it is on disk
     server ──▶ {"problem": {"type": …, …}}         what was wrong with a frame of the reader; the connection stays
+    server ──▶ {"expiring": "2026-…Z"}             the subscription ends then, within a day
     server ──▶ {"end": "expired"}                  last: `expired` or `deleted` (1000), `shutdown` (1012: connect
                                                    again), `damaged` (1011: the next message cannot be given out)
 
 With the subprotocol `cloudevents.json` each frame is the CloudEvent itself, with the extension attributes
 `kindcastcursor`, `kindcastsubscription` and, where there are any, `kindcastbindings` (JSON text); the end is told by
-the close frame alone.
+the close frame alone, and not before.
 
 Reading costs no memory: a page is held until the connection has taken it. The server pings; who does not answer, or
 takes nothing of what is sent for too long, is disconnected (`kindcast.server.api.http_protocol`).
@@ -26,7 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kindcast.server.delivery.message import as_cloudevent, encode, message_of
 from kindcast.server.delivery.pull import acknowledge_cursor
 from kindcast.server.delivery.service import DeliveryService
-from kindcast.server.delivery.stream import Start, follow
+from kindcast.server.delivery.stream import Expiring, Start, follow
 from kindcast.server.errors import ServerError
 from kindcast.server.security.tickets import Claim
 from kindcast.server.strict_json import MalformedJson
@@ -89,6 +90,9 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             if not bare:
                 await websocket.send_text(f'{{"end":"{step}"}}')
             await websocket.close(_CLOSE_CODES[step], step)
+        elif isinstance(step, Expiring):
+            if not bare:
+                await websocket.send_text(f'{{"expiring":"{step.at}"}}')
         elif step is not None:
             for match in step:
                 await websocket.send_text(

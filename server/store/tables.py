@@ -45,6 +45,7 @@ __all__ = [
     "attempts",
     "declarations",
     "events",
+    "expiry_notices",
     "late",
     "learned",
     "ledger",
@@ -301,6 +302,14 @@ leftovers = Table(
     "leftovers",
     metadata,
     Column("subscription", _Number, primary_key=True, autoincrement=False),
+)
+
+expiry_notices = Table(
+    "expiry_notices",
+    metadata,
+    Column("subscription", _Number, primary_key=True, autoincrement=False),
+    Column("ends_at", Double, nullable=False),  # the end that was named
+    Column("told_at", Double, nullable=False),
 )
 
 unsaved = Table(

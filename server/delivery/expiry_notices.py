@@ -1,0 +1,102 @@
+"""Tells owners a day before that their subscription will end: a signed message to the sink, beside the matches.
+
+    store ──who ends within a day and was not told?──▶ one attempt each ──taken──▶ noted as told
+                                                          └─failed─▶ again, as webhooks are, until it ends
+
+A notice has a `webhook-id` of its own, made of the subscription and its end: one that is sent again after a crash has
+the same. It has no cursor, moves none, and is neither a success nor a failure of the subscription. Readers without a
+sink see the end in what they read (`message.Page`, `stream`).
+"""
+
+import asyncio
+import logging
+import time
+
+from sqlalchemy import Connection
+
+from kindcast.server.broker import Broker
+from kindcast.server.clock import CLOCK, instant
+from kindcast.server.delivery.message import EXPIRY_NOTICE
+from kindcast.server.delivery.outbox import Outbox, RetrySchedule
+from kindcast.server.errors import ServerError
+from kindcast.server.store.deliveries import Subscriber, find_subscriber
+from kindcast.server.store.expiry_notices import due_notices, forget_notices, note_told
+
+__all__ = ["EXPIRING_TYPE", "ExpiryNotices", "is_wanted"]
+
+EXPIRING_TYPE = "io.kindcast.subscription.expiring"
+
+LOOK_SECONDS = 300.0
+"""Between two looks at the store. A look reads all subscriptions once: some 0.1 s for 100,000."""
+LOOKED_AT = 1_000
+"""At most, in one look."""
+AT_ONCE = 16
+"""Notices under way."""
+
+_log = logging.getLogger(__name__)
+
+
+class ExpiryNotices:
+    """One per process, on its event loop."""
+
+    def __init__(self, broker: Broker, outbox: Outbox, schedule: RetrySchedule) -> None:
+        self._broker = broker
+        self._outbox = outbox
+        self._schedule = schedule
+        self._failed: dict[tuple[int, float], tuple[int, float]] = {}  # (number, end) → failures, the next attempt
+
+    async def run(self) -> None:
+        """Looks every five minutes, until it is cancelled."""
+        while True:
+            try:
+                await self.look()
+            except ServerError as error:
+                _log.warning("notices of expiry wait, for the store cannot be reached: %s", error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Tells all who are to be told now. Raises `StoreUnavailable`."""
+
+        def read(connection: Connection) -> list[Subscriber]:
+            numbers = due_notices(connection, CLOCK.now(), LOOKED_AT)
+            return [found for number in numbers if (found := find_subscriber(connection, number)) is not None]
+
+        due = {each.number: each for each in await self._broker.read(read)}
+        mine = [due[number] for number in await self._broker.leases.take(list(due))]
+        self._failed = {key: value for key, value in self._failed.items() if key[0] in due}
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(subscriber: Subscriber) -> tuple[int, float, int] | None:
+            async with places:
+                return await self._told(subscriber)
+
+        told = [each for each in await asyncio.gather(*map(one, mine)) if each is not None]
+        if told:
+            await self._broker.execute(lambda connection: self._note(connection, told))
+
+    async def _told(self, subscriber: Subscriber) -> tuple[int, float, int] | None:
+        """Number, end and fence, once nothing more is to be said to this owner; None where it is to be tried again."""
+        key = subscriber.number, subscriber.expires_at
+        failures, again_at = self._failed.get(key, (0, 0.0))
+        if again_at > time.time() or (fence := self._broker.leases.fence(subscriber.number)) is None:
+            return None
+        if is_wanted(subscriber):
+            id = f"msg_{subscriber.id}_expiring{subscriber.expires_at:.0f}"
+            data = {"subscription": subscriber.id, "expires_at": instant(subscriber.expires_at)}
+            trial = await self._outbox.notify(subscriber, EXPIRING_TYPE, id, data)
+            if trial.outcome.kind == "failed" and (delay := self._schedule.delay(failures + 1)) is not None:
+                self._failed[key] = failures + 1, time.time() + delay
+                return None
+        return *key, fence
+
+    def _note(self, connection: Connection, told: list[tuple[int, float, int]]) -> None:
+        valid = self._broker.leases.valid(connection, {(number, fence) for number, _, fence in told})
+        mine = [(number, end) for number, end, fence in told if (number, fence) in valid]
+        if mine:
+            note_told(connection, mine, time.time())
+        forget_notices(connection)
+
+
+def is_wanted(subscriber: Subscriber) -> bool:
+    """Unless `protocolsettings` say otherwise."""
+    return (subscriber.protocolsettings or {}).get(EXPIRY_NOTICE, True) is not False

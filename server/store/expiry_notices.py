@@ -1,0 +1,53 @@
+"""Who was told that a subscription will end: one row for each that was, with the end that was named."""
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kindcast.server.store.deliveries import PUSHED_STATUSES
+from kindcast.server.store.tables import expiry_notices as notices
+from kindcast.server.store.tables import subscriptions
+
+__all__ = ["NOTICE_SECONDS", "due_notices", "forget_notices", "note_told"]
+
+NOTICE_SECONDS = 86_400.0
+"""Before its end an owner is told. A subscription that lives no longer than that from its creation is told nothing, and
+one that is renewed again and again for less is told once in so long."""
+
+
+def due_notices(connection: Connection, now: float, limit: int) -> list[int]:
+    """Numbers of subscriptions with a sink that end within a day of `now` and whose owners do not know it yet, those
+    that end first at the front. Looks at all subscriptions once."""
+    of, told = subscriptions.c, notices.c
+    statement = (
+        sa.select(of.number)
+        .outerjoin(notices, told.subscription == of.number)
+        .where(
+            of.sink.is_not(None),
+            of.status.in_(PUSHED_STATUSES),
+            of.expires_at > now,
+            of.expires_at <= now + NOTICE_SECONDS,
+            of.expires_at > of.created_at + NOTICE_SECONDS,
+            told.subscription.is_(None) | ((told.ends_at != of.expires_at) & (told.told_at <= now - NOTICE_SECONDS)),
+        )
+        .order_by(of.expires_at)
+        .limit(limit)
+    )
+    return list(connection.execute(statement).scalars())
+
+
+def note_told(connection: Connection, told: Iterable[tuple[int, float]], now: float) -> None:
+    """These owners know now: (subscription, the end that was named)."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    rows = [{"subscription": number, "ends_at": ends_at, "told_at": now} for number, ends_at in told]
+    statement = dialect.insert(notices)
+    changed = {"ends_at": statement.excluded.ends_at, "told_at": statement.excluded.told_at}
+    connection.execute(statement.on_conflict_do_update(index_elements=["subscription"], set_=changed), rows)
+
+
+def forget_notices(connection: Connection) -> None:
+    """Erases the rows of subscriptions that are gone."""
+    there = sa.select(subscriptions.c.number).where(subscriptions.c.number == notices.c.subscription)
+    connection.execute(notices.delete().where(~there.exists()))

@@ -115,8 +115,8 @@ class SubscriptionChange(_Ending):
         dict[str, Any] | None,
         Field(
             description="HTTP: `method`, `headers`, `format` (message or cloudevents). Brokers: `topicname` (MQTT, "
-            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT. "
-            "All: `expiry_notice`: false, and nothing is sent a day before the end."
+            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT."
+            " All: `expiry_notice`: false, and nothing is sent a day before the end."
         ),
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None

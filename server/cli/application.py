@@ -15,6 +15,7 @@ from kindcast.server.cli import (
     background,
     backtest,
     backup,
+    completion,
     concepts,
     connect,
     contexts,
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         command = get_command(application)
         add_key_options(command)
-        command(given, prog_name="kindcast")
+        completion.run(lambda: command(given, prog_name="kindcast"))
     except BrokenPipeError:
         # Whoever read our output has seen enough; there is nothing to tell, and nowhere to tell it.
         sys.stderr.close()

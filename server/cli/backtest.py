@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import expressions, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.problems import CommandFailed
@@ -22,7 +23,9 @@ WAIT_SECONDS = 0.2
 
 
 def backtest(
-    expression: Annotated[str, typer.Argument(metavar="EXPRESSION", help="A subscription.")],
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPRESSION", autocompletion=expressions, help="A subscription.")
+    ],
     server: Annotated[
         str, typer.Option("--server", envvar="KINDCAST_SERVER", metavar="URL", help="The server whose events.")
     ] = DEFAULT_SERVER,
@@ -35,7 +38,8 @@ def backtest(
         str | None, typer.Option("--archive", metavar="PATH", help="An archive instead of a server, by Spark.")
     ] = None,
     ontology: Annotated[
-        list[str] | None, typer.Option("--ontology", metavar="FILE", help="With --archive: an ontology.")
+        list[str] | None,
+        typer.Option("--ontology", metavar="FILE", autocompletion=ontology_files, help="With --archive: an ontology."),
     ] = None,
     time_from: Annotated[
         str | None,

@@ -7,6 +7,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import concepts
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
@@ -18,7 +19,9 @@ commands = group("concept", "Find the concepts of the server's ontologies, in an
 
 @commands.command("find", epilog=page("kindcast concept find Festplatte --lang de"))
 def find(
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="Part of a label, a synonym or a name.")],
+    words: Annotated[
+        str, typer.Argument(metavar="WORDS", autocompletion=concepts, help="Part of a label, a synonym or a name.")
+    ],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="The largest number of results.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
@@ -39,7 +42,9 @@ def find(
 
 @commands.command("show", epilog=page("kindcast concept show 'Desktop PC'"))
 def show(
-    term: Annotated[str, typer.Argument(metavar="TERM", help="A label, a short form, a CURIE or an IRI.")],
+    term: Annotated[
+        str, typer.Argument(metavar="TERM", autocompletion=concepts, help="A label, a short form, a CURIE or an IRI.")
+    ],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Labels in this language: de, zh …")] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -23,6 +23,7 @@ __all__ = [
     "TicketOption",
     "add_key_options",
     "connected",
+    "credentials",
     "new_client",
     "wait_for",
 ]
@@ -106,7 +107,7 @@ def connected(server: str) -> "Iterator[Client]":
 
     wait_for(server, _retry.get())
     try:
-        with _an_address(server), Client(server, **_credentials()) as client:
+        with _an_address(server), Client(server, **credentials()) as client:
             yield client
     except httpx.TimeoutException as error:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
@@ -127,10 +128,11 @@ def new_client(server: str) -> "AsyncClient":
     from kindcast.server.client import AsyncClient
 
     with _an_address(server):
-        return AsyncClient(server, **_credentials())
+        return AsyncClient(server, **credentials())
 
 
-def _credentials() -> dict[str, Any]:
+def credentials() -> dict[str, Any]:
+    """Who sends a request, as the options of the command say."""
     return {"key": _key.get(), "tenant": _tenant.get(), "ca": _ca.get()}
 
 

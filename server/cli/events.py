@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.offline import show as show_explanation
 from kindcast.server.cli.problems import CommandFailed
@@ -75,7 +76,9 @@ def trace(event: EventArgument, server: ServerOption = DEFAULT_SERVER, json: Jso
 
 def why(
     event: EventArgument,
-    subscription: Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The id of the subscription.")],
+    subscription: Annotated[
+        str, typer.Argument(metavar="SUBSCRIPTION", autocompletion=ids, help="The id of the subscription.")
+    ],
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -96,7 +99,9 @@ def why(
 
 
 def dead_letters(
-    subscription: Annotated[str | None, typer.Argument(metavar="ID", help="Only those of this subscription.")] = None,
+    subscription: Annotated[
+        str | None, typer.Argument(metavar="ID", autocompletion=ids, help="Only those of this subscription.")
+    ] = None,
     redrive: Annotated[bool, typer.Option("--redrive", help="Send those of the subscription again.")] = False,
     ticket: Annotated[
         str | None, typer.Option(envvar="KINDCAST_TICKET", metavar="TICKET", help="With --redrive: the ticket.")

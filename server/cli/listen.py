@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
 from kindcast.server.cli.formats import ColumnsOption, Format, FormatOption, chosen, write_messages
 from kindcast.server.cli.problems import InExpression
@@ -25,11 +26,14 @@ LONGEST_POLL_SECONDS = 30.0
 
 
 def listen(
-    id: Annotated[str | None, typer.Argument(metavar="ID", help="The subscription.")] = None,
+    id: Annotated[str | None, typer.Argument(metavar="ID", autocompletion=ids, help="The subscription.")] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="EXPRESSION", help="Instead of an id: subscribe to this expression while you listen."
+            "--to",
+            metavar="EXPRESSION",
+            autocompletion=expressions,
+            help="Instead of an id: subscribe to this expression while you listen.",
         ),
     ] = None,
     after: Annotated[
@@ -91,7 +95,7 @@ def _follow(
 
 
 def matches(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The subscription.")],
+    id: Annotated[str, typer.Argument(metavar="ID", autocompletion=ids, help="The subscription.")],
     after: Annotated[
         str, typer.Option(metavar="CURSOR", help="Start after this message; 0 starts at the oldest.")
     ] = "0",

@@ -10,6 +10,7 @@ from rich.tree import Tree
 
 from kindcast.semantic.errors import InvalidEvent, InvalidSubscription
 from kindcast.server.cli import output, problems
+from kindcast.server.cli.completion import ontology_files
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.documents import RelationsOption, event_lines, listed, one_event, read_ontology
 from kindcast.server.cli.problems import CommandFailed
@@ -69,7 +70,10 @@ ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "n
 """Those of `kindcast.index.registry`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
-    list[str], typer.Option("--ontology", metavar="FILE", help="An ontology; several make one vocabulary.")
+    list[str],
+    typer.Option(
+        "--ontology", metavar="FILE", autocompletion=ontology_files, help="An ontology; several make one vocabulary."
+    ),
 ]
 SubscriptionsOption = Annotated[
     list[str], typer.Option("--subscription", metavar="TEXT", help="A subscription; may be given several times.")

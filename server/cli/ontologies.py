@@ -14,6 +14,7 @@ from rich.tree import Tree
 
 from kindcast.semantic.ontology import syntax_of_extension
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import concepts, ontologies, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
 from kindcast.server.cli.help_pages import group, page
@@ -118,8 +119,12 @@ class Reasoning(Enum):
     OWL = "owl"
 
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="RDF in any syntax, OWL, OBO or SSSOM.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the ontology on the server.")]
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", autocompletion=ontology_files, help="RDF in any syntax, OWL, OBO or SSSOM.")
+]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=ontologies, help="The name of the ontology on the server.")
+]
 FormatOption = Annotated[
     str | None,
     typer.Option(
@@ -251,7 +256,7 @@ def delete(
 
 @commands.command("tree", epilog=page("kindcast ontology tree Computer --depth 2"))
 def tree(
-    term: Annotated[str, typer.Argument(metavar="TERM", help="The concept at the top.")],
+    term: Annotated[str, typer.Argument(metavar="TERM", autocompletion=concepts, help="The concept at the top.")],
     depth: Annotated[int, typer.Option(min=1, max=10, help="How many levels beneath it.")] = 3,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The largest number of concepts.")] = 200,
     server: ServerOption = DEFAULT_SERVER,

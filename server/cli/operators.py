@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import operators
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.help_pages import group, page
 
@@ -12,7 +13,9 @@ __all__ = ["commands"]
 
 commands = group("operators", "List, register and delete operators of a server.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name that subscriptions call it by.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=operators, help="The name that subscriptions call it by.")
+]
 
 
 @commands.command("list", epilog=page("kindcast operators list"))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import ontology_files
 from kindcast.server.cli.connection import JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.help_pages import group, page
@@ -201,7 +202,10 @@ Server = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="The server whose ontologies and subscriptions are used.")
 ]
 Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The same, from a server's data folder.")]
-Ontology = Annotated[list[str] | None, typer.Option("--ontology", metavar="FILE", help="An ontology; may be repeated.")]
+Ontology = Annotated[
+    list[str] | None,
+    typer.Option("--ontology", metavar="FILE", autocompletion=ontology_files, help="An ontology; may be repeated."),
+]
 Relations = Annotated[
     str, typer.Option("--relations", metavar="NAMES", help="Relations to keep as hierarchies, separated by commas.")
 ]

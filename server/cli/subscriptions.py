@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kindcast.server.cli import output
+from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
 from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import InExpression
@@ -20,7 +21,7 @@ commands = group(
     "subscriptions", "List subscriptions, and show, renew, pause, resume, replay or delete them.", no_args_is_help=False
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The subscription.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=ids, help="The subscription.")]
 PASSWORD = "KINDCAST_SINK_PASSWORD"
 """The variable that holds the password of a sink: nobody sees it in a list of processes."""
 SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -51,7 +52,12 @@ LifeOption = Annotated[
 
 def subscribe(
     expression: Annotated[
-        str | None, typer.Argument(metavar="EXPRESSION", help="What you want: 'target isa Computer and price <= 400'")
+        str | None,
+        typer.Argument(
+            metavar="EXPRESSION",
+            autocompletion=expressions,
+            help="What you want: 'target isa Computer and price <= 400'",
+        ),
     ] = None,
     where: Annotated[
         dict[str, Any] | None,

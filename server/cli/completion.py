@@ -1,0 +1,146 @@
+"""Completion of what a server has: concepts in any language, words of expressions, ids and names.
+
+    the shell ──words so far──▶ kindcast ──GET, at most a second──▶ server ──▶ what begins as the last word does
+
+It answers nothing where the server does not: somebody is typing. No library of the client is imported, so that it
+answers fast.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import typer
+
+from kindcast.semantic.shipped_vocabularies import shipped_names
+from kindcast.server.cli.connection import DEFAULT_SERVER, credentials
+
+__all__ = ["concepts", "expressions", "ids", "ontologies", "ontology_files", "operators", "run"]
+
+SECONDS = 1.0
+MOST = 50
+ID_PAGE = 100
+VARIABLE = "_KINDCAST_COMPLETE"
+"""What a shell sets when it asks for completions, with its name."""
+SUFFIXES = re.compile(r"\.(ttl|nt|nq|trig|n3|rdf|owl|owx|ofn|omn|obo|jsonld|tsv|xml)(\.gz)?$", re.IGNORECASE)
+
+Found = list[tuple[str, str]]
+
+
+def concepts(context: typer.Context, incomplete: str) -> Found:
+    """Labels and synonyms in any language that begin with what was typed; each with what it means."""
+    if not incomplete:
+        return []
+    told = _asked(context, "/v1/concepts?" + urlencode({"q": incomplete, "limit": MOST}))
+    hits = [(str(each.get("matched") or each["label"]), str(each["label"])) for each in told.get("concepts", ())]
+    return _beginning(incomplete, hits)
+
+
+def expressions(context: typer.Context, incomplete: str) -> Found:
+    """What may stand at the end of an expression: attributes, words of the language, concepts, units."""
+    told = _asked(context, "/v1/check", {"expression": incomplete, "position": len(incomplete)})
+    found = []
+    for each in told.get("completions", ()):
+        before, typed = incomplete[: len(incomplete) - each["replace"]], incomplete[len(incomplete) - each["replace"] :]
+        quote = '"' if typed.startswith('"') else ""
+        word = str(each.get("matched") or each["insert"])
+        if quote or word.isidentifier():
+            begun = _beginning(typed.removeprefix(quote), [(word, str(each.get("label") or ""))])
+            found += [(f"{before}{quote}{whole}{quote}", help) for whole, help in begun]
+    return found
+
+
+def ids(context: typer.Context, incomplete: str) -> Found:
+    """Ids of subscriptions, each with what it means."""
+    told = _asked(context, f"/v1/subscriptions?limit={ID_PAGE}")
+    return _beginning(incomplete, [(each["id"], str(each["canonical"])) for each in told.get("subscriptions", ())])
+
+
+def ontologies(context: typer.Context, incomplete: str) -> Found:
+    """Names of the ontologies of the server."""
+    told = _asked(context, "/v1/ontologies")
+    found = [(each["name"], f"version {each['version']}") for each in told.get("ontologies", ())]
+    return _beginning(incomplete, found)
+
+
+def operators(context: typer.Context, incomplete: str) -> Found:
+    """Names of the operators of the server."""
+    told = _asked(context, "/v1/operators")
+    return _beginning(incomplete, [(each["name"], str(each["kind"])) for each in told.get("operators", ())])
+
+
+def ontology_files(incomplete: str) -> Found:
+    """Shipped vocabularies by name, beside files of ontologies; where none begins so, the shell offers files itself."""
+    given = Path(incomplete)
+    folder = given if incomplete.endswith("/") else given.parent
+    here = [str(folder / each.name) for each in _entries(folder) if SUFFIXES.search(each.name)]
+    shipped = [(name, "shipped with kindcast") for name in shipped_names()]
+    return _beginning(incomplete, [*shipped, *((name, "") for name in sorted(here) if name not in dict(shipped))])
+
+
+def _entries(folder: Path) -> Iterable[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return ()
+
+
+def run(command: Callable[[], object]) -> None:
+    """Answer a shell that asks for completions. For bash, each answer is written as it must stand on a command line:
+    bash puts it there unchanged."""
+    if os.environ.get(VARIABLE) != "complete_bash":
+        command()
+        return
+    answered = StringIO()
+    try:
+        with redirect_stdout(answered):
+            command()
+    finally:
+        words = os.environ.get("COMP_WORDS", "").split("\n")
+        place = int(os.environ.get("COMP_CWORD") or 0)
+        quoted = place < len(words) and words[place][:1] in ("'", '"')
+        for line in answered.getvalue().splitlines():
+            typer.echo(line if quoted else re.sub(r"([^\w@%+=:,./-])", r"\\\1", line))
+
+
+def _beginning(incomplete: str, found: Iterable[tuple[str, str]]) -> Found:
+    """Those that begin with what was typed, in whatever case; the typed part stays as it is."""
+    folded = incomplete.casefold()
+    begun = {incomplete + word[len(incomplete) :]: help for word, help in found if word.casefold().startswith(folded)}
+    return list(begun.items())
+
+
+def _asked(context: typer.Context, path: str, body: Any = None) -> dict[str, Any]:
+    """What the server of the command answers; nothing where anything is wrong."""
+    import ssl  # these take longer than all the rest
+    from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+    try:
+        server = str(context.params.get("server") or os.environ.get("KINDCAST_SERVER") or DEFAULT_SERVER)
+        given = credentials()
+        headers = {"Accept": "application/json"}
+        if given["key"]:
+            headers["Authorization"] = f"Bearer {given['key']}"
+        if given["tenant"]:
+            headers["Kindcast-Tenant"] = given["tenant"]
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        url = urlsplit(server)
+        handlers: list[Any] = [ProxyHandler({})] if url.hostname in ("127.0.0.1", "localhost", "::1") else []
+        if url.scheme == "https":
+            handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=given["ca"])))
+        elif url.scheme != "http":
+            return {}
+        request = Request(server.rstrip("/") + path, data, headers)
+        with build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+            told: dict[str, Any] = json.load(answer)
+            return told
+    except Exception:
+        return {}  # somebody is typing

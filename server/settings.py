@@ -34,7 +34,10 @@ __all__ = ["Settings", "is_loopback", "unknown_variables"]
 MIB = 1 << 20
 OTHER_VARIABLES = frozenset(
     f"KINDCAST_{name}"
-    for name in ("BROKER", "CA", "CONFIG", "KEY", "RETRY_SECONDS", "SERVER", "TENANT", "TICKET", "TEST_DATA")
+    for name in (
+        *("BROKER", "CA", "CONFIG", "KEY", "RETRY_SECONDS", "SERVER", "SINK_PASSWORD", "TENANT", "TICKET"),
+        "TEST_DATA",
+    )
 )
 """Variables of the command line, and of the tests."""
 _KUBERNETES = re.compile(

@@ -10,6 +10,8 @@ import pytest
 from typer.main import get_command
 
 from kindcast.server.cli.application import application
+from kindcast.server.cli.subscriptions import PASSWORD
+from kindcast.server.settings import unknown_variables
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
@@ -268,3 +270,10 @@ def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:
     ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", "[{}, {}]")
     assert ran.status == 1
     assert "one event was expected" in ran.err
+
+
+def test_variable_of_an_option_is_never_called_unknown() -> None:
+    """A shell that is set up for the commands also starts servers."""
+    variables = {each.envvar for words in COMMANDS for each in named(words).params if each.envvar}
+    assert {"KINDCAST_SERVER", "KINDCAST_BROKER", "KINDCAST_TICKET"} <= variables
+    assert unknown_variables(dict.fromkeys([*variables, PASSWORD], "x")) == []

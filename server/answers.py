@@ -87,6 +87,7 @@ class Subscription(TypedDict):
     sinkcredential: Json | None
     metadata: Json | None
     attributes: list[str] | None
+    throttling: float | None
     created_at: str
     expires_at: str
     vocabulary_version: str

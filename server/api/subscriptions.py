@@ -78,13 +78,14 @@ __all__ = [
 Model = TypeVar("Model", bound=BaseModel)
 
 NOT_YET = {
-    "throttling": "throttling",
     "config": "config",
 }
 """Members of the contract, or of the CloudEvents subscription object, that this version does not honour."""
 
 MAX_SEQUENCE = 1 << 53
 """What JSON can hold exactly."""
+
+MOST_THROTTLING_SECONDS = 86_400.0
 
 SECRET_BYTES = 32
 """Of a webhook secret; Standard Webhooks wants 24 to 64."""
@@ -124,6 +125,14 @@ class SubscriptionChange(_Ending):
     attributes: Annotated[
         list[Text] | None,
         Field(max_length=200, description="Which members of the data are delivered, dotted; without it, all of it."),
+    ] = None
+    throttling: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=MOST_THROTTLING_SECONDS,
+            description="Seconds between two requests to the sink; what waits comes later.",
+        ),
     ] = None
 
 
@@ -185,7 +194,7 @@ def read_new(
         raise _invalid(f"give one of {' and '.join(ways)}, not both", *(f"/{name}" for name in ways))
     if not ways and asked.types is None and asked.source is None:
         raise _invalid("say what you want as expression, where or filters; an empty expression means every event", "")
-    _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, settings)
+    _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, asked.throttling, settings)
     ticket = new_ticket(repeatable)
     new = NewSubscription(
         id=f"sub_{_random('id', ID_BYTES, repeatable).hex()}",
@@ -203,6 +212,7 @@ def read_new(
         metadata=asked.metadata,
         created_by=created_by,
         attributes=asked.attributes,
+        throttling=asked.throttling,
         repeatable=repeatable is not None,
     )
     return new, ticket
@@ -310,6 +320,7 @@ def _check_sink(
     protocol: str | None,
     protocolsettings: Mapping[str, Any] | None,
     sinkcredential: Mapping[str, Any] | None,
+    throttling: float | None,
     settings: Settings,
 ) -> None:
     if sink is None:
@@ -317,6 +328,7 @@ def _check_sink(
             ("protocol", protocol),
             ("protocolsettings", protocolsettings),
             ("sinkcredential", sinkcredential),
+            ("throttling", throttling),
         ):
             if value is not None:
                 raise _invalid(f"{name} is for webhooks: give a sink as well, or leave it out", f"/{name}")
@@ -770,6 +782,7 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
         "sinkcredential": credential_shown(row.sinkcredential),
         "metadata": row.metadata,
         "attributes": row.attributes,
+        "throttling": row.throttling,
         "created_at": moment(row.created_at),
         "expires_at": moment(row.expires_at),
         "vocabulary_version": vocabulary_version,

@@ -75,6 +75,8 @@ class NewSubscription:
     created_by: str | None = None
     """Whose key made it; None without keys."""
     attributes: Sequence[str] | None = None
+    throttling: float | None = None
+    """Seconds between two requests to the sink."""
     repeatable: bool = False
     """Id, ticket and secret are derived from the request's `Idempotency-Key`: if there is one of this id, the request
     came before."""
@@ -129,7 +131,7 @@ def create(
 _AS_ASKED = (
     ("expression", "asked"),
     *((name, name) for name in ("ticket_hash", "sink", "protocol", "protocolsettings", "sinkcredential", "secret")),
-    *((name, name) for name in ("types", "source", "metadata", "attributes")),
+    *((name, name) for name in ("types", "source", "metadata", "attributes", "throttling")),
 )
 """Column → member of `NewSubscription`: what is the same where a request is repeated."""
 
@@ -177,6 +179,7 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
         "metadata": new.metadata,
         "created_by": new.created_by,
         "attributes": new.attributes,
+        "throttling": new.throttling,
         "created_at": group.now,
         "expires_at": new.expires_at,
         "acked": group.state.sequence,
@@ -258,7 +261,7 @@ def update(
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     values = dict(values)
-    of_sinks = ("protocol", "protocolsettings", "sinkcredential")
+    of_sinks = ("protocol", "protocolsettings", "sinkcredential", "throttling")
     if values.get("sink", row.sink) is None and any(values.get(name) for name in of_sinks):
         raise SinkMissing
     if row.secret is not None or values.get("sink") is None:
@@ -335,7 +338,17 @@ def entity_tag(row: Row[Any]) -> str:
     return hmac.new(row.ticket_hash.encode(), told, "sha256").hexdigest()[:32]
 
 
-_TAGGED = ("attributes", "sink", "protocol", "protocolsettings", "sinkcredential", "secret", "metadata", "expires_at")
+_TAGGED = (
+    "attributes",
+    "throttling",
+    "sink",
+    "protocol",
+    "protocolsettings",
+    "sinkcredential",
+    "secret",
+    "metadata",
+    "expires_at",
+)
 
 
 def _owned(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> tuple[Row[Any], Live]:

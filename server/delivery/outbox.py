@@ -15,7 +15,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -277,6 +277,8 @@ class Courier:
     stopping: bool = False
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Number → first and last position of the request that failed: it is tried again with the same messages."""
     _slow: set[int] = field(default_factory=set)  # numbers of subscriptions whose endpoint was slow the last time
     _prompt: int = 0  # how many of the others are under way
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
@@ -313,15 +315,18 @@ class Courier:
             written: asyncio.Future[None] | None = None
             if subscriber.last_success is not None and not errors:  # learned before a restart, perhaps
                 self.endpoints.note(_endpoint(subscriber), answered=True)
-            for match in page:
+            for group in _groups(subscriber, page, self._failed_group.get(number)):
                 async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
                     # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
                     if announced.is_set() or self.stopping:
                         announced.clear()
                         whole = False  # it may have been announced for a message that the page does not have
+                        asked = _batch(subscriber)
                         if (subscriber := await self._called(number)) is None:
                             return None
-                    if match.position <= subscriber.start:
+                        if _batch(subscriber) != asked:
+                            return time.time()  # the page is to be grouped otherwise
+                    if not (group := [match for match in group if match.position > subscriber.start]):
                         continue
                     if (fence := self.broker.leases.fence(number)) is None:
                         return None  # another server delivers
@@ -329,16 +334,22 @@ class Courier:
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
                     began = time.monotonic()
-                    outcome = await sender.send(_delivery(subscriber, match))
+                    outcome = await sender.send(_delivery(subscriber, group))
                 slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
                 self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
-                step = self._step(subscriber, match, outcome, errors, fence)
-                written = self.progress.add(step)
                 if outcome.kind != "delivered":
-                    await written
+                    self._failed_group[number] = group[0].position, group[-1].position
+                    step = self._step(subscriber, group[0], outcome, errors, fence)
+                    await self.progress.add(step)
                     return step.next_attempt_at
-                after, errors = match.position, 0
+                self._failed_group.pop(number, None)
+                for match in group:
+                    written = self.progress.add(self._step(subscriber, match, outcome, 0, fence))
+                after, errors = group[-1].position, 0
+                if subscriber.throttling is not None and written is not None:
+                    await written
+                    return outcome.at + subscriber.throttling
             if written is not None:
                 await written
             if whole and not announced.is_set():
@@ -360,9 +371,11 @@ class Courier:
         return step.next_attempt_at
 
     def _due(self, subscriber: Subscriber, errors: int) -> float:
-        """When the next attempt may begin, in seconds since 1970: the schedule's time, or the end of a pause."""
+        """When the next attempt may begin, in seconds since 1970: the schedule's time, the end of a pause, or of the
+        time that the subscriber wants between two requests."""
         planned = subscriber.next_attempt_at if errors else None
-        return max(planned or 0.0, self.endpoints.rests_until(_endpoint(subscriber)))
+        throttled = (subscriber.last_success or 0.0) + (subscriber.throttling or 0.0)
+        return max(planned or 0.0, throttled, self.endpoints.rests_until(_endpoint(subscriber)))
 
     async def _called(self, number: int) -> Subscriber | None:
         """The subscription, if its sink is to be called at all."""
@@ -380,8 +393,9 @@ class Courier:
             if subscriber is None:
                 return None, [], True
             start = max(after, subscriber.start)
-            page = read_matches(connection, number, after=start, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-            whole = len(page) < PAGE_MESSAGES and sum(len(match.body) for match in page) < PAGE_BYTES
+            most = max(PAGE_MESSAGES, _batch(subscriber) or 0)
+            page = read_matches(connection, number, after=start, limit=most, byte_budget=PAGE_BYTES)
+            whole = len(page) < most and sum(len(match.body) for match in page) < PAGE_BYTES
             return subscriber, page, whole
 
         if self.stopping:
@@ -438,15 +452,44 @@ def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
     return subscriber if subscriber.status in PUSHED_STATUSES else None
 
 
-def _delivery(subscriber: Subscriber, match: StoredMatch) -> Delivery:
-    chosen = subscriber.id, match, subscriber.attributes
-    body = as_cloudevent(*chosen).encode() if _is_bare(subscriber) else encode(message_of(*chosen))
-    return _addressed(subscriber, message_id(subscriber.id, match), body)
+def _batch(subscriber: Subscriber) -> int | None:
+    """How many messages one request may have; None where each is sent alone."""
+    return (subscriber.protocolsettings or {}).get("batch")
+
+
+def _groups(
+    subscriber: Subscriber, page: list[StoredMatch], failed: tuple[int, int] | None
+) -> Iterator[list[StoredMatch]]:
+    """The page in requests. One that `failed` before, by its first and last position, has the same messages again."""
+    size, start = _batch(subscriber) or 1, 0
+    while start < len(page):
+        end = start + size
+        if failed is not None and page[start].position == failed[0]:
+            again = sum(match.position <= failed[1] for match in page[start:end])
+            end = start + max(1, again)
+        yield page[start:end]
+        start = end
+
+
+def _delivery(subscriber: Subscriber, group: Sequence[StoredMatch]) -> Delivery:
+    """The request with these messages: one as it is, or a list of them where the subscriber asks for batches."""
+    bare = _is_bare(subscriber)
+
+    def body(match: StoredMatch) -> bytes:
+        chosen = subscriber.id, match, subscriber.attributes
+        return as_cloudevent(*chosen).encode() if bare else encode(message_of(*chosen))
+
+    if _batch(subscriber) is None:
+        return _addressed(subscriber, message_id(subscriber.id, group[0]), body(group[0]))
+    id = f"msg_{subscriber.id}_{group[0].position}_to_{group[-1].position}"
+    return _addressed(subscriber, id, b"[" + b",".join(map(body, group)) + b"]", batch=True)
 
 
 def _noticed(subscriber: Subscriber, id: str, notice: Notice) -> Delivery:
     body = notice_as_cloudevent(notice).encode() if _is_bare(subscriber) else encode(notice)
-    return _addressed(subscriber, id, body)
+    if _batch(subscriber) is None:
+        return _addressed(subscriber, id, body)
+    return _addressed(subscriber, id, b"[" + body + b"]", batch=True)
 
 
 def _answered(outcome: Outcome) -> bool:
@@ -461,7 +504,7 @@ def _is_bare(subscriber: Subscriber) -> bool:
     return (subscriber.protocolsettings or {}).get("format") == "cloudevents"
 
 
-def _addressed(subscriber: Subscriber, id: str, body: bytes) -> Delivery:
+def _addressed(subscriber: Subscriber, id: str, body: bytes, *, batch: bool = False) -> Delivery:
     protocolsettings, bare = subscriber.protocolsettings or {}, _is_bare(subscriber)
     rotated = subscriber.old_secret is not None and (subscriber.old_secret_until or 0.0) > time.time()
     return Delivery(
@@ -470,7 +513,7 @@ def _addressed(subscriber: Subscriber, id: str, body: bytes) -> Delivery:
         message_id=id,
         old_secret=subscriber.old_secret if rotated else None,
         body=body,
-        content_type="application/cloudevents+json" if bare else "application/json",
+        content_type=f"application/cloudevents{'-batch' if batch else ''}+json" if bare else "application/json",
         protocolsettings=protocolsettings,
         sinkcredential=subscriber.sinkcredential or {},
     )

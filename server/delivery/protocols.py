@@ -74,7 +74,7 @@ DEFAULT_PROTOCOL = "HTTP"
 
 PROTOCOLS: Mapping[str, DeliveryProtocol] = {
     "HTTP": DeliveryProtocol(
-        check_protocol, _check_webhook_url, _open_webhooks, frozenset({"method", "headers", "format"})
+        check_protocol, _check_webhook_url, _open_webhooks, frozenset({"method", "headers", "format", "batch"})
     ),
     **{name: _broker(name) for name in BROKER_PROTOCOLS},
 }

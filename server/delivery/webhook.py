@@ -65,6 +65,9 @@ _RESERVED_HEADERS = frozenset(
 )
 """What we, or the protocol, decide."""
 
+MAX_BATCH = 1_000
+"""Messages in one request, where a subscriber asks for batches."""
+
 _METHODS = ("POST", "PUT")
 _FORMATS = ("message", "cloudevents")
 _USER_AGENT = "kindcast"
@@ -194,6 +197,9 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
         raise SinkRefused(f"method {method!r} is not supported; use {' or '.join(_METHODS)}")
     if (format := protocolsettings.get("format", "message")) not in _FORMATS:
         raise SinkRefused(f"format {format!r} is not supported; use {' or '.join(_FORMATS)}")
+    batch = protocolsettings.get("batch")
+    if batch is not None and (type(batch) is not int or not 1 <= batch <= MAX_BATCH):
+        raise SinkRefused(f"protocolsettings.batch is a number of messages from 1 to {MAX_BATCH:,}")
     headers = protocolsettings.get("headers", {})
     if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
         raise SinkRefused(f"protocolsettings.headers must be an object of at most {MAX_HEADERS} names and texts")

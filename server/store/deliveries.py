@@ -89,6 +89,7 @@ _SUBSCRIBER = sa.select(
     subscriptions.c.last_failure,
     subscriptions.c.last_error,
     subscriptions.c.attributes,
+    subscriptions.c.throttling,
     subscriptions.c.old_secret,
     subscriptions.c.old_secret_until,
     _START.label("start"),
@@ -196,6 +197,7 @@ class Subscriber:
     last_failure: float | None
     last_error: str | None
     attributes: list[str] | None
+    throttling: float | None
     old_secret: str | None
     old_secret_until: float | None
     start: int

@@ -52,12 +52,13 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            5 ──▶ 6   matches are packed; those that are there move while the server runs: `older_matches`
 #            6 ──▶ 7   subscriptions know which key made them
 #            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
+#            8 ──▶ 9   subscriptions may be throttled
 #
 # A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
 # age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
 # `Database.open`. A start that is killed half-way leaves the older layout, whole.
 
-LAYOUT = 8
+LAYOUT = 9
 """Of the tables, as this server reads and writes them."""
 
 _log = logging.getLogger("kindcast.store")
@@ -143,6 +144,11 @@ def _choose_payloads(connection: Connection) -> None:
     _add(connection, "subscriptions", Column("old_secret_until", Double))
 
 
+def _throttle(connection: Connection) -> None:
+    """Layout 9. Nothing is throttled."""
+    _add(connection, "subscriptions", Column("throttling", Double))
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
@@ -151,6 +157,7 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     5: _pack_matches,
     6: _keep_creators,
     7: _choose_payloads,
+    8: _throttle,
 }
 """What leads from a layout to the next one."""
 

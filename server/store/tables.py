@@ -146,6 +146,7 @@ subscriptions = Table(
     Column("attributes", _Json),  # of the data, that are delivered; NULL: all of it
     Column("old_secret", String),  # the secret before the last rotation: it signs as well, until then
     Column("old_secret_until", Double),
+    Column("throttling", Double),  # seconds between two requests to the sink; NULL: none
     sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
 )
 

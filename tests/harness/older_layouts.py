@@ -19,8 +19,8 @@ ADDED_BY_6 = {"kept_from", "folded_through", "folds", "older_from", "older_throu
 """Columns of the ledger that layout 5 did not have."""
 TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved", *TABLES_OF_6}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
-ADDED_BY_8 = {"attributes", "old_secret", "old_secret_until"}
-"""Columns of subscriptions that layout 7 did not have."""
+ADDED_BY_8 = {"attributes", "old_secret", "old_secret_until", "throttling"}
+"""Columns of subscriptions that layout 7 did not have; the last is of layout 9."""
 ADDED_BY_5 = {"parked": {"kind"}, "subscriptions": {"last_undecided_kind", "created_by", *ADDED_BY_8}}
 """Columns that layout 4 did not have."""
 

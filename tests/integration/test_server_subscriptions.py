@@ -150,9 +150,8 @@ def test_subscribe_bad_member_is_refused_with_its_pointer(
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({"throttling": 5}, "/throttling"),
         ({"config": {"a": 1}}, "/config"),
-        ({**SINK, "protocolsettings": {"batch": 5}}, "/protocolsettings/batch"),
+        ({**SINK, "protocolsettings": {"sparkle": 5}}, "/protocolsettings/sparkle"),
     ],
 )
 def test_subscribe_what_this_version_lacks_is_said_honestly(

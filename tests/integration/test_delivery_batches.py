@@ -1,0 +1,184 @@
+"""Fewer requests to a sink, where a subscriber asks for them: several messages in one, or time between two. Order,
+signatures and the promise of at least once are those of single messages."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook
+
+from kindcast.server.delivery.outbox import _groups
+from kindcast.server.store.deliveries import StoredMatch
+from tests.harness.application import problem_code, running_application, show, subscribe, ticket
+from tests.harness.receiver import Receiver, running_receiver
+
+PATHS = (f"/{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("data")
+    with running_application(folder, allow_private_sinks=True, webhook_delays_seconds=(0.3,) * 5) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with running_receiver() as running:
+        yield running
+
+
+def prepared(client: httpx.Client, receiver: Receiver, count: int, **more: Any) -> tuple[dict[str, Any], str]:
+    """A subscription for which `count` events wait when it is resumed, and its path."""
+    path = next(PATHS)
+    made = subscribe(client, f"path = '{path}'", sink=receiver.url + path, **more)
+    client.post(f"/v1/subscriptions/{made['id']}/pause", headers=ticket(made)).raise_for_status()
+    client.post(f"/v1/subscriptions/{made['id']}/resume", headers=ticket(made)).raise_for_status()
+    body = "\n".join(json.dumps({"path": path, "n": n}) for n in range(count))
+    if count:
+        headers = {"Content-Type": "application/x-ndjson"}
+        client.post("/v1/events", content=body, headers=headers).raise_for_status()
+    return made, path
+
+
+def told(receiver: Receiver, path: str, *, status: int = 200) -> list[list[int]]:
+    """The numbers of the events, by request that was answered so."""
+    bodies = [json.loads(each.body) for each in receiver.requests(path) if each.status == status]
+    return [[(each.get("event") or each)["data"]["n"] for each in body] for body in bodies]
+
+
+def settled(client: httpx.Client, receiver: Receiver, made: dict[str, Any], count: int) -> dict[str, Any]:
+    """The subscription, when so many messages were sent to it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        shown: dict[str, Any] = show(client, made).json()
+        if shown["pending"] == 0 and shown["times_sent"] - shown["times_failed"] >= count:
+            return shown
+        time.sleep(0.05)
+    raise AssertionError(f"not within 30 s: {show(client, made).json()}")
+
+
+@pytest.mark.parametrize(
+    ("format", "media_type"),
+    [("message", "application/json"), ("cloudevents", "application/cloudevents-batch+json")],
+)
+def test_messages_that_wait_come_together_in_order_and_signed(
+    client: httpx.Client, receiver: Receiver, format: str, media_type: str
+) -> None:
+    made, path = prepared(client, receiver, 10, protocolsettings={"batch": 4, "format": format})
+    shown = settled(client, receiver, made, 10)
+    requests = receiver.requests(path)
+    assert told(receiver, path) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [each.headers["content-type"] for each in requests] == [media_type] * 3
+    assert len({each.headers["webhook-id"] for each in requests}) == 3
+    for each in requests:
+        Webhook(made["secret"]).verify(each.body, each.headers)
+    assert (shown["times_sent"], shown["times_failed"]) == (10, 0)
+    cursors = [int(each.get("cursor") or each["kindcastcursor"]) for one in requests for each in json.loads(one.body)]
+    assert cursors == sorted(set(cursors))
+    attempts = client.get(f"/v1/subscriptions/{made['id']}/attempts").json()["attempts"]
+    assert len(attempts) == 10
+
+
+def test_refused_request_comes_again_with_the_same_messages_and_id(client: httpx.Client, receiver: Receiver) -> None:
+    """Although more have come meanwhile; these come behind it."""
+    path = next(PATHS)
+    receiver.script(path, 500)
+    made = subscribe(client, f"path = '{path}'", sink=receiver.url + path, protocolsettings={"batch": 10})
+    events = [{"path": path, "n": n} for n in range(6)]
+    client.post("/v1/events", json=events[0]).raise_for_status()
+    receiver.wait_for(path, 1)
+    for event in events[1:]:
+        client.post("/v1/events", json=event).raise_for_status()
+    settled(client, receiver, made, 6)
+    first, second, *_ = receiver.requests(path)
+    assert (first.status, second.status) == (500, 200)
+    assert (first.body, first.headers["webhook-id"]) == (second.body, second.headers["webhook-id"])
+    assert told(receiver, path) == [[0], [1, 2, 3, 4, 5]]
+    shown = show(client, made).json()
+    assert (shown["times_sent"], shown["times_failed"], shown["status"]) == (7, 1, "active")
+
+
+def test_time_between_two_requests_is_kept_and_nothing_is_lost(client: httpx.Client, receiver: Receiver) -> None:
+    made, path = prepared(client, receiver, 3, throttling=0.7)
+    assert show(client, made).json()["throttling"] == 0.7
+    times = []
+    for count in (1, 2, 3):
+        receiver.wait_for(path, count)
+        times.append(time.monotonic())
+    assert [json.loads(each.body)["event"]["data"]["n"] for each in receiver.requests(path)] == [0, 1, 2]
+    assert all(later - earlier >= 0.6 for earlier, later in itertools.pairwise(times))
+    client.patch(f"/v1/subscriptions/{made['id']}", json={"throttling": None}, headers=ticket(made)).raise_for_status()
+    assert show(client, made).json()["throttling"] is None
+
+
+def test_digest_of_a_while_is_throttling_with_batches(client: httpx.Client, receiver: Receiver) -> None:
+    """What came during the pause comes as one request."""
+    made, path = prepared(client, receiver, 0, throttling=1.0, protocolsettings={"batch": 100})
+    for n in range(8):
+        client.post("/v1/events", json={"path": path, "n": n}).raise_for_status()
+    settled(client, receiver, made, 8)
+    found = told(receiver, path)
+    assert [n for each in found for n in each] == list(range(8))
+    assert len(found) <= 3
+
+
+def test_batches_that_are_switched_off_while_they_fail_lose_nothing(client: httpx.Client, receiver: Receiver) -> None:
+    path = next(PATHS)
+    receiver.script(path, 500, 500)
+    made = subscribe(client, f"path = '{path}'", sink=receiver.url + path, protocolsettings={"batch": 10})
+    for n in range(5):
+        client.post("/v1/events", json={"path": path, "n": n}).raise_for_status()
+    receiver.wait_for(path, 1)
+    values = {"protocolsettings": {}}
+    client.patch(f"/v1/subscriptions/{made['id']}", json=values, headers=ticket(made)).raise_for_status()
+    settled(client, receiver, made, 5)
+    bodies = [json.loads(each.body) for each in receiver.requests(path) if each.status == 200]
+    seen = {each["event"]["data"]["n"] for body in bodies for each in (body if isinstance(body, list) else [body])}
+    assert seen == set(range(5))
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"protocolsettings": {"batch": 0}}, "sink-refused"),
+        ({"protocolsettings": {"batch": 1_001}}, "sink-refused"),
+        ({"protocolsettings": {"batch": True}}, "sink-refused"),
+        ({"protocolsettings": {"batch": "9"}}, "sink-refused"),
+        ({"throttling": 0}, "invalid-request"),
+        ({"throttling": -1}, "invalid-request"),
+        ({"throttling": 86_401}, "invalid-request"),
+        ({"throttling": "often"}, "invalid-request"),
+        ({"throttling": 1, "sink": None}, "invalid-request"),
+    ],
+)
+def test_wrong_wishes_are_refused(client: httpx.Client, receiver: Receiver, more: dict[str, Any], code: str) -> None:
+    body = {"expression": "n = 1", "sink": receiver.url + "/never"} | more
+    refused = client.post("/v1/subscriptions", json={name: each for name, each in body.items() if each is not None})
+    assert (refused.status_code, problem_code(refused)) == (422, code)
+    assert refused.json()["detail"]
+
+
+@given(
+    st.sets(st.integers(1, 60), max_size=20).map(sorted),
+    st.none() | st.integers(1, 8),
+    st.none() | st.tuples(st.integers(1, 60), st.integers(0, 9)).map(lambda it: (it[0], it[0] + it[1])),
+)
+def test_groups_are_the_page_in_order(positions: list[int], size: int | None, failed: tuple[int, int] | None) -> None:
+    """Each message once, none too large; what failed is as it was, as far as it is still there."""
+    page = [StoredMatch(position, position, "{}", None, "v") for position in positions]
+
+    class Asking:
+        protocolsettings = None if size is None else {"batch": size}
+
+    groups = list(_groups(Asking(), page, failed))  # type: ignore[arg-type]
+    assert [match for group in groups for match in group] == page
+    assert all(1 <= len(group) <= (size or 1) for group in groups)
+    if failed is not None and groups and failed[0] == positions[0]:
+        assert all(match.position <= failed[1] for match in groups[0])

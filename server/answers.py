@@ -310,7 +310,7 @@ class StoredEvent(TypedDict):
     event: Json
     accepted_at: str
     vocabulary_version: str
-    matched: int
+    matched: int | None
     notes: list[Note]
 
 
@@ -859,13 +859,14 @@ class ShippedVocabularies(TypedDict):
 
 
 class WatchedEvent(TypedDict):
-    """An accepted event with some of the subscriptions that got it; `matched` counts them all. A large one is null."""
+    """An accepted event with some of the subscriptions that got it; `matched` counts them all; it is null
+    where attributes are hidden from the caller. A large event is null."""
 
     sequence: int
     accepted_at: float
     source: str
     type: str
-    matched: int
+    matched: int | None
     subscriptions: list[str]
     event: Json | None
 

@@ -139,6 +139,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     async with (
         running_access(settings) as app.state.access,
-        running_tenants(settings, app.state.event_reader, app.state.access.store) as app.state.tenants,
+        running_tenants(
+            settings, app.state.event_reader, app.state.access.store, app.state.access.ring.roles_of
+        ) as app.state.tenants,
     ):
         yield

@@ -33,6 +33,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_arrival
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
+from kindcast.server.security.payloads import Roles, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.corrections import published_id
 from kindcast.server.store.events import count_between, list_events
@@ -57,6 +58,8 @@ class Asked:
     since: float | None = None
     until: float | None = None
     language: str = "en"
+    roles: Roles = None
+    """Of whoever asks: what is hidden from them is left out of the events, and the expression may not rest on it."""
 
 
 class Backtests:
@@ -72,11 +75,14 @@ class Backtests:
         self._stopped = False
 
     async def check(self, asked: Asked) -> None:
-        """Raises `InvalidSubscription`, `UnknownOntology`, `BrokerBusy`, before anything is begun."""
+        """Before it begins. Raises `InvalidSubscription`, `HiddenAttribute`, `UnknownOntology`, `BrokerBusy`."""
         if self._waiting >= WAITING:
             raise BrokerBusy("too many backtests are waiting: try again later")
         vocabulary = (await self._vocabulary(asked))[1]
-        await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators_by_name(self._operators()))
+        operators = operators_by_name(self._operators())
+        compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
+        for each in (vocabulary, self._broker.vocabulary):
+            check_visible(each.view_of_roles(asked.roles), compiled.tree, explained=True)
 
     async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
         """The report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
@@ -111,18 +117,18 @@ class Backtests:
         done, after = 0, first - 1
         while after < last and not self._stopped:
             progress("backtest", done, count)
-            page, after = await self._broker.read(partial(self._page, after=after, last=last))
+            page, after = await self._broker.read(partial(self._page, after=after, last=last, roles=asked.roles))
             await asyncio.to_thread(test.feed, page)
             done += len(page)
         return await asyncio.to_thread(test.report, language=asked.language)
 
-    def _page(self, connection: Connection, after: int, last: int) -> tuple[list[PastEvent], int]:
+    def _page(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[PastEvent], int]:
         """In a worker thread: the next events, and the sequence up to which there are no more."""
         rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
-        return [self._past(row) for row in rows], rows[-1].sequence if rows else last
+        return [self._past(row, roles) for row in rows], rows[-1].sequence if rows else last
 
-    def _past(self, row: Any) -> PastEvent:
-        event = arrived(self._reader.from_object(decode(row.body.encode())).event, row.accepted_at)
+    def _past(self, row: Any, roles: Roles) -> PastEvent:
+        event = arrived(self._reader.from_object(decode(self._body(row, roles).encode())).event, row.accepted_at)
         return PastEvent(
             row.source,
             published_id(row.id),
@@ -141,24 +147,29 @@ class Backtests:
             (folder / "events").mkdir()
             while after < last and not self._stopped:
                 progress("export", written, count)
-                rows, after = await self._broker.read(partial(self._rows, after=after, last=last))
+                rows, after = await self._broker.read(partial(self._rows, after=after, last=last, roles=asked.roles))
                 await asyncio.to_thread(_write_rows, folder / "events" / f"{number:06}.parquet", rows)
                 written, number = written + len(rows), number + 1
             return await self._job(asked, folder, progress)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    def _rows(self, connection: Connection, after: int, last: int) -> tuple[list[dict[str, Any]], int]:
+    def _rows(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[dict[str, Any]], int]:
         found: list[dict[str, Any]] = []
         while len(found) < 25 * PAGE and after < last:
             rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
             after = rows[-1].sequence if rows else last
             for row in rows:
-                event = decode(row.body.encode())
+                event = decode(self._body(row, roles).encode())
                 time = _micros(event.get("time"), row.accepted_at)
                 body = msgspec.json.encode({**event, RECEIVED: time_of_arrival(row.accepted_at)}).decode()
                 found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": body})
         return found, after
+
+    def _body(self, row: Any, roles: Roles) -> str:
+        view = self._broker.vocabulary.view_of_roles(roles)
+        body: str = row.body
+        return body if view is None else view.explainable(body)
 
     def _write_inputs(self, folder: Path, ontologies: list[Ontology]) -> None:
         folder.mkdir()

@@ -8,6 +8,7 @@ ServerError
 ├── StoreInUse              another server has this data folder, or this database
 ├── StoreUnreadable         the database cannot be opened, or was written by another version
 ├── UnknownSubscription     no subscription has this id
+├── HiddenAttribute         it tells of an attribute that the role may not see
 ├── TicketMissing           the change needs the header Kindcast-Ticket
 ├── TicketWrong             that is not its ticket
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
@@ -40,11 +41,14 @@ ServerError
 └── KeysLost                there were keys, and there are none
 """
 
+from collections.abc import Sequence
+
 __all__ = [
     "BackfillTooLarge",
     "BacktestFailed",
     "BrokerBusy",
     "CertificateUnusable",
+    "HiddenAttribute",
     "IdempotencyKeyReused",
     "KeysLost",
     "KeysNeeded",
@@ -95,6 +99,17 @@ class StoreUnavailable(ServerError):
 
 class StoreDamaged(StoreUnavailable):
     """The database is damaged: kindcast repair says what is."""
+
+
+class HiddenAttribute(ServerError):
+    """This rests on values that the role may not see. `names`: the attributes, and the operators, which see all."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        told = ", ".join(repr(each[:100]) for each in self.names[:10])
+        super().__init__(
+            f"this rests on {told}: declarations of attributes (readable_by, matchable_by) hide values from this role"
+        )
 
 
 class RecordDamaged(ServerError):

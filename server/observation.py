@@ -18,9 +18,10 @@ from kindcast.semantic import CanonicalEvent, SemanticError, Vocabulary
 from kindcast.semantic.events import Canonicaliser
 from kindcast.semantic.model import AGGREGATES
 from kindcast.semantic.subscriptions import SeenAttributes
-from kindcast.semantic.vocabulary import ConceptId
+from kindcast.semantic.vocabulary import ConceptId, View
 from kindcast.server.broker import Broker, RecentAttributes
 from kindcast.server.cloudevents import EventReader, arrived
+from kindcast.server.security.payloads import hidden_in
 from kindcast.server.store.events import last_sequence, newest_events
 from kindcast.server.store.subscriptions import newest_subscriptions
 from kindcast.server.strict_json import decode
@@ -46,7 +47,7 @@ MOST_COUNTED = 10_000
 """Different properties that one answer counts; those that come first from the newest event on."""
 
 
-async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
+async def unknown_terms(broker: Broker, reader: EventReader, view: View | None = None) -> dict[str, Any]:
     """Strings of the newest events at attributes that hold concepts, and that are no known concept: most frequent
     first. An attribute holds concepts where it is declared so, a subscription asks for its kind, or another event had a
     known concept there. And the properties of their graphs that no ontology, declaration or live subscription knows."""
@@ -59,7 +60,7 @@ async def unknown_terms(broker: Broker, reader: EventReader) -> dict[str, Any]:
         counted: Counter[tuple[str, str]] = Counter()
         last: dict[tuple[str, str], int] = {}
         properties = _Properties(vocabulary, (name for tree in trees for name in _attributes_asked(tree.tree)))
-        for row, event in _read(rows, reader, vocabulary):
+        for row, event in _read(rows, reader, vocabulary, view):
             properties.count(row, event)
             for attribute, values in event.attributes.items():
                 if attribute.startswith("ce."):
@@ -118,18 +119,26 @@ class _Properties:
         ]
 
 
-async def uses_of(broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId) -> dict[str, Any]:
-    """The live subscriptions that name the concept or something beneath it, and the newest events that state it."""
+async def uses_of(
+    broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId, view: View | None = None
+) -> dict[str, Any]:
+    """The live subscriptions that name the concept or something beneath it, and the newest events that state it, as far
+    as a view shows them."""
     rows = await broker.read(_newest_events)
     trees = await broker.read(_newest_trees)
 
     def look() -> dict[str, Any]:
         beneath = {concept, *vocabulary.descendants(concept)}
         names = {iri for each in beneath for iri in vocabulary.iris(each)}
-        asked = [row for row in trees if not names.isdisjoint(_iris(row.tree))]
+        asked = [row for row in trees if not names.isdisjoint(_iris(row.tree)) and not hidden_in(view, row.tree)]
         stated = [
-            {"sequence": row.sequence, "type": row.type, "source": row.source, "matched": row.matched}
-            for row, event in _read(rows, reader, vocabulary)
+            {
+                "sequence": row.sequence,
+                "type": row.type,
+                "source": row.source,
+                "matched": row.matched if view is None else None,
+            }
+            for row, event in _read(rows, reader, vocabulary, view)
             if any(not beneath.isdisjoint(value.concepts) for values in event.attributes.values() for value in values)
         ]
         return {
@@ -191,13 +200,14 @@ def _newest_trees(connection: Connection) -> Sequence[Row[Any]]:
 
 
 def _read(
-    rows: Sequence[Row[Any]], reader: EventReader, vocabulary: Vocabulary
+    rows: Sequence[Row[Any]], reader: EventReader, vocabulary: Vocabulary, view: View | None = None
 ) -> Iterator[tuple[Row[Any], CanonicalEvent]]:
     """The events as the vocabulary of now reads them; those that it cannot read are left out."""
     canonicaliser = Canonicaliser(vocabulary)
     for row in rows:
         try:
-            event = reader.from_object(decode(row.body.encode())).event
+            body = row.body if view is None else view.explainable(row.body)
+            event = reader.from_object(decode(body.encode())).event
             yield row, canonicaliser.canonicalise(arrived(event, row.accepted_at))
         except SemanticError:
             continue

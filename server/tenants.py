@@ -34,6 +34,7 @@ from kindcast.server.errors import BrokerBusy, ServerError, TenantInUse
 from kindcast.server.history import History, running_history
 from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.security.keys import DEFAULT_TENANT
+from kindcast.server.security.payloads import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending
 from kindcast.server.store.deliveries import awaiting_webhooks
@@ -69,9 +70,11 @@ class TenantServices:
 
 
 @asynccontextmanager
-async def running_services(settings: Settings, reader: EventReader, *, is_first: bool) -> AsyncIterator[TenantServices]:
+async def running_services(
+    settings: Settings, reader: EventReader, roles_of: RolesOf = EVERYBODY, *, is_first: bool
+) -> AsyncIterator[TenantServices]:
     """Runs everything over one database. Raises what `Broker.start` does."""
-    broker = Broker(settings, is_first=is_first)
+    broker = Broker(settings, is_first=is_first, roles_of=roles_of)
     jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
@@ -93,8 +96,16 @@ async def running_services(settings: Settings, reader: EventReader, *, is_first:
 class Tenants:
     """The open tenants of one server. On one event loop."""
 
-    def __init__(self, settings: Settings, reader: EventReader, store: SystemStore, default: TenantServices) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reader: EventReader,
+        store: SystemStore,
+        default: TenantServices,
+        roles_of: RolesOf = EVERYBODY,
+    ) -> None:
         self.default = default
+        self._roles_of = roles_of
         self._settings = settings
         self._reader = reader
         self._store = store
@@ -188,7 +199,9 @@ class Tenants:
             }
         )
         stack = AsyncExitStack()
-        services = await stack.enter_async_context(running_services(settings, self._reader, is_first=False))
+        services = await stack.enter_async_context(
+            running_services(settings, self._reader, self._roles_of, is_first=False)
+        )
         _log.info("opened tenant %s; %d are open", name, len(self) + 1)
         return services, stack
 
@@ -269,10 +282,12 @@ def _is_due(connection: Connection) -> bool:
 
 
 @asynccontextmanager
-async def running_tenants(settings: Settings, reader: EventReader, store: SystemStore) -> AsyncIterator[Tenants]:
+async def running_tenants(
+    settings: Settings, reader: EventReader, store: SystemStore, roles_of: RolesOf = EVERYBODY
+) -> AsyncIterator[Tenants]:
     """The tenant `default`, and the others as they are used."""
-    async with running_services(settings, reader, is_first=True) as default:
-        tenants = Tenants(settings, reader, store, default)
+    async with running_services(settings, reader, roles_of, is_first=True) as default:
+        tenants = Tenants(settings, reader, store, default, roles_of)
         running = asyncio.create_task(tenants.run(), name="tenants")
         try:
             yield tenants

@@ -6,16 +6,18 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.changes.difference import difference_between
-    from kindcast.semantic.changes.impact import Impact, impact_of_rules, impact_report
+    from kindcast.semantic.changes.impact import AttributePart, Impact, footprint, impact_of_rules, impact_report
 
-__all__ = ["Impact", "difference_between", "impact_of_rules", "impact_report"]
+__all__ = ["AttributePart", "Impact", "difference_between", "footprint", "impact_of_rules", "impact_report"]
 
 __getattr__ = on_demand(
     __name__,
     {
         "kindcast.semantic.changes.difference": ("difference_between",),
         "kindcast.semantic.changes.impact": (
+            "AttributePart",
             "Impact",
+            "footprint",
             "impact_of_rules",
             "impact_report",
         ),

@@ -44,6 +44,7 @@ from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
+    "AttributePart",
     "FormerVocabulary",
     "Impact",
     "TermPart",
@@ -832,10 +833,11 @@ def _news(these: _Anchors, others: _Anchors, word: str, parts: set[TermPart]) ->
 
 
 def _told(declaration: AttributeDeclaration | None) -> dict[str, Any] | None:
-    """What counts of a declaration: all but its names."""
+    """What counts of a declaration: all but its names, and who may see its values, which changes no match."""
     if declaration is None:
         return None
-    names = (each.name for each in fields(declaration) if each.name not in ("name", "labels"))
+    others = ("name", "labels", "readable_by", "matchable_by")
+    names = (each.name for each in fields(declaration) if each.name not in others)
     found = {name: value for name in names if (value := getattr(declaration, name)) not in (None, (), "")}
     return {name: _plain(value) for name, value in found.items()} or None
 

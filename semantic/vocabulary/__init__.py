@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.vocabulary.splits import SHIPPED_SPLITS
     from kindcast.semantic.vocabulary.stated import FHIR
     from kindcast.semantic.vocabulary.synonyms import read_table
+    from kindcast.semantic.vocabulary.visibility import View
     from kindcast.semantic.vocabulary.vocabulary import MEANING
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ConceptId",
     "DeclarationKind",
     "Declarations",
+    "View",
     "document_of",
     "read_table",
     "shipped_contexts",
@@ -46,6 +48,7 @@ __getattr__ = on_demand(
         "kindcast.semantic.vocabulary.splits": ("SHIPPED_SPLITS",),
         "kindcast.semantic.vocabulary.stated": ("FHIR",),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
+        "kindcast.semantic.vocabulary.visibility": ("View",),
         "kindcast.semantic.vocabulary.vocabulary": ("MEANING",),
     },
 )

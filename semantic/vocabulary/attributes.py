@@ -24,6 +24,7 @@ from itertools import islice, pairwise, product
 from typing import Any, Final, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
+from kindcast.semantic.flatten import UNIT_KEYS
 from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
@@ -155,6 +156,7 @@ _KIND_OF_RANGE: Final[Mapping[str, AttributeKind]] = {
 _NO_KIND: Final = (XSD, RDF, "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2002/07/owl#")
 _KEYS: Final = frozenset(
     {"kind", "range", "unit", "unit_from", "labels", "values", "enum", "order", "derived", "quantity", "code", "reads"}
+    | {"readable_by", "matchable_by"}
 )
 
 
@@ -164,7 +166,8 @@ class AttributeDeclaration:
     the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order; `multiple` says
     whether an event may have several (None: nothing is said); `derived` is the expression that it is worth. `quantity`
     and `code` say which members of an object hold a quantity or a code that it states (rule 22); `reads` are patterns
-    by which its texts are read as others too (rule 4)."""
+    by which its texts are read as others too (rule 4). `readable_by` and `matchable_by` name the roles that may see its
+    values, and subscribe to them (`visibility.py`); None: every role."""
 
     name: str
     kind: AttributeKind | None = None
@@ -178,6 +181,8 @@ class AttributeDeclaration:
     quantity: QuantityMembers | None = None
     code: CodeMembers | None = None
     reads: tuple[IdentifierPattern | str, ...] = ()
+    readable_by: frozenset[str] | None = None
+    matchable_by: frozenset[str] | None = None
 
 
 def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
@@ -280,11 +285,37 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         changed["code"] = code_members(name, fields["code"])
     if "reads" in fields:
         changed["reads"] = attribute_readings(name, fields["reads"])
+    if fields.get("readable_by") is not None or fields.get("matchable_by") is not None:
+        changed |= roles_allowed(name, fields.get("readable_by"), fields.get("matchable_by"))
     if "enum" in fields or "order" in fields:
         changed["enumeration"] = _enumeration(name, fields.get("enum"), fields.get("order"))
     if kind is not None and kind != "concept" and found is not None and "range" not in changed:
         changed["range"] = ()
     return replace(found or AttributeDeclaration(name=name), **changed)
+
+
+ROLES: Final = ("publisher", "subscriber", "ontologist", "auditor", "admin")
+"""Whose roles a declaration may name; an admin sees everything, named or not."""
+ALWAYS_SEEN: Final = frozenset({"ce.id", "ce.source", "ce.type", "ce.specversion", "ce.time", "ce.datacontenttype"})
+"""Attributes without which no event can be delivered or dated."""
+PARTS_OF_VALUES: Final = frozenset({"value", *UNIT_KEYS, "code", "system", "type", "coordinates"})
+"""Members that make an object a value: to hide one alone would change what the object means."""
+
+
+def roles_allowed(name: str, readable: Any, matchable: Any) -> dict[str, frozenset[str]]:
+    """Who may read the values of an attribute, and who may match on them: of the two, what is not said is as the other.
+    Raises InvalidDeclaration."""
+    if name in ALWAYS_SEEN or name.startswith(("@", "^", "<")) or name in PARTS_OF_VALUES:
+        raise InvalidDeclaration(f"attribute {name!r} is a part of every event, or of values: it cannot be hidden")
+    found = {}
+    for key, said in (("readable_by", readable), ("matchable_by", matchable)):
+        said = (matchable if key == "readable_by" else readable) if said is None else said
+        expected = f"attribute {name!r}: {key} is a list of roles: {', '.join(ROLES)}"
+        roles = _strings(said, expected)
+        if isinstance(said, str) or not set(roles) <= set(ROLES):
+            raise InvalidDeclaration(expected)
+        found[key] = frozenset(roles)
+    return found
 
 
 def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
@@ -444,7 +475,7 @@ class AttributeScheme:
         whole = f"{array}.{name}"
         if whole in self.declarations:
             return whole
-        return whole if (whole := self._localised(whole)) in self.declarations else name
+        return whole if (whole := self.localised(whole)) in self.declarations else name
 
     def resolve(self, raw: str) -> str:
         """The attribute that `raw` means, segment by segment: its exact name, else the user's synonym table, else the
@@ -500,12 +531,12 @@ class AttributeScheme:
         found = self.declarations.get(name)
         if found is not None:
             return found
-        local = self._localised(name)
+        local = self.localised(name)
         if local != name:
             found = self.declarations.get(local)
         return found if found is not None else self.declarations.get(local.rpartition(".")[2])
 
-    def _localised(self, name: str) -> str:
+    def localised(self, name: str) -> str:
         """A dotted name with the local names of properties instead of their IRIs and CURIEs: as they are declared."""
         if "<" not in name and ":" not in name:
             return name
@@ -605,6 +636,11 @@ class AttributeScheme:
     def near_names(self) -> NearNames:
         """The declared names, for suggestions. Made when first asked for."""
         return NearNames(self.declarations)
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether the values of some attribute are hidden from some roles."""
+        return any(each.readable_by is not None for each in self.declarations.values())
 
     @cached_property
     def states(self) -> bool:

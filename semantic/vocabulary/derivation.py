@@ -194,6 +194,9 @@ class Derivations:
     def __bool__(self) -> bool:
         return bool(self._all)
 
+    def __iter__(self) -> Iterator[Derivation]:
+        return iter(self._all)
+
     @classmethod
     def of(cls, scheme: AttributeScheme, schemas: EventSchemas, units: Units) -> "Derivations":
         """Raises `InvalidDeclaration` for unknown units and for attributes that are derived from themselves."""

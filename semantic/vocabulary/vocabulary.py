@@ -40,6 +40,7 @@ from kindcast.semantic.vocabulary.relations import Relations
 from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import root_words
 from kindcast.semantic.vocabulary.terms import Resolution, TermIndex, spellings
+from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 
 __all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "unknown_term"]
 
@@ -239,6 +240,7 @@ class Vocabulary:
         )
         self._report = report(self._ontologies, names, self._hierarchy, self._relations)
         self._readings: dict[str, Resolution] = {}
+        self._views: dict[frozenset[str], View | None] = {}
 
     # ── where it comes from ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,6 +339,14 @@ class Vocabulary:
     @property
     def attributes(self) -> AttributeScheme:
         return self._attributes
+
+    def view_of_roles(self, roles: frozenset[str] | None) -> View | None:
+        """What somebody with these roles may see of events; None: everything."""
+        if roles is None:
+            return None
+        if roles not in self._views:
+            self._views[roles] = view_of_roles(self._attributes, self._derivations, roles)
+        return self._views[roles]
 
     @property
     def units(self) -> Units:

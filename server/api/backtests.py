@@ -1,6 +1,7 @@
 """Routes of backtests: evaluate an expression over the stored events. Each backtest is a job."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -10,7 +11,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.server.api.access import services_of
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs
-from kindcast.server.api.requests import AppSettings, Language, answer, body_schema, json_object
+from kindcast.server.api.requests import AppCaller, AppSettings, Language, answer, body_schema, json_object
 from kindcast.server.backtests import Asked, Backtests
 
 __all__ = ["router"]
@@ -46,12 +47,13 @@ async def start(
     backtests: Annotated[Backtests, Depends(_backtests)],
     jobs: AppJobs,
     settings: AppSettings,
+    caller: AppCaller,
     lang: Language = "en",
 ) -> Response:
     """Begin to match an expression against the stored events: how many, on which days, ten samples with their
     explanation, and which part of it cuts how much. What is wrong with the expression is told at once."""
     body = await json_object(request, settings)
-    asked = _asked(body, lang)
+    asked = replace(_asked(body, lang), roles=caller.roles)
     await backtests.check(asked)
 
     async def work(progress: Progress) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from kindcast.semantic.subscriptions import SeenAttributes, advise, compile_expr
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
+    AppCaller,
     AppEventReader,
     AppSettings,
     Language,
     answer,
     body_schema,
     json_object,
+    reader_of,
 )
 from kindcast.server.observation import attributes_seen, recent_attributes, unknown_terms
 
@@ -76,11 +78,11 @@ async def check(
 
 
 @router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
-async def unknown(broker: AppBroker, reader: AppEventReader) -> Response:
+async def unknown(broker: AppBroker, caller: AppCaller, reader: AppEventReader) -> Response:
     """Terms of the newest 500 events, at attributes that hold concepts, that no concept is called: most frequent first,
     with the nearest names. Declare them as synonyms, or upload an ontology that has them. And `properties` of graphs in
     these events that no ontology, declaration or live subscription knows."""
-    return answer(await unknown_terms(broker, reader))
+    return answer(await unknown_terms(broker, reader, reader_of(caller, broker).view))
 
 
 def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen: SeenAttributes) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from kindcast.server.api.requests import (
     moment,
     page_cursor,
     parse_page_cursor,
+    reader_of,
 )
 from kindcast.server.api.subscriptions import (
     HIDDEN,
@@ -45,11 +46,15 @@ from kindcast.server.api.subscriptions import (
     settings_shown,
     sink_for,
 )
+from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import entity_tag
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import UnknownSubscription
 from kindcast.server.filters import DIALECTS, SEMANTIC_DIALECT
+from kindcast.server.security.callers import Caller
 from kindcast.server.security.egress import SinkRefused
+from kindcast.server.security.payloads import hidden_in
+from kindcast.server.security.tickets import Claim
 from kindcast.server.store import subscriptions
 
 __all__ = ["router"]
@@ -107,7 +112,7 @@ async def create(
     if body["protocol"] == DEFAULT_PROTOCOL:
         body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
-        new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner, read_key(idempotency_key, caller))
+        new, ticket = await asyncio.to_thread(read_new, body, settings, caller, read_key(idempotency_key, caller))
         row = await broker.create_subscription(new, caller.quota)
     except (Problem, RequestValidationError, SemanticError, SinkRefused) as error:
         raise _bad_request(error) from None
@@ -132,7 +137,7 @@ async def list_all(
     rows = await broker.read(read)
     following = page_cursor(rows[limit - 1].number) if len(rows) > limit else None
     url = request.url.include_query_params(cursor=following)
-    told = [_shown(row) | sink_for(caller, row) for row in rows[:limit]]
+    told = [_shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row) for row in rows[:limit]]
     return answer(told, headers={"Link": f'<{url}>; rel="next"'} if following else {})
 
 
@@ -146,7 +151,8 @@ async def features_of_one(id: Id) -> Response:
 async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
     """One that has a sink."""
     row = await _row(broker, id)
-    return answer(_shown(row) | sink_for(caller, row), headers={"ETag": f'"{entity_tag(row)}"'})
+    told = _shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row)
+    return answer(told, headers={"ETag": f'"{entity_tag(row)}"'})
 
 
 @router.put("/{id}", summary="Update a subscription", openapi_extra=body_schema(SUBSCRIPTION))
@@ -177,14 +183,21 @@ async def update(
     except (Problem, RequestValidationError, SinkRefused) as error:
         raise _bad_request(error) from None
     row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
-    return answer(_shown(row), headers={"ETag": f'"{entity_tag(row)}"'})
+    return answer(_shown(row) | _kept_back(ticket, broker, row), headers={"ETag": f'"{entity_tag(row)}"'})
 
 
 @router.delete("/{id}", summary="Delete a subscription")
 async def delete(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Answers what it was."""
     await _row(broker, id)
-    return answer(_shown(await broker.delete_subscription(id, ticket, entity_tags(if_match))))
+    row = await broker.delete_subscription(id, ticket, entity_tags(if_match))
+    return answer(_shown(row) | _kept_back(ticket, broker, row))
+
+
+def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any]) -> dict[str, Any]:
+    """`failing` tells of a match: where that rests on what is hidden from the caller, it is `active`."""
+    hidden = hidden_in(reader_of(caller, broker).view, row.tree)
+    return {"status": "active"} if hidden and row.status in ("failing", "disabled_by_failures") else {}
 
 
 async def _row(broker: AppBroker, id: str) -> Row[Any]:

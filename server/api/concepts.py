@@ -9,7 +9,16 @@ from fastapi import APIRouter, Query, Response
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.vocabulary import ConceptId
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker, AppEventReader, Language, answer, page_cursor, parse_page_cursor
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppCaller,
+    AppEventReader,
+    Language,
+    answer,
+    page_cursor,
+    parse_page_cursor,
+    reader_of,
+)
 from kindcast.server.observation import uses_of
 
 __all__ = ["router"]
@@ -138,13 +147,15 @@ async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Respon
 
 
 @router.get("/usage", summary="Who asks about a concept, and what came of it")
-async def usage(broker: AppBroker, reader: AppEventReader, term: Term, lang: Language = "en") -> Response:
+async def usage(
+    broker: AppBroker, caller: AppCaller, reader: AppEventReader, term: Term, lang: Language = "en"
+) -> Response:
     """Live subscriptions that name the concept or something beneath it, and the newest events that state it or
     something beneath it. The newest 5,000 subscriptions and 500 events are looked at; `examined` tells how many there
     were."""
     vocabulary = broker.vocabulary
     concept = await asyncio.to_thread(_the_one, vocabulary, term, lang)
-    told = await uses_of(broker, reader, vocabulary, concept)
+    told = await uses_of(broker, reader, vocabulary, concept, reader_of(caller, broker).view)
     return answer({"concept": vocabulary.summary(concept, lang), **told, "vocabulary_version": vocabulary.version})
 
 

@@ -19,10 +19,12 @@ from kindcast.server.api.requests import (
     body_schema,
     json_object,
     moment,
+    reader_of,
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_body
 from kindcast.server.delivery.message import message_of
+from kindcast.server.security.payloads import Reader
 from kindcast.server.store.deliveries import DeadLetter, list_dead
 
 __all__ = ["router"]
@@ -60,7 +62,13 @@ async def list_all(
     found = await broker.read(read)
     last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
     following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
-    return answer({"dead_letters": [_shown(each, payload=caller.sees_payloads) for each in found], "cursor": following})
+    reader = reader_of(caller, broker)
+    numbers = {each.subscriber.number for each in found}
+    visible = await broker.read(lambda connection: reader.visible(connection, numbers))
+    letters = [
+        _shown(each, reader, payload=caller.sees_payloads) for each in found if each.subscriber.number in visible
+    ]
+    return answer({"dead_letters": letters, "cursor": following})
 
 
 @router.post("/redrive", summary="Send them after all", openapi_extra=body_schema(RedriveBody.model_json_schema()))
@@ -72,9 +80,10 @@ async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ti
     return answer({"subscription": row.id, "status": row.status, "redriven": redriven})
 
 
-def _shown(letter: DeadLetter, *, payload: bool) -> dict[str, Any]:
+def _shown(letter: DeadLetter, reader: Reader, *, payload: bool) -> dict[str, Any]:
     subscriber = letter.subscriber
-    message: dict[str, Any] = msgspec.structs.asdict(message_of(subscriber.id, letter.match, subscriber.attributes))
+    chosen = subscriber.id, letter.match, subscriber.attributes, reader.shown
+    message: dict[str, Any] = msgspec.structs.asdict(message_of(*chosen))
     if not payload:
         message |= {"event": without_payload(message["event"]), "bindings": []}
     return message | {"reason": subscriber.status_reason, "last_failure": moment(subscriber.last_failure)}

@@ -4,6 +4,7 @@ ontologies.
 Each is a version of the vocabulary: `?dry_run=true` tells what it would do to the subscriptions, and changes nothing.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -20,8 +21,11 @@ from kindcast.semantic.vocabulary import (
     view_of,
 )
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.broker import Broker
 from kindcast.server.errors import UnknownDeclaration
+from kindcast.server.security.callers import Caller
+from kindcast.server.security.permissions import ROLES, Permission
 from kindcast.server.store import declarations, meanings
 
 __all__ = ["router"]
@@ -57,6 +61,8 @@ ATTRIBUTE = {
             "properties": {"code": {"type": "string"}, "system": {"type": "string"}, "in": {"type": "string"}},
             "description": "its objects state codes: by known members, or by these; in: the system of plain texts",
         },
+        "readable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "whose roles may read it"},
+        "matchable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "and subscribe to it"},
         "reads": {
             "description": 'what its texts are also: a list of {"match": pattern, "as": text with {1}} or "gtin-14"'
         },
@@ -132,11 +138,22 @@ async def get_rules(broker: AppBroker) -> Response:
 
 @router.put("/attributes/{name}", summary="Declare an attribute", openapi_extra=body_schema(ATTRIBUTE))
 async def put_attribute(
-    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
     """Says what an attribute holds: its kind, its range, the unit of its bare numbers or the sibling that holds it. 201
-    for another version, 200 for what is said already."""
-    return await _put(broker, "attribute", name, await json_object(request, settings), dry_run)
+    for another version, 200 for what is said already. Who may see its values only an administrator changes."""
+    body = await json_object(request, settings)
+    _check_privacy(broker, caller, name, body)
+    return await _put(broker, "attribute", name, body, dry_run)
+
+
+def _check_privacy(broker: Broker, caller: Caller, name: str, body: Mapping[str, Any]) -> None:
+    """Raises `Problem` where who may see the values of an attribute would change, and nobody who administers asks."""
+    before = broker.state.declarations.attributes.get(name, {})
+    same = all(before.get(each) == body.get(each) for each in ("readable_by", "matchable_by"))
+    if not same and Permission.ADMINISTER not in caller.permissions:
+        detail = "only an administrator changes who may see the values of an attribute (readable_by, matchable_by)"
+        raise Problem("not-permitted", detail)
 
 
 @router.get("/attributes", summary="List declared attributes")
@@ -152,8 +169,9 @@ async def get_attribute(name: Name, broker: AppBroker) -> Response:
 
 
 @router.delete("/attributes/{name}", summary="Take a declaration back")
-async def delete_attribute(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
+async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
     """Forgets every version; what ontologies say of it counts again."""
+    _check_privacy(broker, caller, name, {})
     return await _deleted(broker, "attribute", name, dry_run)
 
 

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
-from kindcast.server.api.requests import AppBroker, Ticket, answer, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, Ticket, answer, moment, reader_of
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, subscriber_of
 from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
@@ -61,7 +61,8 @@ async def pull_messages(
     wait = min(wait, delivery.settings.max_wait_seconds)
     if wait > 0:
         _refuse_crowds(delivery)
-    page = await pull(delivery.broker, delivery.wakeups, id, after=after, limit=limit, wait=wait)
+    reader = reader_of(caller_of(request), delivery.broker)
+    page = await pull(delivery.broker, delivery.wakeups, id, reader, after=after, limit=limit, wait=wait)
     return Response(encode(page), media_type="application/json")
 
 
@@ -73,19 +74,24 @@ async def acknowledge_messages(
     ticket: Ticket,
 ) -> Acknowledgement:
     """Acknowledges everything up to the cursor, and returns the subscription's cursor, which never moves back."""
-    acked = await acknowledge_cursor(_delivery(request).broker, id, acknowledgement.cursor, ticket)
+    broker = _delivery(request).broker
+    reader = reader_of(ticket, broker)
+    await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
+    acked = await acknowledge_cursor(broker, id, acknowledgement.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
 
 
 @router.get("/attempts", summary="Webhook attempts")
 async def list_attempts(
-    broker: AppBroker, id: SubscriptionId, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+    broker: AppBroker, caller: AppCaller, id: SubscriptionId, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
 ) -> Response:
     """The attempts to deliver to its webhook, newest event first, with what the sink answered. They are kept as long as
     their events."""
 
     def read(connection: Connection) -> Sequence[Row[Any]]:
-        return read_attempts(connection, subscriber_of(connection, id).number, limit=limit)
+        number = subscriber_of(connection, id).number
+        reader_of(caller, broker).check(connection, number)
+        return read_attempts(connection, number, limit=limit)
 
     rows = await broker.read(read)
     listed = [
@@ -144,7 +150,9 @@ async def stream_messages(
     expired and nothing is left to send."""
     delivery = _delivery(request)
     _refuse_crowds(delivery)
-    start = await find_start(delivery.broker, id, last_event_id or after)
+    start = await find_start(
+        delivery.broker, id, last_event_id or after, reader_of(caller_of(request), delivery.broker)
+    )
     if start.over:
         return Response(status_code=204)
     lines = stream(delivery.broker, delivery.wakeups, start, delivery.settings.stream_ping_seconds)
@@ -162,7 +170,7 @@ async def exchange_messages(
     delivery = _delivery(websocket)
     try:
         _refuse_crowds(delivery)
-        start = await find_start(delivery.broker, id, after)
+        start = await find_start(delivery.broker, id, after, reader_of(caller_of(websocket), delivery.broker))
     except Exception as error:
         await websocket.send_denial_response(await respond(websocket, error))
         return

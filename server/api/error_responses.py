@@ -94,6 +94,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.UnknownJob, "unknown-job"),
     (errors.SparkMissing, "spark-missing"),
     (errors.BacktestFailed, "backtest-failed"),
+    (errors.HiddenAttribute, "hidden-attribute"),
     (errors.TicketMissing, "ticket-missing"),
     (errors.TicketWrong, "ticket-wrong"),
     (errors.SubscriptionGone, "subscription-expired"),

@@ -13,15 +13,25 @@ from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
+from kindcast.semantic.vocabulary import View
 from kindcast.server.api.access import caller_of, count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
-from kindcast.server.api.requests import AppBroker, AppCaller, AppEventReader, answer, moment, without_payload
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppCaller,
+    AppEventReader,
+    answer,
+    moment,
+    reader_of,
+    without_payload,
+)
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
+from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import has_match
@@ -181,7 +191,8 @@ async def list_events(
     nothing that they say."""
     rows = await broker.read(lambda connection: events.list_events(connection, after=after, type=type, limit=limit))
     cursor = rows[-1].sequence if rows else after
-    return answer({"events": [_shown(row, payload=caller.sees_payloads) for row in rows], "cursor": str(cursor)})
+    view = reader_of(caller, broker).view
+    return answer({"events": [_shown(row, view, payload=caller.sees_payloads) for row in rows], "cursor": str(cursor)})
 
 
 @router.get("/{sequence}/trace", summary="Follow an event")
@@ -199,6 +210,8 @@ async def trace(
     `subscription`, why it did or did not match:
     by its expression and the vocabulary of now, and by what it was then (made later, paused, expired)."""
 
+    sight = reader_of(caller, broker)
+
     def read(connection: Connection) -> tuple[Row[Any], list[dict[str, Any]], Row[Any] | None]:
         event = events.find_event(connection, sequence)
         if event is None:
@@ -208,19 +221,25 @@ async def trace(
             asked = subscriptions.find_subscription(connection, subscription)
             if asked is None:
                 raise UnknownSubscription(subscription)
-        return event, _deliveries(connection, sequence, payload=caller.sees_payloads), asked
+        if asked is not None:
+            check_visible(sight.view, asked.tree, explained=True)
+        return event, _deliveries(connection, sequence, sight, payload=caller.sees_payloads), asked
 
     event, deliveries, asked = await broker.read(read)
     waiting = await broker.read(lambda connection: pending_store.of_event(connection, sequence, limit=TRACED))
-    content = _shown(event, payload=caller.sees_payloads) | {"undecided": [_undecided(each) for each in waiting]}
-    content |= {"deliveries": deliveries, "deliveries_truncated": event.matched > len(deliveries)}
+    view = sight.view
+    undecided = [] if view is not None else [_undecided(each) for each in waiting]  # operators see the whole event
+    content = _shown(event, view, payload=caller.sees_payloads) | {"undecided": undecided}
+    truncated = len(deliveries) >= TRACED if view is not None else event.matched > len(deliveries)
+    content |= {"deliveries": deliveries, "deliveries_truncated": truncated}
     if asked is not None and caller.sees_payloads:
         got = await broker.read(lambda connection: has_match(connection, asked.number, sequence))
         event_answers = blocking_answers(late_matching.late_matchers)
 
         def why() -> dict[str, Any]:
             with answering_from(event_answers):
-                return _why(broker, reader, event, asked, got)
+                body = event.body if view is None else view.explainable(event.body)
+                return _why(broker, reader, event, body, asked, got)
 
         content["explanation"] = await asyncio.to_thread(why)
     return answer(content)
@@ -240,20 +259,23 @@ async def _decoded(request: Request, reader: EventReader) -> Decoded:
     return await asyncio.to_thread(reader.read, content_type, headers, body)
 
 
-def _shown(row: Row[Any], *, payload: bool) -> dict[str, Any]:
-    event = msgspec.Raw(row.body.encode())
+def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]:
+    """`view`: notes may tell of hidden values, and how many subscriptions it matched, too."""
+    event = msgspec.Raw((row.body if view is None else view.readable(row.body)).encode())
     return {
         "sequence": row.sequence,
         "event": event if payload else without_payload(event),
         "accepted_at": moment(row.accepted_at),
         "vocabulary_version": row.vocabulary_version,
-        "matched": row.matched,
-        "notes": msgspec.Raw((row.notes or "[]").encode()) if payload else [],
+        "matched": row.matched if view is None else None,
+        "notes": msgspec.Raw((row.notes or "[]").encode()) if payload and view is None else [],
     }
 
 
-def _deliveries(connection: Connection, sequence: int, *, payload: bool) -> list[dict[str, Any]]:
+def _deliveries(connection: Connection, sequence: int, reader: Reader, *, payload: bool) -> list[dict[str, Any]]:
     """Which subscriptions got the event, by which protocol, and the state of each delivery."""
+    found = list(events.find_matches(connection, sequence, limit=TRACED))
+    visible = reader.visible(connection, [row.number for row in found])
     attempts: dict[int, list[dict[str, Any]]] = {}
     for row in events.find_attempts(connection, sequence, limit=10 * TRACED):
         attempt = {
@@ -273,7 +295,8 @@ def _deliveries(connection: Connection, sequence: int, *, payload: bool) -> list
             "bindings": msgspec.Raw((row.bindings or "[]").encode()) if payload else [],
             "attempts": attempts.get(row.number, []),
         }
-        for row in events.find_matches(connection, sequence, limit=TRACED)
+        for row in found
+        if row.number in visible
     ]
 
 
@@ -294,9 +317,11 @@ def _state(acked: bool) -> Literal["delivered", "pending"]:
     return "delivered" if acked else "pending"
 
 
-def _why(broker: AppBroker, reader: EventReader, event: Row[Any], asked: Row[Any], got: bool) -> dict[str, Any]:
+def _why(
+    broker: AppBroker, reader: EventReader, event: Row[Any], body: str, asked: Row[Any], got: bool
+) -> dict[str, Any]:
     vocabulary = broker.vocabulary
-    published = arrived(reader.from_object(decode(event.body.encode())).event, event.accepted_at)
+    published = arrived(reader.from_object(decode(body.encode())).event, event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
     said = explain(vocabulary, compiled, published, operators=operators.values())

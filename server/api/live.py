@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse
 
 from kindcast.server.api.access import services_of
-from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer
+from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer, reader_of
 from kindcast.server.delivery.tail import Filter, Tails, newest
 from kindcast.server.history import History
 
@@ -40,15 +40,15 @@ async def watch_events(
 ) -> Response:
     """Server-sent events `events`: what was accepted since the last one, with the subscriptions that got it. Above 50
     events a second it is a sample, and `skipped` tells how many are missing. It begins now and repeats nothing."""
-    lines = tails.watch(Filter(source, caller.sees_payloads), settings.stream_ping_seconds)
+    lines = tails.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
     return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
 @router.get("/events/recent", summary="The newest events")
 async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
     """The newest events, newest first, with the subscriptions that got them, as the stream above has them."""
-    wanted = Filter(None, caller.sees_payloads)
-    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit))
+    wanted, reader = Filter(None, caller.sees_payloads, caller.roles), reader_of(caller, broker)
+    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit, reader))
     return answer({"events": rows[::-1]})
 
 

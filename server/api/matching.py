@@ -5,23 +5,27 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, Note
 from kindcast.semantic.explanations import as_json, explain
-from kindcast.semantic.subscriptions import restore_expression
+from kindcast.semantic.subscriptions import compile_expression, restore_expression
 from kindcast.semantic.units import SearchBudget, TooCostlyNow, searching_within
+from kindcast.semantic.vocabulary import View
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
     AppBroker,
+    AppCaller,
     AppEventReader,
     AppSettings,
     Language,
     answer,
     body_schema,
     json_object,
+    reader_of,
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
@@ -29,8 +33,10 @@ from kindcast.server.cloudevents import DecodedEvent, EventReader, ReadingBudget
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.explanation import blocking_answers, decide_now
+from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription
+from kindcast.server.strict_json import decode
 
 __all__ = ["router"]
 
@@ -67,7 +73,12 @@ EXPLAIN = {
 
 @router.post("/match", summary="Who would match?", openapi_extra=body_schema(MATCH))
 async def match(
-    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, late_matching: AppLateMatching
+    request: Request,
+    broker: AppBroker,
+    caller: AppCaller,
+    reader: AppEventReader,
+    settings: AppSettings,
+    late_matching: AppLateMatching,
 ) -> Response:
     """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Of a
     document of several events, `events` has each with its id, and `matches` those of all, with the id as `event`. Where
@@ -76,7 +87,9 @@ async def match(
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
         raise Problem("invalid-request", "send one event as `event`, or a list of them as `events`")
-    return await while_wanted(request, settings, _matched(body, broker, reader, settings, late_matching))
+    return await while_wanted(
+        request, settings, _matched(body, broker, reader, settings, late_matching, reader_of(caller, broker))
+    )
 
 
 async def _matched(
@@ -85,11 +98,13 @@ async def _matched(
     reader: EventReader,
     settings: Settings,
     late_matching: LateMatchingService,
+    sight: Reader,
 ) -> Response:
+    """`sight`: whose request it is; subscriptions that rest on what is hidden from it are not among the matches."""
     if "event" in body:
-        decoded_event = reader.from_object(body["event"])
+        decoded_event = reader.from_object(_without(body["event"], sight.view, explained=False))
         (found,) = await broker.match([decoded_event.event])
-        told = await _of_document(decoded_event, found, broker, reader, late_matching, broker.reading_budget())
+        told = await _of_document(decoded_event, found, broker, reader, late_matching, broker.reading_budget(), sight)
         if found.problem is not None and "problem" in told:
             raise found.problem
         return answer(told | {"vocabulary_version": broker.vocabulary.version})
@@ -98,11 +113,11 @@ async def _matched(
         raise Problem("invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}])
     if len(items) > settings.max_events_per_request:
         raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
-    decoded = await asyncio.to_thread(lambda: [_decoded(reader, item) for item in items])
+    decoded = await asyncio.to_thread(lambda: [_decoded(reader, item, sight.view) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     budget = broker.reading_budget()
     listed = [
-        await _of_document(each, next(results), broker, reader, late_matching, budget)
+        await _of_document(each, next(results), broker, reader, late_matching, budget, sight)
         if isinstance(each, DecodedEvent)
         else _result(EventMatches([], problem=each))
         for each in decoded
@@ -114,6 +129,7 @@ async def _matched(
 async def explain_verdict(
     request: Request,
     broker: AppBroker,
+    caller: AppCaller,
     reader: AppEventReader,
     settings: AppSettings,
     late_matching: AppLateMatching,
@@ -127,7 +143,8 @@ async def explain_verdict(
     for name in ("event", "subscription"):
         if name not in body:
             raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
-    document = reader.from_object(body["event"])
+    view = reader_of(caller, broker).view
+    document = reader.from_object(_without(body["event"], view, explained=True))
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
         detail = "`subscription` is the id of one, or an expression as text or tree"
@@ -144,6 +161,9 @@ async def explain_verdict(
 
     def tell() -> list[dict[str, Any]]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
+        if view is not None:
+            tree = compile_expression(asked, vocabulary, operators).tree if row is None else row.tree
+            check_visible(view, tree, explained=True)
         with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
             return [
                 explain(vocabulary, expression, each, language=lang, operators=operators.values()) for each in published
@@ -155,7 +175,8 @@ async def explain_verdict(
         detail = "a test of text takes too long to be explained at once: send a shorter text"
         raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
-        said["index"] = await broker.explain_index(each)
+        if view is None:  # it tells of all subscriptions
+            said["index"] = await broker.explain_index(each)
     if len(parts) == 1:
         said = told[0]
     else:
@@ -200,18 +221,33 @@ async def _of_document(
     reader: EventReader,
     late_matching: LateMatchingService,
     budget: ReadingBudget,
+    sight: Reader,
 ) -> dict[str, Any]:
     """The result of an event; where it is a document of several, that of each of them, and all matches together."""
     if not says_several(found.problem):
-        return await _with_operators(found, broker, late_matching)
+        return await _with_operators(await _seen(found, broker, sight), broker, late_matching)
     parts = await reader.take_apart(document, broker.vocabulary, budget)
     of_parts = await broker.match([each.event for each in parts])
     told = [
-        {"id": each.id} | await _with_operators(result, broker, late_matching)
+        {"id": each.id} | await _with_operators(await _seen(result, broker, sight), broker, late_matching)
         for each, result in zip(parts, of_parts, strict=True)
     ]
     matches = [{"event": each["id"], **one} for each in told for one in each["matches"]]
     return {"matches": matches, "notes": [], "events": told}
+
+
+async def _seen(found: EventMatches, broker: Broker, sight: Reader) -> EventMatches:
+    """Without what tells of hidden values: subscriptions that rest on them, and all that operators are to decide."""
+    if sight.view is None:
+        return found
+    live = broker.state.live_subscriptions
+    ids = [each.subscription for each in found.matches]
+    numbers = {known.number: id for id in ids if (known := live.find(id)) is not None}
+    visible = await broker.read(lambda connection: sight.visible(connection, numbers))
+    shown = {numbers[each] for each in visible}
+    return EventMatches(
+        [each for each in found.matches if each.subscription in shown], found.notes, problem=found.problem
+    )
 
 
 async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:
@@ -227,9 +263,19 @@ async def _with_operators(found: EventMatches, broker: Broker, late_matching: La
     return _result(whole) | {"undecided": open, "operators": plan}
 
 
-def _decoded(reader: EventReader, item: Any) -> DecodedEvent | InvalidEvent:
+def _without(event: Any, view: View | None, *, explained: bool) -> Any:
+    """An event, or the data of one, without what is hidden."""
+    if view is None or not isinstance(event, dict):
+        return event
+    whole = "specversion" in event
+    body = msgspec.json.encode(event if whole else {"data": event}).decode()
+    told = decode((view.explainable(body) if explained else view.matchable(body)).encode())
+    return told if whole else told.get("data", {})
+
+
+def _decoded(reader: EventReader, item: Any, view: View | None) -> DecodedEvent | InvalidEvent:
     try:
-        return reader.from_object(item)
+        return reader.from_object(_without(item, view, explained=False))
     except InvalidEvent as error:
         return error
 

@@ -90,6 +90,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "token-wrong": ProblemType(401, "The token is not the identity provider's for this server, or its time is over."),
     "identity-provider-unavailable": ProblemType(503, "The identity provider did not tell its keys. Send it again."),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
+    "hidden-attribute": ProblemType(403, "The request rests on values that are hidden from the role."),
     "other-tenant": ProblemType(403, "The key belongs to another tenant."),
     "unknown-tenant": ProblemType(404, "There is no such tenant."),
     "tenant-exists": ProblemType(409, "There is a tenant of this name already."),

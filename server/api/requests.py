@@ -14,6 +14,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import instant
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.security.callers import Caller
+from kindcast.server.security.payloads import Reader
 from kindcast.server.security.tickets import TICKET_HEADER, Claim
 from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
@@ -32,6 +33,7 @@ __all__ = [
     "not_yet",
     "page_cursor",
     "parse_page_cursor",
+    "reader_of",
     "without_payload",
 ]
 
@@ -76,6 +78,11 @@ AppCaller = Annotated[Caller, Depends(_caller)]
 Ticket = Annotated[Claim, Depends(_claim)]
 """By what the request may change a subscription."""
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
+
+
+def reader_of(caller: Caller | Claim, broker: Broker) -> Reader:
+    """What the caller may see of the events of a tenant."""
+    return Reader(caller.roles, lambda: broker.vocabulary)
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

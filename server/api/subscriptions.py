@@ -36,19 +36,21 @@ from kindcast.server.api.requests import (
     not_yet,
     page_cursor,
     parse_page_cursor,
+    reader_of,
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription, as_records, entity_tag
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from kindcast.server.errors import ServerError, UnknownSubscription
+from kindcast.server.errors import HiddenAttribute, ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
 from kindcast.server.observation import recent_attributes
 from kindcast.server.pending.explanation import subscription_plan
-from kindcast.server.security.callers import Caller
+from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
-from kindcast.server.security.tickets import Repeatable, hashed, new_ticket
+from kindcast.server.security.payloads import check_visible, hidden_in
+from kindcast.server.security.tickets import Claim, Repeatable, hashed, new_ticket
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
@@ -181,7 +183,7 @@ def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def read_new(
-    body: Mapping[str, Any], settings: Settings, created_by: str | None = None, repeatable: Repeatable | None = None
+    body: Mapping[str, Any], settings: Settings, caller: Caller = ANYBODY, repeatable: Repeatable | None = None
 ) -> tuple[NewSubscription, str]:
     """A new subscription, and its ticket, which exists nowhere else. Of a `repeatable` request both are always the
     same.
@@ -210,7 +212,8 @@ def read_new(
         types=None if asked.types is None else tuple(asked.types),
         source=asked.source,
         metadata=asked.metadata,
-        created_by=created_by,
+        created_by=caller.owner,
+        roles=caller.lasting_roles,
         attributes=asked.attributes,
         throttling=asked.throttling,
         repeatable=repeatable is not None,
@@ -457,7 +460,8 @@ async def list_all(
     if following is not None:
         headers["Link"] = f'<{request.url.include_query_params(cursor=following)}>; rel="next"'
     version = broker.vocabulary.version
-    listed = [_shown(row, version, now) | sink_for(caller, row) for row in rows[:limit]]
+    told = [_shown(row, version, now) | sink_for(caller, row) for row in rows[:limit]]
+    listed = [each | _kept_back(caller, broker, row, each) for each, row in zip(told, rows, strict=False)]
     return answer({"subscriptions": listed, "cursor": following}, headers=headers)
 
 
@@ -509,17 +513,18 @@ async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
 
     row, waiting, since, undecided = await broker.read(read)
     counts = {"pending": waiting, "pending_since": moment(since), "waiting_for_operators": undecided}
-    told = _shown(row, broker.vocabulary.version, time.time()) | sink_for(caller, row)
-    return answer(told | counts, headers=_etag(row))
+    told = _shown(row, broker.vocabulary.version, time.time()) | sink_for(caller, row) | counts
+    return answer(told | _kept_back(caller, broker, row, told), headers=_etag(row))
 
 
 @router.get("/{id}/plan", summary="What its operators are expected to cost")
-async def plan(id: Id, broker: AppBroker, late_matching: AppLateMatching) -> Response:
+async def plan(id: Id, broker: AppBroker, caller: AppCaller, late_matching: AppLateMatching) -> Response:
     """The calls of each of its clauses in the order that is cheapest for it alone, what each is expected to cost, how
     likely it holds, and how many clauses of all subscriptions share it."""
     row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     if row is None:
         raise UnknownSubscription(id)
+    check_visible(reader_of(caller, broker).view, row.tree)
     told = await subscription_plan(late_matching.late_matchers, row.id, row.tree, broker.vocabulary)
     return answer({"subscription": row.id, **told})
 
@@ -541,7 +546,7 @@ async def change(
     present = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     values = read_change(body, settings, present)
     row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
-    told = _shown(row, broker.vocabulary.version, time.time())
+    told = _told(row, broker, ticket)
     if row.secret is not None and row.secret == values.get("secret"):
         told["secret"] = row.secret
     return answer(told, headers=_etag(row))
@@ -550,7 +555,7 @@ async def change(
 @router.delete("/{id}", summary="Unsubscribe")
 async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Deletes it with all that waits for it, and answers what it was."""
-    return _current(await broker.delete_subscription(id, ticket, entity_tags(if_match)), broker)
+    return _current(await broker.delete_subscription(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
 @router.post("/{id}/renew", summary="Renew", openapi_extra=body_schema(RenewBody.model_json_schema(), required=False))
@@ -564,19 +569,19 @@ async def renew(
 ) -> Response:
     """Sets when it ends; one that has expired in the last days matches again, from now on."""
     asked = read_body(RenewBody, await json_object(request, settings, optional=True))
-    return _current(await broker.renew(id, ticket, ending(asked, settings), entity_tags(if_match)), broker)
+    return _current(await broker.renew(id, ticket, ending(asked, settings), entity_tags(if_match)), broker, ticket)
 
 
 @router.post("/{id}/pause", summary="Pause")
 async def pause(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Stops matching: events accepted while it is paused are not for it. What waits already stays."""
-    return _current(await broker.pause(id, ticket, entity_tags(if_match)), broker)
+    return _current(await broker.pause(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
 @router.post("/{id}/resume", summary="Resume")
 async def resume(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
     """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
-    return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker)
+    return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
 class RotationBody(_Strict):
@@ -603,7 +608,7 @@ async def rotate_secret(
     asked = read_body(RotationBody, await json_object(request, settings, optional=True))
     secret = _new_secret()
     row = await broker.rotate_secret(id, ticket, secret, asked.overlap_seconds, entity_tags(if_match))
-    told = _shown(row, broker.vocabulary.version, time.time()) | {"secret": secret}
+    told = _told(row, broker, ticket) | {"secret": secret}
     return answer(told, headers=_etag(row))
 
 
@@ -631,7 +636,7 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
             return position_before(connection, since.timestamp())
         return 0 if asked.after is None else parse_cursor(connection, asked.after)
 
-    return _current(await broker.replay(id, ticket, position), broker)
+    return _current(await broker.replay(id, ticket, position), broker, ticket)
 
 
 # ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -646,7 +651,7 @@ async def _create(
     repeatable: Repeatable | None,
 ) -> dict[str, Any]:
     check_size(body, settings)
-    new, ticket = await asyncio.to_thread(read_new, body, settings, caller.owner, repeatable)
+    new, ticket = await asyncio.to_thread(read_new, body, settings, caller, repeatable)
     created: dict[str, Any] = {"id": new.id, "ticket": ticket}
     if (after := read_start(body)) is None:
         row = await broker.create_subscription(new, caller.quota)
@@ -690,7 +695,7 @@ async def _import(
 
     def read_all() -> list[tuple[NewSubscription, str, Any] | Exception]:
         parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
-        return [_read_line(line, settings, caller.owner, part) for (_, line), part in zip(lines, parts, strict=True)]
+        return [_read_line(line, settings, caller, part) for (_, line), part in zip(lines, parts, strict=True)]
 
     read = await asyncio.to_thread(read_all)
     asked = [each for each in read if not isinstance(each, Exception)]
@@ -712,7 +717,7 @@ async def _import(
 
 
 def _read_line(
-    line: bytes, settings: Settings, created_by: str | None, repeatable: Repeatable | None
+    line: bytes, settings: Settings, caller: Caller, repeatable: Repeatable | None
 ) -> tuple[NewSubscription, str, Any] | Exception:
     """The request in a line, its ticket, and the id that it had; or what is wrong with the line."""
     try:
@@ -722,7 +727,7 @@ def _read_line(
         check_size(body, settings)
         if body.get("start_at") is not None:
             raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
-        return *read_new(body, settings, created_by, repeatable), body.get("id")
+        return *read_new(body, settings, caller, repeatable), body.get("id")
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
 
@@ -746,8 +751,14 @@ def _page(connection: Connection, after: int) -> list[Row[Any]]:
 # ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _current(row: Row[Any], broker: Broker) -> Response:
-    return answer(_shown(row, broker.vocabulary.version, time.time()), headers=_etag(row))
+def _current(row: Row[Any], broker: Broker, claim: Claim) -> Response:
+    return answer(_told(row, broker, claim), headers=_etag(row))
+
+
+def _told(row: Row[Any], broker: Broker, caller: Caller | Claim) -> dict[str, Any]:
+    """A subscription as whoever changes it may see it."""
+    told = _shown(row, broker.vocabulary.version, time.time())
+    return told | _kept_back(caller, broker, row, told)
 
 
 def _etag(row: Row[Any]) -> dict[str, str]:
@@ -808,6 +819,26 @@ def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
         return {}
     parts = urlsplit(row.sink)
     return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"}
+
+
+COUNTERS = ("times_sent", "times_failed", "consecutive_errors", "undecided", "pending", "waiting_for_operators")
+OF_MATCHES = (
+    *("last_success", "last_failure", "last_error", "next_attempt_at", "pending_since"),
+    *("last_undecided", "last_undecided_reason", "last_undecided_kind"),
+)
+
+
+def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a caller is told in place of some members, for these tell of matches that rest on what is hidden from it:
+    nothing was sent, and nothing waits."""
+    hidden = hidden_in(reader_of(caller, broker).view, row.tree)
+    if not hidden:
+        return {}
+    kept: dict[str, Any] = dict.fromkeys((each for each in COUNTERS if each in told), 0)
+    kept |= dict.fromkeys(each for each in OF_MATCHES if each in told)
+    silent = told["status"] in ("paused", "expired")
+    status = {} if silent else {"status": "active", "status_reason": f"{HiddenAttribute(hidden)}"}
+    return kept | status | {"cursor": str(row.created_sequence)}
 
 
 def settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any] | None:

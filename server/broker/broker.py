@@ -54,6 +54,7 @@ from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import BrokerBusy, StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
+from kindcast.server.security.payloads import EVERYBODY, RolesOf
 from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
@@ -96,9 +97,18 @@ class Broker:
     Every change raises `StoreUnavailable` when it could not be committed: then nothing has happened.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics | None = None, *, is_first: bool = True) -> None:
-        """`is_first`: it is the only one of its process, or the one that all others are beside."""
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics | None = None,
+        *,
+        is_first: bool = True,
+        roles_of: RolesOf = EVERYBODY,
+    ) -> None:
+        """`is_first`: it is the only one of its process, or the one that all others are beside. `roles_of`: of whoever
+        made a subscription."""
         self.settings = settings
+        self.roles_of = roles_of
         self.metrics = metrics or Metrics()
         self.listeners: list[Callable[[Touched], None]] = []
         """Called on the event loop after each commit, before its commands are answered, with the numbers of the
@@ -452,8 +462,8 @@ class Broker:
         return await self._submit(lambda group: subscribing.pause(group, id, ticket, tags))
 
     async def resume(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-        """Its row. Raises as `renew`."""
-        return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags))
+        """Its row. Raises as `renew`, and `HiddenAttribute`."""
+        return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags, self.roles_of))
 
     async def redrive(self, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
         """Its row, and how many dead letters are tried again. Raises as `renew`."""

@@ -24,6 +24,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
 from kindcast.server.broker.state import Live
 from kindcast.server.errors import (
+    HiddenAttribute,
     IdempotencyKeyReused,
     ServerError,
     SinkMissing,
@@ -34,6 +35,7 @@ from kindcast.server.errors import (
 )
 from kindcast.server.operators.registry import Registry, operators_of
 from kindcast.server.security.limits import NO_QUOTA, Quota
+from kindcast.server.security.payloads import EVERYBODY, Roles, RolesOf, check_visible, hidden_in
 from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store import deliveries, subscriptions
 from kindcast.server.store.deliveries import DISABLED
@@ -74,6 +76,8 @@ class NewSubscription:
     metadata: Mapping[str, Any] | None = None
     created_by: str | None = None
     """Whose key made it; None without keys."""
+    roles: Roles = None
+    """What it may match on depends on them."""
     attributes: Sequence[str] | None = None
     throttling: float | None = None
     """Seconds between two requests to the sink."""
@@ -110,7 +114,8 @@ def create(
 
     `compiled` was made outside the thread. If the vocabulary or the operators have changed since, it is compiled again.
     A repeated request stores nothing and returns the row of the first. Raises `InvalidSubscription`,
-    `TooManySubscriptions`, `IdempotencyKeyReused`.
+    `TooManySubscriptions`, `IdempotencyKeyReused`,
+    `HiddenAttribute`.
     """
     if (before := made_before(group.connection, new)) is not None:
         return before
@@ -121,6 +126,7 @@ def create(
         raise reached
     if vocabulary is not state.vocabulary or operators is not state.operators:
         compiled = compile_new(new, state.vocabulary, state.operators.available)
+    check_visible(state.vocabulary.view_of_roles(new.roles), compiled.tree)
     number = subscriptions.insert_subscription(group.connection, new_row(group, new, Described.of(compiled)))
     note_uses(group.connection, number, operators_of(compiled.tree))
     live = Live(number, new.id, "active", new.expires_at, matching=False)
@@ -223,7 +229,9 @@ def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) 
     return _row(group, id)
 
 
-def resume(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
+def resume(
+    group: Group, id: str, ticket: Claim | str | None, tags: Tags = None, roles_of: RolesOf = EVERYBODY
+) -> Row[Any]:
     """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are tried at
     once.
 
@@ -231,6 +239,7 @@ def resume(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None)
     """
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
+    check_visible(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree)
     noted = _revive(group, live, row)
     again = {"status": "active", "status_reason": None, "consecutive_errors": 0, "next_attempt_at": None}
     subscriptions.change(group.connection, live.number, **again, **noted)
@@ -312,6 +321,25 @@ def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable
     deliveries.replay(group.connection, live.number, position(group.connection))
     group.touched.add(live.number)
     return _row(group, id)
+
+
+def pause_hidden(group: Group, roles_of: RolesOf) -> int:
+    """Pause those that rest on attributes which whoever made them may not match on any more, and say so; how many.
+    Reads every tree once, where something is hidden from anybody."""
+    vocabulary, found = group.state.vocabulary, 0
+    if not vocabulary.attributes.hides:
+        return 0
+    for row in list(subscriptions.trees(group.connection, live_only=True)):
+        if row.status == "paused" or row.created_by is None:
+            continue
+        view = vocabulary.view_of_roles(roles_of(row.created_by))
+        if hidden := hidden_in(view, row.tree):
+            set_status(group, group.state.live_subscriptions[row.id], "paused")
+            reason = f"paused by a declaration: {HiddenAttribute(hidden)}"
+            subscriptions.change(group.connection, row.number, status="paused", status_reason=reason)
+            group.touched.add(row.number)
+            found += 1
+    return found
 
 
 def notes_of(compiled: Compiled) -> list[dict[str, str]]:
@@ -462,6 +490,8 @@ def create_many(
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
         elif (reached := quota.reached(len(state.live_subscriptions) + len(made), owned + len(made))) is not None:
             results.append(reached)
+        elif hidden := hidden_in(state.vocabulary.view_of_roles(each.roles), became.tree):
+            results.append(HiddenAttribute(hidden))
         else:
             results.append(None)
             made.append((each, became))

@@ -29,7 +29,13 @@ from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
 from kindcast.server.broker.state import State
-from kindcast.server.broker.subscription_commands import NOT_COMPILABLE, as_records, is_flagged, notes_of
+from kindcast.server.broker.subscription_commands import (
+    NOT_COMPILABLE,
+    as_records,
+    is_flagged,
+    notes_of,
+    pause_hidden,
+)
 from kindcast.server.errors import (
     BrokerBusy,
     NothingBefore,
@@ -38,6 +44,7 @@ from kindcast.server.errors import (
     UnknownOntology,
     VersionChanged,
 )
+from kindcast.server.security.payloads import RolesOf
 from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
@@ -273,6 +280,8 @@ T = TypeVar("T")
 class BrokerAccess(Protocol):
     """The doors of the broker that a change goes through."""
 
+    roles_of: RolesOf
+
     async def read(self, work: Callable[[Connection], T]) -> T: ...
 
     async def submit(self, work: Callable[[Group], T]) -> T: ...
@@ -318,6 +327,8 @@ class VocabularyCommands:
             self._base = self.vocabulary
             try:
                 yield
+                if self.vocabulary is not self._base:
+                    await self.broker.submit(lambda group: pause_hidden(group, self.broker.roles_of))
             finally:
                 self._base = None
 

@@ -4,7 +4,7 @@ The event is stored as JSON text and passed on as it is, never parsed again, unl
 a message has the same bytes on every attempt, and costs a copy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -160,11 +160,17 @@ def _chosen_of(data: Any, paths: list[list[str]]) -> Any:
     return found
 
 
-def message_of(subscription: str, match: StoredMatch, attributes: Sequence[str] | None = None) -> Message:
-    """The message for one match of a subscription (its id), with the attributes that it chose."""
+def message_of(
+    subscription: str,
+    match: StoredMatch,
+    attributes: Sequence[str] | None = None,
+    shown: Callable[[str], str] = str,
+) -> Message:
+    """The message for one match of a subscription (its id), with the attributes that it chose. `shown` leaves out of
+    the event what its reader may not see."""
     return Message(
         cursor=str(match.position),
-        event=msgspec.Raw(chosen(match.body, attributes).encode()),
+        event=msgspec.Raw(chosen(shown(match.body), attributes).encode()),
         bindings=_NO_BINDINGS if match.bindings is None else msgspec.Raw(match.bindings.encode()),
         subscription=subscription,
         vocabulary_version=match.vocabulary_version,
@@ -185,7 +191,12 @@ def message_id(subscription: str, match: StoredMatch) -> str:
     return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
 
 
-def as_cloudevent(subscription: str, match: StoredMatch, attributes: Sequence[str] | None = None) -> str:
+def as_cloudevent(
+    subscription: str,
+    match: StoredMatch,
+    attributes: Sequence[str] | None = None,
+    shown: Callable[[str], str] = str,
+) -> str:
     """The stored event, which is a JSON object, with the members of the message as extension attributes before it.
 
     >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
@@ -194,7 +205,7 @@ def as_cloudevent(subscription: str, match: StoredMatch, attributes: Sequence[st
     more = {"kindcastcursor": str(match.position), "kindcastsubscription": subscription}
     if match.bindings is not None:
         more["kindcastbindings"] = match.bindings
-    body = chosen(match.body, attributes)
+    body = chosen(shown(match.body), attributes)
     return msgspec.json.encode(more).decode()[:-1] + "," + body.lstrip().removeprefix("{")
 
 

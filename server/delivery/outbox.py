@@ -15,7 +15,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +38,9 @@ from kindcast.server.delivery.message import (
 )
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Sender
 from kindcast.server.delivery.webhook import Delivery, Outcome
-from kindcast.server.errors import RecordDamaged, StoreDamaged, StoreUnavailable
+from kindcast.server.errors import HiddenAttribute, RecordDamaged, StoreDamaged, StoreUnavailable
 from kindcast.server.security.egress import SinkRefused, check_sink
+from kindcast.server.security.payloads import Reader
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import (
     PUSHED_STATUSES,
@@ -334,7 +335,7 @@ class Courier:
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
                     began = time.monotonic()
-                    outcome = await sender.send(_delivery(subscriber, group))
+                    outcome = await sender.send(_delivery(subscriber, group, self._reader(subscriber).shown))
                 slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
                 self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
@@ -382,14 +383,30 @@ class Courier:
         if self.stopping:
             return None
         async with self._turn(number):
-            return _if_called(await self.broker.read(lambda connection: find_subscriber(connection, number)))
+            return await self.broker.read(
+                lambda connection: self._if_visible(connection, find_subscriber(connection, number))
+            )
+
+    def _reader(self, subscriber: Subscriber) -> Reader:
+        """Who gets its messages: whoever made it."""
+        return Reader(self.broker.roles_of(subscriber.created_by), lambda: self.broker.vocabulary)
+
+    def _if_visible(self, connection: Connection, subscriber: Subscriber | None) -> Subscriber | None:
+        """The subscription, if its sink is to be called, and may be told of its matches."""
+        called = _if_called(subscriber)
+        if called is not None:
+            try:
+                self._reader(called).check(connection, called.number)
+            except HiddenAttribute:
+                return None
+        return called
 
     async def _read(self, number: int, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
         """The subscription, if its sink is to be called; its next messages after a position; and whether they are all
         that wait. One look at the store."""
 
         def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-            subscriber = _if_called(find_subscriber(connection, number))
+            subscriber = self._if_visible(connection, find_subscriber(connection, number))
             if subscriber is None:
                 return None, [], True
             start = max(after, subscriber.start)
@@ -471,12 +488,13 @@ def _groups(
         start = end
 
 
-def _delivery(subscriber: Subscriber, group: Sequence[StoredMatch]) -> Delivery:
-    """The request with these messages: one as it is, or a list of them where the subscriber asks for batches."""
+def _delivery(subscriber: Subscriber, group: Sequence[StoredMatch], shown: Callable[[str], str]) -> Delivery:
+    """The request with these messages: one as it is, or a list of them where the subscriber asks for batches;
+    `shown` leaves out of events what is hidden from it."""
     bare = _is_bare(subscriber)
 
     def body(match: StoredMatch) -> bytes:
-        chosen = subscriber.id, match, subscriber.attributes
+        chosen = subscriber.id, match, subscriber.attributes, shown
         return as_cloudevent(*chosen).encode() if bare else encode(message_of(*chosen))
 
     if _batch(subscriber) is None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.message import Page, expiring, message_of, parse_cursor, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.security.payloads import Reader
 from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store.deliveries import Subscriber, acknowledge, read_matches
 
@@ -26,17 +27,20 @@ MAX_PAGE_BYTES = 16 << 20
 """Of the events in one pull: a page ends early rather than filling the memory of both sides."""
 
 
-async def pull(broker: Broker, wakeups: Wakeups, id: str, *, after: str | None, limit: int, wait: float) -> Page:
+async def pull(
+    broker: Broker, wakeups: Wakeups, id: str, reader: Reader, *, after: str | None, limit: int, wait: float
+) -> Page:
     """The next messages. Waits up to `wait` seconds for the first one; an empty page means that nothing came.
 
-    Raises `UnknownSubscription`, `InvalidCursor`, `CursorGone`.
+    Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`.
     """
 
     def read(connection: Connection) -> tuple[Subscriber, Page]:
         subscriber = subscriber_of(connection, id)
+        reader.check(connection, subscriber.number)
         start = start_of(connection, subscriber, after)
         found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
-        messages = [message_of(id, match, subscriber.attributes) for match in found]
+        messages = [message_of(id, match, subscriber.attributes, reader.shown) for match in found]
         cursor = messages[-1].cursor if messages else str(start)
         return subscriber, Page(messages, cursor, expiring(subscriber))
 

@@ -12,8 +12,8 @@ Server-sent events:
     event: expiring             once, a day before the subscription ends; data: {"expiring": "…"}
 
 Between matches a comment shows that the connection lives. `event: end` with a reason comes last: `shutdown` (connect
-again), `deleted` or `expired` (do not). A slow reader costs no memory: pages are read from the store only as fast as
-the connection takes them, and at most one page is held.
+again), `deleted`, `expired` or `hidden` (do not). A slow reader costs no memory: pages are read from the store only as
+fast as the connection takes them, and at most one page is held.
 """
 
 import asyncio
@@ -28,12 +28,13 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, expiring, message_of, start_of, subscriber_of
 from kindcast.server.delivery.wakeup import Wakeups
-from kindcast.server.errors import RecordDamaged
+from kindcast.server.errors import HiddenAttribute, RecordDamaged
+from kindcast.server.security.payloads import Reader
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, find_subscriber, read_matches
 
 __all__ = ["End", "Expiring", "Start", "find_start", "follow", "stream"]
 
-End = Literal["shutdown", "deleted", "expired", "damaged"]
+End = Literal["shutdown", "deleted", "expired", "damaged", "hidden"]
 """Why a stream ends."""
 
 PAGE_MESSAGES = 256
@@ -57,18 +58,20 @@ class Start:
 
     subscriber: Subscriber
     after: int
+    reader: Reader
     over: bool
 
 
-async def find_start(broker: Broker, id: str, after: str | None) -> Start:
-    """Checks what the reader asks for, before the answer begins. Raises `UnknownSubscription`, `InvalidCursor`,
-    `CursorGone`."""
+async def find_start(broker: Broker, id: str, after: str | None, reader: Reader) -> Start:
+    """Checks what the reader asks for, before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
+    `InvalidCursor`, `CursorGone`."""
 
     def read(connection: Connection) -> Start:
         subscriber = subscriber_of(connection, id)
+        reader.check(connection, subscriber.number)
         start = start_of(connection, subscriber, after)
         left = read_matches(connection, subscriber.number, after=start, limit=1, byte_budget=1)
-        return Start(subscriber, start, over=_has_expired(subscriber) and not left)
+        return Start(subscriber, start, reader, over=_has_expired(subscriber) and not left)
 
     return await broker.read(read)
 
@@ -82,6 +85,7 @@ async def follow(
     number, after, told = start.subscriber.number, start.after, None
 
     def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
+        start.reader.check(connection, number)  # it may have been declared meanwhile
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
         return find_subscriber(connection, number), found
 
@@ -92,6 +96,9 @@ async def follow(
                 subscriber, page = await broker.read(read)
             except RecordDamaged:
                 yield "damaged"
+                return
+            except HiddenAttribute:
+                yield "hidden"
                 return
             if page:
                 yield page
@@ -127,7 +134,8 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
             yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
         else:
             for match in step:
-                data = encode(message_of(start.subscriber.id, match, start.subscriber.attributes)).decode()
+                chosen = start.subscriber.id, match, start.subscriber.attributes, start.reader.shown
+                data = encode(message_of(*chosen)).decode()
                 yield format_sse_event(id=str(match.position), event="match", data_str=data)
 
 

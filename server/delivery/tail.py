@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.errors import ServerError
+from kindcast.server.security.payloads import Reader, Roles
 from kindcast.server.store.events import count_after, find_matches, last_sequence, newest_events
 from kindcast.server.worker_threads import short_turns
 
@@ -37,10 +38,11 @@ WAITING = 40
 
 
 class Filter(NamedTuple):
-    """Events of one source, or all where it is None; with their payload, or without."""
+    """Events of one source, or all where it is None; with their payload, or without; for somebody with these roles."""
 
     source: str | None
     payload: bool
+    roles: Roles = None
 
 
 class Tails:
@@ -84,6 +86,7 @@ class Tails:
 
     async def _read(self, wanted: Filter, after: int, watchers: set[asyncio.Queue[bytes]]) -> None:
         """Reads for the watchers of a filter for as long as there are any."""
+        reader = Reader(wanted.roles, lambda: self._broker.vocabulary)
         try:
             while watchers and not self._wakeups.closed:
                 await asyncio.sleep(INTERVAL_SECONDS)
@@ -93,7 +96,7 @@ class Tails:
 
                 def read(connection: Connection, began: int = began) -> tuple[int, int, list[dict[str, Any]]]:
                     with short_turns():
-                        found = newest(connection, began, wanted, PER_INTERVAL)
+                        found = newest(connection, began, wanted, PER_INTERVAL, reader)
                         some = len(found) < PER_INTERVAL
                         count = len(found) if some else count_after(connection, began, wanted.source)
                         return max(last_sequence(connection), began), count, found
@@ -119,23 +122,24 @@ class Tails:
             log.warning("the live tail ended: %s", error)
 
 
-def newest(connection: Connection, after: int, wanted: Filter, limit: int) -> list[dict[str, Any]]:
-    """The newest fitting events after `after`, in their order."""
+def newest(connection: Connection, after: int, wanted: Filter, limit: int, reader: Reader) -> list[dict[str, Any]]:
+    """The newest fitting events after `after`, in their order, as their reader may see them."""
+    view = reader.view
     rows = newest_events(connection, limit, after=after, source=wanted.source)
     found = []
     for row in reversed(rows):
         got = find_matches(connection, row.sequence, limit=SUBSCRIPTIONS) if row.matched else []
+        visible = reader.visible(connection, [each.number for each in got])
+        body = row.body if view is None or not wanted.payload else view.readable(row.body)
         found.append(
             {
                 "sequence": row.sequence,
                 "accepted_at": row.accepted_at,
                 "source": row.source,
                 "type": row.type,
-                "matched": row.matched,
-                "subscriptions": [each.id for each in got],
-                "event": msgspec.Raw(row.body.encode())
-                if wanted.payload and len(row.body) <= BODY_CHARACTERS
-                else None,
+                "matched": row.matched if view is None else None,
+                "subscriptions": [each.id for each in got if each.number in visible],
+                "event": msgspec.Raw(body.encode()) if wanted.payload and len(body) <= BODY_CHARACTERS else None,
             }
         )
     return found

@@ -6,7 +6,8 @@
     server ──▶ {"problem": {"type": …, …}}         what was wrong with a frame of the reader; the connection stays
     server ──▶ {"expiring": "2026-…Z"}             the subscription ends then, within a day
     server ──▶ {"end": "expired"}                  last: `expired` or `deleted` (1000), `shutdown` (1012: connect
-                                                   again), `damaged` (1011: the next message cannot be given out)
+                                                   again), `damaged` (1011: the next message cannot be given out),
+                                                   `hidden` (1008: its role may not match on this any more)
 
 With the subprotocol `cloudevents.json` each frame is the CloudEvent itself, with the extension attributes
 `kindcastcursor`, `kindcastsubscription` and, where there are any, `kindcastbindings` (JSON text); the end is told by
@@ -37,7 +38,7 @@ __all__ = ["CLOUDEVENTS", "BadFrame", "serve_websocket"]
 CLOUDEVENTS = "cloudevents.json"
 """The subprotocol of CloudEvents' WebSocket binding, with events in JSON."""
 
-_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011}
+_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011, "hidden": 1008}
 
 
 class BadFrame(ServerError):
@@ -83,7 +84,7 @@ async def serve_websocket(
 
 
 async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
-    id, attributes = start.subscriber.id, start.subscriber.attributes
+    id, attributes, shown = start.subscriber.id, start.subscriber.attributes, start.reader.shown
     pings = delivery.settings.stream_ping_seconds
     async for step in follow(delivery.broker, delivery.wakeups, start, pings):
         if isinstance(step, str):
@@ -95,9 +96,8 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
                 await websocket.send_text(f'{{"expiring":"{step.at}"}}')
         elif step is not None:
             for match in step:
-                await websocket.send_text(
-                    as_cloudevent(id, match, attributes) if bare else encode(message_of(id, match, attributes)).decode()
-                )
+                chosen = id, match, attributes, shown
+                await websocket.send_text(as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode())
 
 
 async def _read(

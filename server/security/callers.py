@@ -49,11 +49,13 @@ class Caller:
     """When its token ends, if it has one of an identity provider."""
     meters: tuple[Meter, ...] = ()
     """What it and its tenant may take."""
+    roles: frozenset[str] | None = None
+    """What it reads of events depends on them; None without keys: everything."""
 
     def claim(self, ticket: str | None) -> Claim:
         """By what it may change a subscription."""
         is_admin = self.owner is not None and Permission.ADMINISTER in self.permissions
-        return Claim(ticket, self.owner, is_admin)
+        return Claim(ticket, self.owner, is_admin, self.roles)
 
     def charge(self) -> None:
         """One more request, within a connection that goes on. Raises `LimitReached`."""
@@ -65,6 +67,11 @@ class Caller:
     @property
     def sees_payloads(self) -> bool:
         return Permission.SEE_PAYLOADS in self.permissions
+
+    @property
+    def lasting_roles(self) -> frozenset[str] | None:
+        """Those that the server knows also while it delivers: those of a key, none of a token that ends."""
+        return self.roles if self.expires_at is None else frozenset()
 
     @property
     def quota(self) -> Quota:
@@ -175,7 +182,16 @@ class KeyRing:
             key=key.id,
             session=session,
             meters=(self._key_meter(key), self.tenant_meter(wanted)),
+            roles=frozenset({key.role}),
         )
+
+    def roles_of(self, owner: str | None) -> frozenset[str] | None:
+        """The roles of whoever made a subscription, by its `created_by`: those of a key and of those that it was
+        rotated to, none where all were revoked, or where it is a subject of the identity provider, whose roles only its
+        tokens tell. None where there were no keys then."""
+        if owner is None:
+            return None
+        return frozenset(each.role for each in self._keys.values() if f"key {each.origin}" == owner)
 
     def subject(self, identity: Identity, issuer: str, tenant: str | None) -> Caller | None:
         """Who comes with a token of the identity provider and acts in `tenant` (None: its own); None where it may not
@@ -192,6 +208,7 @@ class KeyRing:
             of_all=identity.of_all,
             expires_at=identity.expires_at,
             meters=(self._subject_meter(identity.subject), self.tenant_meter(wanted)),
+            roles=frozenset({*identity.roles, *(("admin",) if identity.of_all else ())}),
         )
 
     def tenant_meter(self, tenant: str) -> Meter:

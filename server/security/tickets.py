@@ -57,6 +57,8 @@ class Claim:
     owner: str | None = None
     """Who asks, as `created_by` of the subscriptions that it made; None without keys."""
     is_admin: bool = False
+    roles: frozenset[str] | None = None
+    """What it is told of the subscription depends on them; None: everything."""
 
 
 def check_ticket(claim: Claim | str | None, ticket_hash: str, created_by: str | None = None) -> None:

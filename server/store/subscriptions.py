@@ -203,8 +203,8 @@ def states(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
 
 
 def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
-    """(number, id, status, tree, notes, flagged) of all subscriptions, or only of those that have not expired, or only
-    of these numbers."""
+    """(number, id, status, tree, notes, flagged, created_by) of all subscriptions, or only of those that have not
+    expired, or only of these numbers."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,
@@ -212,6 +212,7 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
         subscriptions.c.tree,
         subscriptions.c.notes,
         subscriptions.c.flagged,
+        subscriptions.c.created_by,
     )
     query = select(*columns).order_by(subscriptions.c.number)
     if live_only:

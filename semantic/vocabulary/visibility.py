@@ -1,0 +1,195 @@
+"""Who may see the values of an attribute: what a role reads of an event, and on what it may match.
+
+    declarations: readable_by, matchable_by ──Visibility──▶ View of some roles ──▶ an event without what is hidden
+                                                                          └─────▶ what a subscription rests on
+
+docs/security.md has the rules. A view errs on the side of hiding: what it lets through never depends on a hidden value.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kindcast.semantic.model import aggregate_of
+from kindcast.semantic.vocabulary.attributes import AttributeScheme, segments_of
+from kindcast.semantic.vocabulary.derivation import Derivations
+
+__all__ = ["View", "view_of_roles"]
+
+LINKED_DATA = ("@context", "@graph", "@id")
+"""Members of documents whose keys may mean anything: their data is hidden as a whole."""
+
+ADMINISTRATOR = "admin"
+
+Segments = tuple[str, ...]
+
+
+def view_of_roles(scheme: AttributeScheme, derivations: Derivations, roles: Collection[str] | None) -> "View | None":
+    """What somebody with these roles may see under a vocabulary; None where that is everything: nothing is hidden from
+    them, they administer, or there are no keys (`roles` is None). Linear in the declarations."""
+    if roles is None or ADMINISTRATOR in roles:
+        return None
+    having = frozenset(roles)
+    unreadable, unmatchable = set(), set()
+    for name, each in scheme.declarations.items():
+        if each.readable_by is not None and not each.readable_by & having:
+            unreadable.add(tuple(segments_of(name)))
+        if each.matchable_by is not None and not each.matchable_by & having:
+            unmatchable.add(tuple(segments_of(name)))
+    if not unreadable and not unmatchable:
+        return None
+    return View(scheme, derivations, frozenset(unreadable), frozenset(unmatchable))
+
+
+@dataclass(frozen=True)
+class View:
+    """What some roles do not see: the names of attributes, as segments, whose values they may not read, and on which
+    they may not match. A name hides all that contains it: `ssn` also `patient.ssn` and `ssn.year`."""
+
+    scheme: AttributeScheme
+    derivations: Derivations
+    unreadable: frozenset[Segments]
+    unmatchable: frozenset[Segments]
+    _closed: dict[frozenset[Segments], frozenset[Segments]] = field(default_factory=dict, compare=False)
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def readable(self, body: str) -> str:
+        """A CloudEvent as JSON, without the values that may not be read."""
+        return self._without(body, self.unreadable)
+
+    def explainable(self, body: str) -> str:
+        """The same, and without those that may not be matched on."""
+        return self._without(body, self.unreadable | self.unmatchable)
+
+    def matchable(self, body: str) -> str:
+        """A CloudEvent as JSON, without the values that may not be matched on."""
+        return self._without(body, self.unmatchable)
+
+    def _without(self, body: str, hidden: frozenset[Segments]) -> str:
+        """Data whose keys cannot be told apart (linked data, text, bytes) goes as a whole."""
+        event = msgspec.json.decode(body)
+        kept = {name: each for name, each in event.items() if name == "data" or not self._hides(f"ce.{name}", hidden)}
+        kept.pop("data_base64", None)
+        data = kept.get("data")
+        if isinstance(data, dict | list) and not _is_linked(data):
+            kept["data"] = self._pruned(data, (), hidden)
+        elif data is not None:
+            del kept["data"]
+        return msgspec.json.encode(kept).decode()
+
+    def _pruned(self, node: Any, path: Segments, hidden: frozenset[Segments]) -> Any:
+        if isinstance(node, list):
+            return [self._pruned(each, path, hidden) for each in node]
+        if not isinstance(node, dict):
+            return node
+        found = {}
+        for name, value in node.items():
+            inner = (*path, *name.split("."))
+            if not any(self._hides(".".join(inner[start:]), hidden) for start in range(len(inner))):
+                found[name] = self._pruned(value, inner, hidden)
+        return found
+
+    # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hides(self, name: str, hidden: frozenset[Segments]) -> bool:
+        """Whether the values of this name are values of a hidden one, by whichever name it is known."""
+        return any(contains(tuple(segments_of(each)), hidden) for each in self._names(name))
+
+    def _names(self, name: str) -> Iterator[str]:
+        """The name, what it means, and the names above that."""
+        aggregate = aggregate_of(name)
+        name = self.scheme.resolve(name if aggregate is None else aggregate[1])
+        for each in dict.fromkeys((name, self.scheme.localised(name))):
+            yield each
+            yield from self.scheme.broader(each)
+            if "^" in each:  # stated from the other end: the values are those of the property itself
+                yield from self.scheme.broader(each.replace("^", ""))
+
+    def hides_value(self, name: str) -> bool:
+        """Whether the values of an attribute may neither be read nor matched on."""
+        return self._hides(name, self.unreadable | self.unmatchable) or self.rests_on_hidden(name)
+
+    def rests_on_hidden(self, name: str) -> bool:
+        """Whether a predicate on this attribute could tell of a value that may not be matched on."""
+        return self._rests(name, self._telling(self.unmatchable))
+
+    def _rests(self, name: str, telling: frozenset[Segments]) -> bool:
+        if self._hides(name, telling):
+            return True
+        found = [tuple(segments_of(each)) for each in self._names(name)]
+        return any(is_above(each, hidden) for each in found for hidden in telling)
+
+    def _telling(self, hidden: frozenset[Segments]) -> frozenset[Segments]:
+        """Hidden names, and those whose values are made of theirs: the names above them, what is derived of them, and
+        what has its unit or its parts there."""
+        known = self._closed.get(hidden)
+        if known is not None:
+            return known
+        found = set(hidden)
+        while True:
+            so_far = frozenset(found)
+            found.update(tuple(segments_of(up)) for each in so_far for up in self.scheme.broader(".".join(each)))
+            for derivation in self.derivations:
+                if any(self._rests(name, so_far) for name in derivation.reads):
+                    found.add(tuple(segments_of(derivation.attribute)))
+            for name, each in self.scheme.declarations.items():
+                members = [each.unit_from] if each.unit_from else []
+                if each.quantity is not None:
+                    members += [member for member in (each.quantity.number, each.quantity.unit) if member]
+                if each.code is not None:
+                    members += [member for member in (each.code.code, each.code.system) if member]
+                places = [place for member in members for place in (member, f"{name}.{member}")]
+                if any(self._hides(place, so_far) for place in places):
+                    found.add(tuple(segments_of(name)))
+            if found == so_far:
+                self._closed[hidden] = so_far
+                return so_far
+
+    # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def hidden_in(
+        self, attributes: Iterable[str], operators: Iterable[str] = (), *, explained: bool = False
+    ) -> list[str]:
+        """What is hidden of that on which a subscription rests: attributes, and operators, for these see the whole
+        event. `explained`: also what may only not be read, since an explanation shows values."""
+        found = [
+            each
+            for each in attributes
+            if self.rests_on_hidden(each) or (explained and self._rests(each, self._telling(self.unreadable)))
+        ]
+        return found + [f"{each}(…)" for each in operators]
+
+
+def contains(name: Segments, hidden: Collection[Segments]) -> bool:
+    """Whether some hidden name stands in it, segment by segment.
+
+    >>> contains(("patient", "ssn", "year"), {("ssn",)}), contains(("ssn2",), {("ssn",)})
+    (True, False)
+    """
+    return any(name[at : at + len(each)] == each for each in hidden for at in range(len(name) - len(each) + 1))
+
+
+def is_above(name: Segments, hidden: Segments) -> bool:
+    """Whether it ends with the beginning of a hidden name, whose values are then a part of its own.
+
+    >>> is_above(("a", "patient"), ("patient", "ssn")), is_above(("patient",), ("ssn",))
+    (True, False)
+    """
+    return any(name[-size:] == hidden[:size] for size in range(1, len(hidden)))
+
+
+def _is_linked(data: Any) -> bool:
+    """Whether it is JSON-LD, or looks like it, in any of its objects."""
+    waiting = [data]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            if any(each in node for each in LINKED_DATA):
+                return True
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return False

@@ -1,0 +1,220 @@
+"""Hidden attributes over HTTP: what a role is told is the same whatever their values are."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.application import problem_code, running_application
+from tests.harness.receiver import running_receiver
+
+DECLARED = {
+    "ssn": {"readable_by": []},
+    "income": {"kind": "number", "readable_by": ["ontologist"]},
+    "score": {"kind": "number", "derived": "income - debt"},
+    "diagnosis": {"matchable_by": ["ontologist", "subscriber"], "readable_by": ["ontologist"]},
+}
+EVENT = {"price": 5, "debt": 3, "patient": {"name": "Ada"}}
+SECRET = {
+    "left": {
+        "ssn": "secret-left",
+        "income": 70,
+        "diagnosis": "flu",
+        "patient": {"name": "Ada", "ssn": ["secret-left"]},
+    },
+    "right": {"ssn": {"no": "secret-right"}, "income": "secret-right", "diagnosis": "flu"},
+}
+
+
+class Team:
+    """A tenant with a key of each role, and the attributes above."""
+
+    def __init__(self, client: httpx.Client, admin: dict[str, str], name: str) -> None:
+        self.client, self.name = client, name
+        roles = ("admin", "subscriber", "auditor", "ontologist", "publisher")
+        self.keys = {role: self._key(admin, role) for role in roles}
+        for attribute, declaration in DECLARED.items():
+            self.put(attribute, declaration)
+        self.ids: dict[str, str] = {}
+
+    def _key(self, admin: dict[str, str], role: str) -> dict[str, str]:
+        body = {"role": role, "tenant": self.name}
+        return {"Authorization": f"Bearer {self.client.post('/v1/keys', json=body, headers=admin).json()['key']}"}
+
+    def put(self, attribute: str, declaration: dict[str, Any], role: str = "admin") -> httpx.Response:
+        return self.client.put(f"/v1/attributes/{attribute}", json=declaration, headers=self.keys[role])
+
+    def subscribe(self, role: str, expression: str, **more: Any) -> httpx.Response:
+        body = {"expression": expression, **more}
+        made = self.client.post("/v1/subscriptions", json=body, headers=self.keys[role])
+        if made.status_code == 201:
+            self.ids[made.json()["id"]] = f"{role}: {expression}"
+        return made
+
+    def told(self, role: str, method: str, path: str, body: Any = None) -> tuple[int, str]:
+        """What an answer says, with ids, addresses of pages and times that are alike in both teams."""
+        answer = self.client.request(method, path, json=body, headers=self.keys[role])
+        text = answer.text
+        for id, name in self.ids.items():
+            text = text.replace(id, name)
+        text = re.sub(r"\d{4}-\d\d-\d\dT[^\"]*|\d{10}\.\d+|[0-9a-f]{8}-[0-9a-f-]{27}", "…", text)
+        return answer.status_code, re.sub(r'"(took|seconds|cursor_of_page)":[^,}]*', "", text)
+
+
+@pytest.fixture(scope="module")
+def teams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Team]]:
+    with running_application(tmp_path_factory.mktemp("visibility")) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = {name: Team(client, admin, name) for name in SECRET}
+        for team in made.values():
+            assert team.subscribe("admin", "ssn exists").status_code == 201
+            assert team.subscribe("admin", "score > 9 or ssn startswith 'secret-l'").status_code == 201
+            assert team.subscribe("admin", "income missing").status_code == 201
+            assert team.subscribe("subscriber", "price > 3").status_code == 201
+            assert team.subscribe("subscriber", "diagnosis = 'flu'").status_code == 201
+        yield made
+
+
+def publish(team: Team, secret: dict[str, Any], id: str = "e1") -> None:
+    """An event with these hidden values."""
+    event = {"specversion": "1.0", "id": id, "source": "/s", "type": "t", "data": {**EVENT, **secret}}
+    headers = team.keys["publisher"] | {"Content-Type": "application/cloudevents+json"}
+    assert team.client.post("/v1/events", content=json.dumps(event), headers=headers).status_code == 202
+
+
+def test_what_a_role_is_told_does_not_depend_on_hidden_values(teams: dict[str, Team]) -> None:
+    """Two teams publish events that differ in hidden values only: pull, traces, matches, explanations, backtests and
+    lists answer each role alike, and no secret stands in any of them."""
+    for team in teams.values():
+        publish(team, SECRET[team.name])
+    left, right = teams["left"], teams["right"]
+    event = {name: {**EVENT, **SECRET[name]} for name in SECRET}
+    compared = 0
+    for role in ("subscriber", "auditor"):
+        requests: list[tuple[str, str, str]] = [
+            ("GET", "/v1/subscriptions", ""),
+            ("GET", "/v1/subscriptions/export", ""),
+            ("GET", "/v1/cloudevents/subscriptions", ""),
+            ("GET", "/v1/events", ""),
+            ("GET", "/v1/events/recent", ""),
+            ("GET", "/v1/events/1/trace", ""),
+            ("GET", "/v1/dead-letters", ""),
+            ("GET", "/v1/terms/unknown", ""),
+            ("POST", "/v1/match", ""),
+        ]
+        requests += [("POST", "/v1/explain", each) for each in ("price > 9", "price < 9", "not price = 5")]
+        for known in left.ids.values():
+            for path in ("", "/events", "/attempts", "/plan"):
+                requests.append(("GET", "/v1/subscriptions/{id}" + path, known))
+            requests.append(("GET", "/v1/events/1/trace?subscription={id}", known))
+        for method, path, about in requests:
+            answers = []
+            for team in (left, right):
+                id = next((id for id, name in team.ids.items() if name == about), "")
+                body = None if method == "GET" else {"event": event[team.name]}
+                if body is not None and about:
+                    body["subscription"] = about
+                answers.append(team.told(role, method, path.format(id=id), body))
+            assert answers[0] == answers[1], (role, method, path, about)
+            assert "secret-" not in answers[0][1].replace("'secret-l'", "").replace('\\"secret-l\\"', "")
+            compared += answers[0][0] == 200
+    assert compared > 20
+    pulled = [left.told("subscriber", "GET", f"/v1/subscriptions/{id}/events") for id in left.ids]
+    assert [status for status, _ in pulled] == [403, 403, 403, 200, 200]
+    assert '"data":{"price":5,"debt":3,"patient":{"name":"Ada"}}' in pulled[3][1]
+    seen = left.told("admin", "GET", f"/v1/subscriptions/{next(iter(left.ids))}/events")
+    assert "secret-left" in seen[1]
+
+
+def test_backtests_tell_nothing_of_hidden_values(teams: dict[str, Team]) -> None:
+    """An expression that names one is refused; samples of others are without them."""
+    team = teams["left"]
+    refused = team.client.post("/v1/backtests", json={"expression": "ssn exists"}, headers=team.keys["subscriber"])
+    assert (refused.status_code, problem_code(refused)) == (403, "hidden-attribute")
+    made = team.client.post("/v1/backtests", json={"expression": "price > 3"}, headers=team.keys["subscriber"]).json()
+    for _ in range(200):
+        done = team.client.get(f"/v1/backtests/{made['id']}", headers=team.keys["subscriber"])
+        if done.json()["status"] != "running":
+            break
+    assert done.json()["result"]["matched"] == 1
+    assert "secret" not in done.text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["ssn = '1'", "patient.ssn exists", "score > 1", "income missing", "count(ssn) > 1", "some ssn (a = 1)"],
+)
+def test_a_subscription_on_a_hidden_attribute_is_refused(teams: dict[str, Team], expression: str) -> None:
+    """With its name, for whoever may not match on it; an administrator may."""
+    team = teams["right"]
+    refused = team.subscribe("subscriber", expression)
+    assert (refused.status_code, problem_code(refused)) == (403, "hidden-attribute"), refused.text
+    line = json.dumps({"expression": expression})
+    imported = team.client.post("/v1/subscriptions/import", content=line, headers=team.keys["subscriber"]).json()
+    assert imported["rejected"][0]["problem"]["type"].endswith("hidden-attribute")
+    assert team.subscribe("admin", expression).status_code == 201
+    asked = {"event": {"ssn": 1}, "subscription": expression}
+    explained = team.client.post("/v1/explain", json=asked, headers=team.keys["subscriber"])
+    assert problem_code(explained) == "hidden-attribute"
+
+
+def test_only_administrators_say_who_may_see(teams: dict[str, Team]) -> None:
+    """An ontologist declares the rest."""
+    team = teams["right"]
+    for body in ({"readable_by": ["ontologist"]}, {}):
+        refused = team.put("ssn", body, "ontologist")
+        assert (refused.status_code, problem_code(refused)) == (403, "not-permitted")
+    gone = team.client.delete("/v1/attributes/ssn", headers=team.keys["ontologist"])
+    assert (gone.status_code, problem_code(gone)) == (403, "not-permitted")
+    assert team.put("ssn", {"readable_by": [], "kind": "text"}, "ontologist").status_code == 201
+    assert team.put("ssn", {"readable_by": []}).status_code == 200
+    for wrong in ({"readable_by": "admin"}, {"readable_by": ["anyone"]}):
+        assert team.put("ssn", wrong).status_code == 422
+    assert team.put("ce.id", {"readable_by": []}).status_code == 422
+
+
+def test_a_declaration_pauses_what_may_not_match_any_more(tmp_path: Path) -> None:
+    """It says why, and is resumed when the attribute may be matched on again; it is not deleted."""
+    with running_application(tmp_path) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        subscriber = team.keys["subscriber"]
+        made = {role: team.subscribe(role, "weight > 3 kg").json()["id"] for role in ("subscriber", "ontologist")}
+        assert team.put("weight", {"readable_by": ["ontologist"]}).status_code == 201
+        paths = {role: f"/v1/subscriptions/{id}" for role, id in made.items()}
+        shown = {role: client.get(path, headers=subscriber).json() for role, path in paths.items()}
+        assert shown["subscriber"]["status"] == "paused"
+        assert "'weight'" in shown["subscriber"]["status_reason"]
+        owned = client.get(f"/v1/subscriptions/{made['ontologist']}", headers=team.keys["ontologist"]).json()
+        assert owned["status"] == "active"
+        again = client.post(f"/v1/subscriptions/{made['subscriber']}/resume", headers=team.keys["subscriber"])
+        assert (again.status_code, problem_code(again)) == (403, "hidden-attribute")
+        pulled = client.get(f"/v1/subscriptions/{made['subscriber']}/events", headers=team.keys["subscriber"])
+        assert problem_code(pulled) == "hidden-attribute"
+        client.delete("/v1/attributes/weight", headers=team.keys["admin"])
+        again = client.post(f"/v1/subscriptions/{made['subscriber']}/resume", headers=team.keys["subscriber"])
+        assert again.json()["status"] == "active"
+
+
+def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
+    """The same message as a reader with that key would pull; of a revoked key nothing that is hidden from anybody."""
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        for role in ("subscriber", "ontologist", "admin"):
+            assert team.subscribe(role, "price > 3", sink=receiver.script(f"/{role}", 204)).status_code == 201
+        secret = {"ssn": "secret-1", "income": 7, "diagnosis": "flu"}
+        publish(team, secret)
+        keys = {"ontologist": {"income": 7, "diagnosis": "flu"}, "subscriber": {}, "admin": secret}
+        for role, hidden in keys.items():
+            [got] = receiver.wait_for(f"/{role}", 1)
+            assert got.message["event"]["data"] == EVENT | hidden
+        for key in client.get("/v1/keys", headers=admin).json()["keys"]:
+            if key["role"] == "ontologist":
+                client.delete(f"/v1/keys/{key['id']}", headers=admin)
+        publish(team, secret, "e2")
+        assert receiver.wait_for("/ontologist", 2)[1].message["event"]["data"] == EVENT

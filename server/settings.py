@@ -75,6 +75,11 @@ class Settings(BaseSettings):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    """What is less grave than this is not logged by `kindcast serve`."""
+    log_format: Literal["text", "json"] = "text"
+    """A record of the log is a line of text, or a JSON object on one line."""
+
     # ── who may do what ─────────────────────────────────────────────────────────────────────────────────────────────
     oidc_issuer: str | None = None
     """Identity provider (OpenID Connect) whose tokens are accepted beside keys: its issuer, an https address."""

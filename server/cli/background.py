@@ -26,6 +26,7 @@ __all__ = ["LOG", "STATE", "found_server", "running", "start", "stop"]
 
 LOG = "server.log"
 STATE = "server.json"
+ERROR = "error: "
 LOOKED_EVERY = 0.05
 TOLD_LINES = 5
 """Last lines of the log that are shown when a server could not start."""
@@ -69,8 +70,8 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
         process = subprocess.Popen(
             [sys.executable, "-m", "kindcast.server.cli", "serve", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,  # it says there where it listens, which is known
+            stderr=written,
             start_new_session=True,
         )
     until = time.monotonic() + wait
@@ -134,5 +135,14 @@ def _why(log: Path, begin: int) -> tuple[str, str]:
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").strip().splitlines()
-    said = "\n".join(lines[-TOLD_LINES:]).removeprefix("error: ")
+    told = [number for number, line in enumerate(lines) if line.startswith(ERROR)]
+    said = "\n".join(lines[told[-1] :] if told else map(_message, lines[-TOLD_LINES:])).removeprefix(ERROR)
     return said or "the server ended before it was ready", f"Its log: {log}"
+
+
+def _message(line: str) -> str:
+    """What a line of the log says, without its time where it is JSON."""
+    try:
+        return str(json.loads(line)["message"])
+    except (ValueError, KeyError, TypeError):
+        return line

@@ -89,7 +89,7 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not sys.stderr.isatty(),  # also where FORCE_COLOR calls a pipe a terminal
     )
 
 
@@ -113,4 +113,6 @@ def ago(moment: str | float | None, now: datetime | None = None) -> str:
 
 def _console(stream: Any) -> Console:
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=stream, width=width, highlight=False, markup=False, emoji=False, force_interactive=stream.isatty()
+    )

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,12 @@ import typer
 
 from kindcast.server.cli import background, output
 from kindcast.server.cli.connection import JsonOption
+from kindcast.server.cli.logs import logged
 from kindcast.server.cli.problems import CommandFailed
 
 __all__ = ["load_settings", "serve"]
+
+_log = logging.getLogger("kindcast.server")
 
 STOP_SECONDS = 5
 """How long running requests may continue after the server was told to stop."""
@@ -91,6 +94,17 @@ def serve(
         given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]
         _show_started(background.start(given, settings.data, wait), settings.data, wait, json)
         return
+    with logged(settings.log_format, settings.log_level):
+        try:
+            _serve(settings, json)
+        except CommandFailed as error:
+            if settings.log_format != "json":
+                raise
+            _log.critical("%s. %s", str(error).removesuffix("."), error.advice)
+            raise typer.Exit(1) from error
+
+
+def _serve(settings: Any, json: bool) -> None:
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
@@ -150,15 +164,24 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
             output.print_json({"listening": address, "data": str(settings.data)})
         else:
             output.paragraph(f"kindcast listens on {address}", "bold green")
+        if sys.stderr.isatty() and not json:
             stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {settings.data}"
             output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: {stop}")
+        else:
+            _log.info("listens on %s, data in %s, process %d", address, settings.data, os.getpid())
+
+    def farewell() -> None:
+        if sys.stderr.isatty() and not json:
+            output.hint("stopped")
+        else:
+            _log.info("stopped")
 
     app = create_app(settings)
     shown = background.running(settings.data, address)
-    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, shown, failures)
+    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, farewell, shown, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
     try:
-        config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS)
+        config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS, log_config=None)
     except CertificateUnusable as error:
         raise CommandFailed(f"the server could not start: {error}") from error
     try:
@@ -170,15 +193,17 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
             raise
     if failures:
         raise CommandFailed(f"the server could not start: {failures[0]}") from failures[0]
-    if not json:
-        output.hint("stopped")
 
 
 def _watched(
-    lifespan: Any, announce: Any, shown: contextlib.AbstractContextManager[None], failures: list[Exception]
+    lifespan: Any,
+    announce: Callable[[], None],
+    farewell: Callable[[], None],
+    shown: contextlib.AbstractContextManager[None],
+    failures: list[Exception],
 ) -> Any:
-    """`lifespan`, with the announcement once it has begun and `shown` around what follows, and the reason kept if it
-    does not begin."""
+    """`lifespan`, with `announce` once it has begun and `farewell` once it has ended, `shown` around what is between,
+    and the reason kept if it does not begin."""
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
@@ -189,11 +214,12 @@ def _watched(
             failures.append(error)
             raise
         announce()
-        try:
-            with shown:
+        with shown:  # until the data folder is free: `kindcast stop` waits for that
+            try:
                 yield state
-        finally:
-            await running.__aexit__(None, None, None)
+            finally:
+                await running.__aexit__(None, None, None)
+                farewell()
 
     return watched
 

@@ -107,3 +107,27 @@ def test_stop_after_a_kill_stops_no_stranger(kindcast: Kindcast, data: Path) -> 
     state.write_text(state.read_text("utf-8").replace(str(started["pid"]), str(os.getpid())), encoding="utf-8")
     assert kindcast("stop", "--data", str(data)).status == 1
     assert kindcast("serve", "--detach", "--port", "0", "--data", str(data)).status == 0
+
+
+def test_log_of_a_server_has_times_and_levels(kindcast: Kindcast, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As lines, or as JSON throughout: a failure to start is a record as well, and is told once to who started it."""
+    log = data / "server.log"
+    first = kindcast("serve", "--data", str(data), "--port", "0", "--detach", "--json").json
+    assert kindcast("stop", "--data", str(data)).status == 0
+    lines = [line for line in log.read_text("utf-8").splitlines() if "kindcast.server:" in line]
+    assert [line.split(" ", 2)[1] for line in lines] == ["INFO", "INFO"]
+    assert first["listening"] in lines[0]
+    assert lines[1].endswith("stopped")
+    log.write_text("")
+    monkeypatch.setenv("KINDCAST_LOG_FORMAT", "json")
+    again = kindcast("serve", "--data", str(data), "--port", "0", "--detach", "--json").json
+    port = again["listening"].rpartition(":")[2]
+    other = kindcast("serve", "--data", f"{data}-2", "--port", port, "--detach")
+    assert kindcast("stop", "--data", str(data)).status == 0
+    records = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    assert {"time", "level", "logger", "message"} <= set(records[0])
+    (failure,) = [json.loads(line) for line in (Path(f"{data}-2") / "server.log").read_text("utf-8").splitlines()]
+    assert failure["level"] == "critical"
+    assert other.status == 1
+    assert other.err.count(f"port {port}") == 1
+    assert "{" not in other.err

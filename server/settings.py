@@ -210,6 +210,8 @@ class Settings(BaseSettings):
     """Hosts, or `host:port`, of message brokers that sinks may name whatever their address is; Kafka needs it."""
     any_https_port: bool = False
     """Whether webhooks over https may go to other ports than 443."""
+    webhook_origin: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
+    """The name by which a sink is asked for its consent, by OPTIONS, before the first message; empty: none is asked."""
     webhook_timeout_seconds: PositiveFloat = 20.0
     webhook_delays_seconds: tuple[float, ...] = (
         *(5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0),

@@ -183,6 +183,10 @@ class BrokerSender:
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
+    def ready_at(self, sink: str) -> float:
+        """Always now."""
+        return 0.0
+
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
         try:

@@ -373,10 +373,11 @@ class Courier:
 
     def _due(self, subscriber: Subscriber, errors: int) -> float:
         """When the next attempt may begin, in seconds since 1970: the schedule's time, the end of a pause, or of the
-        time that the subscriber wants between two requests."""
+        time that the subscriber, or the sink, wants between two requests."""
         planned = subscriber.next_attempt_at if errors else None
         throttled = (subscriber.last_success or 0.0) + (subscriber.throttling or 0.0)
-        return max(planned or 0.0, throttled, self.endpoints.rests_until(_endpoint(subscriber)))
+        ready_at = self.senders[subscriber.protocol or DEFAULT_PROTOCOL].ready_at(subscriber.sink or "")
+        return max(planned or 0.0, throttled, ready_at, self.endpoints.rests_until(_endpoint(subscriber)))
 
     async def _called(self, number: int) -> Subscriber | None:
         """The subscription, if its sink is to be called at all."""

@@ -23,6 +23,9 @@ class Sender(Protocol):
     async def send(self, delivery: Delivery) -> Outcome:
         """Makes one attempt. Ends within the timeout of the settings and raises nothing but cancellation."""
 
+    def ready_at(self, sink: str) -> float:
+        """When the sink takes the next message, in seconds since 1970; 0 when it may come now."""
+
     async def close(self) -> None:
         """Closes all connections. No attempt may be running."""
 
@@ -45,6 +48,7 @@ def _open_webhooks(settings: Settings) -> Sender:
         allow_private=settings.allow_private_sinks,
         timeout=settings.webhook_timeout_seconds,
         any_https_port=settings.any_https_port,
+        origin=settings.webhook_origin,
     )
 
 

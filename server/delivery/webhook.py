@@ -15,7 +15,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,7 +24,7 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
-from kindcast.server.security.egress import Connections, Resolver, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, Resolver, Sink, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 
@@ -60,13 +60,19 @@ _RESERVED_HEADERS = frozenset(
     [
         *("host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "upgrade", "te"),
         *("trailer", "expect", "proxy-authorization", "user-agent"),
-        *("webhook-id", "webhook-timestamp", "webhook-signature"),
+        *("webhook-id", "webhook-timestamp", "webhook-signature", "webhook-request-origin"),
     ]
 )
 """What we, or the protocol, decide."""
 
 MAX_BATCH = 1_000
 """Messages in one request, where a subscriber asks for batches."""
+
+ORIGIN = b"WebHook-Request-Origin"
+NO_CONSENT = (
+    "the sink does not consent: it must answer OPTIONS by a status of 2xx with the header WebHook-Allowed-Origin that "
+    "names the origin of the request or is *"
+)
 
 _METHODS = ("POST", "PUT")
 _FORMATS = ("message", "cloudevents")
@@ -105,15 +111,40 @@ class Outcome:
     unfinished: bool = False
 
 
+CONSENT_SECONDS = 86_400.0
+"""For which a sink's consent counts; a restart asks again."""
+MAX_CONSENTS = 100_000
+"""Remembered; when there are more, all are asked for again."""
+
+
+@dataclass(slots=True)
+class _Consent:
+    """`pause`: the seconds between two requests that the sink allows, by its `WebHook-Allowed-Rate`."""
+
+    until: float
+    pause: float
+    sent_at: float = 0.0
+
+
 class WebhookSender:
     """Posts messages over guarded connections. One event loop; any number of `send` at a time.
 
-    It opens no more connections than `send` is called concurrently: who calls sets the caps.
+    It opens no more connections than `send` is called concurrently: who calls sets the caps. With an `origin`, a sink
+    is asked for its consent before the first message (section 4 of CloudEvents' HTTP Webhook specification), so that
+    nobody can let this server send messages to a service that does not want them.
     """
 
     def __init__(
-        self, *, allow_private: bool, timeout: float, any_https_port: bool = False, resolver: Resolver | None = None
+        self,
+        *,
+        allow_private: bool,
+        timeout: float,
+        any_https_port: bool = False,
+        origin: str = "",
+        resolver: Resolver | None = None,
     ) -> None:
+        self._origin = origin
+        self._consents: dict[str, _Consent] = {}
         self._allow_private = allow_private
         self._any_https_port = any_https_port
         self._timeout = timeout
@@ -125,6 +156,11 @@ class WebhookSender:
     def under_way(self) -> int:
         """Attempts, and answers that are being drained."""
         return len(self._attempts)
+
+    def ready_at(self, sink: str) -> float:
+        """When the rate that the sink allows lets the next message leave; 0 when it may now."""
+        consent = self._consents.get(sink)
+        return 0.0 if consent is None or not consent.pause else consent.sent_at + consent.pause
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""
@@ -143,7 +179,11 @@ class WebhookSender:
         origin = delivery.sink.partition("://")[2].partition("/")[0]
         unfinished = origin in self._unfinished
         try:
-            async with asyncio.timeout(self._timeout) as deadline, self._posted(delivery) as answer:
+            async with asyncio.timeout(self._timeout) as deadline, AsyncExitStack() as stack:
+                if self._origin and not await self._consents_to(delivery.sink):
+                    _tell(told, _failure(NO_CONSENT))
+                    return
+                answer = await stack.enter_async_context(self._posted(delivery))
                 _tell(told, replace(_judge(answer), unfinished=unfinished))
                 seconds = SHORT_DRAIN_SECONDS if unfinished else DRAIN_SECONDS
                 deadline.reschedule(asyncio.get_running_loop().time() + seconds)
@@ -175,20 +215,58 @@ class WebhookSender:
             await asyncio.wait(self._attempts)
         await self._connections.close()
 
+    async def _consents_to(self, url: str) -> bool:
+        """Whether the sink wants messages of this server, asked now unless it said so lately."""
+        now = time.time()
+        if (consent := self._consents.get(url)) is None or consent.until <= now:
+            sink = check_sink(url, allow_private=self._allow_private, any_https_port=self._any_https_port)
+            asked = [(b"Host", sink.netloc), (b"User-Agent", _USER_AGENT.encode()), (ORIGIN, self._origin.encode())]
+            async with self._requested(sink, "OPTIONS", asked) as answer:
+                headers = {name.lower(): value.decode("latin-1").strip() for name, value in answer.headers}
+                await _drain(answer)
+            allowed = headers.get(b"webhook-allowed-origin", "").lower()
+            if not 200 <= answer.status < 300 or allowed not in ("*", self._origin.lower()):
+                return False
+            if len(self._consents) >= MAX_CONSENTS:
+                self._consents.clear()
+            consent = self._consents[url] = _Consent(
+                now + CONSENT_SECONDS, _pause(headers.get(b"webhook-allowed-rate"))
+            )
+        consent.sent_at = now
+        return True
+
+    @asynccontextmanager
+    async def _requested(
+        self, sink: Sink, method: str, headers: list[tuple[bytes, bytes]], body: bytes = b""
+    ) -> AsyncIterator[httpcore.Response]:
+        url = httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target)
+        async with (
+            self._connections.to(sink.endpoint) as pool,
+            pool.stream(method, url, headers=headers, content=body) as answer,
+        ):
+            yield answer
+
     @asynccontextmanager
     async def _posted(self, delivery: Delivery) -> AsyncIterator[httpcore.Response]:
         sink = check_sink(delivery.sink, allow_private=self._allow_private, any_https_port=self._any_https_port)
         check_protocol(delivery.protocolsettings, delivery.sinkcredential)
-        async with (
-            self._connections.to(sink.endpoint) as pool,
-            pool.stream(
-                str(delivery.protocolsettings.get("method", "POST")),
-                httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target),
-                headers=[(b"Host", sink.netloc), *_headers(delivery)],
-                content=delivery.body,
-            ) as answer,
-        ):
+        headers = [(b"Host", sink.netloc), *_headers(delivery)]
+        if self._origin:
+            headers.append((ORIGIN, self._origin.encode()))
+        method = str(delivery.protocolsettings.get("method", "POST"))
+        async with self._requested(sink, method, headers, delivery.body) as answer:
             yield answer
+
+
+def _pause(rate: str | None) -> float:
+    """Seconds between two requests at a rate of `WebHook-Allowed-Rate`, requests a minute; 0 where it sets none.
+
+    >>> _pause("120"), _pause("*"), _pause("0"), _pause(None)
+    (0.5, 0.0, 60.0, 0.0)
+    """
+    if rate is None or not rate.isascii() or not rate.isdigit() or len(rate) > 9:
+        return 0.0
+    return 60.0 / max(1, int(rate))
 
 
 def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:

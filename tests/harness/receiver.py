@@ -53,6 +53,10 @@ class Receiver:
         self._scripts: dict[str, deque[Answer]] = defaultdict(deque)
         self._last_cursors: dict[str, int] = {}
         self._holes: set[str] = set()
+        self.consents: dict[str, tuple[int, dict[str, str]]] = {}
+        """Path → what OPTIONS is answered there: status and headers."""
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        """Paths and headers of the requests by OPTIONS."""
         self._released = threading.Event()
 
     def script(self, path: str, *answers: int | Answer) -> str:
@@ -119,6 +123,15 @@ def running_receiver() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def do_OPTIONS(self) -> None:
+            receiver.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            status, headers = receiver.consents.get(self.path, (501, {}))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))

@@ -21,6 +21,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
@@ -228,9 +229,12 @@ class Vocabulary:
             _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main, self._terms.spelt_out
         )
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
-        self._version = _version(
+        self._version = _version_of(
             self._ontologies,
-            [attributes, synonyms, rates, schemas],
+            attributes=attributes,
+            synonyms=synonyms,
+            rates=rates,
+            schemas=schemas,
             contexts=contexts,
             code_systems=code_systems,
             aliases=aliases,
@@ -248,6 +252,15 @@ class Vocabulary:
     def from_ontologies(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
         """The vocabulary of documents that were read already; none gives the empty vocabulary."""
         return cls(tuple(ontologies), **declarations)
+
+    @classmethod
+    def shared(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
+        """The same, and of equal ontologies and declarations always one object, for as long as somebody has it: costs a
+        digest of the declarations then. Raises InvalidDeclaration."""
+        these = sorted(ontologies, key=lambda each: each.name)
+        version = _version_of(these, **declarations)
+        known = _SHARED.get(version)
+        return known if known is not None else _SHARED.setdefault(version, cls(these, **declarations))
 
     @classmethod
     def from_bytes(
@@ -691,7 +704,15 @@ def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
     ]
 
 
-def _version(ontologies: Sequence[Ontology], declarations: Sequence[Any], **others: Any) -> str:
+def _version_of(
+    ontologies: Sequence[Ontology],
+    *,
+    attributes: Any = None,
+    synonyms: Any = None,
+    rates: Any = None,
+    schemas: Any = None,
+    **others: Any,
+) -> str:
     """Sixteen hex digits over names and digests of the documents, how they were read, the declarations, and what all
     that means. Kinds of declarations that came later are `others`, and count where there are any: so versions of before
     stay what they are."""
@@ -705,7 +726,12 @@ def _version(ontologies: Sequence[Ontology], declarations: Sequence[Any], **othe
         for each in ontologies
     )
     later = {name: declared for name, declared in others.items() if declared}
-    counted = [MEANING, documents, *[each or {} for each in declarations], *([later] if later else [])]
+    counted = [
+        MEANING,
+        documents,
+        *[each or {} for each in (attributes, synonyms, rates, schemas)],
+        *([later] if later else []),
+    ]
     text = json.dumps(counted, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -759,3 +785,7 @@ def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note
 def _named(names: list[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+_SHARED: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
+"""Those in use, by version: tenants with equal ontologies and declarations share one object."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import partial
 from threading import Timer
 from typing import Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, Row
 
@@ -111,10 +110,6 @@ def _is_older(connection: Connection) -> bool:
     return ledger.position(connection)[0] > 0
 
 
-_VOCABULARIES: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
-"""Those in use, by version: tenants with equal ontologies and declarations share one object."""
-
-
 FEW = 256
 """Stored subscriptions among which events are matched soon enough while kernels run as Python."""
 LATER_SECONDS = 0.5
@@ -136,8 +131,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         ledger.open_ledger(connection)
         keep_reading(connection, settings)
     declared = active_declarations(connection)
-    built = Vocabulary.from_ontologies(active_ontologies(connection, settings), **declared.arguments())
-    vocabulary = _VOCABULARIES.setdefault(built.version, built)
+    vocabulary = Vocabulary.shared(active_ontologies(connection, settings), **declared.arguments())
     new_matcher = partial(
         Matcher,
         engine=settings.engine,

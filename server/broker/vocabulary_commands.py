@@ -451,7 +451,7 @@ class VocabularyCommands:
         """The vocabulary of these ontologies and declarations; None stands for the active ones. Any thread."""
         declared = (self.broker.state.declarations if declarations is None else declarations).arguments()
         with short_turns(), garbage_collection.paused():
-            return Vocabulary.from_ontologies(sorted(read, key=lambda each: each.name), **declared)
+            return Vocabulary.shared(read, **declared)
 
     async def prepared(
         self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True

@@ -98,6 +98,11 @@ class ServerProcess:
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
         return int(status.partition("VmRSS:")[2].split()[0]) // 1_024
 
+    def open_files(self) -> int:
+        """How many files and sockets it has open."""
+        assert self._process is not None, "not started"
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+
     def _signal(self, number: signal.Signals) -> int:
         assert self._process is not None, "not started"
         self._process.send_signal(number)

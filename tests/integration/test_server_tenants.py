@@ -230,3 +230,33 @@ def test_request_that_leaves_while_its_tenant_opens_leaves_it_open_for_the_next(
         store.close()
 
     asyncio.run(drive())
+
+
+def test_tenants_with_equal_ontologies_share_one_vocabulary(tmp_path: Path) -> None:
+    """One object of both, after an upload as after a start; a declaration of one is not the other's."""
+
+    async def drive() -> None:
+        settings = Settings(data=tmp_path)
+        store = SystemStore(settings)
+        store.open()
+        for name in ("left", "right"):
+            store.add_tenant(name, {}, time.time())
+        for _ in range(2):  # the second time what was uploaded is restored
+            async with (
+                running_tenants(settings, EventReader(max_events=1), store) as tenants,
+                tenants.enter("left") as left,
+                tenants.enter("right") as right,
+            ):
+                for each in (left.broker, right.broker):
+                    await each.put_ontology("o", TURTLE, format="ttl", activate=True)
+                assert left.broker.vocabulary.concept("http://x.org/Cat") is not None
+                assert left.broker.vocabulary is right.broker.vocabulary
+                assert tenants.default.broker.vocabulary is not left.broker.vocabulary
+                await left.broker.declaration_commands.put("attribute", "a", {"kind": "number"})
+                assert left.broker.vocabulary is not right.broker.vocabulary
+                assert right.broker.vocabulary.attributes.declaration("a") is None
+                await left.broker.declaration_commands.delete("attribute", "a")
+                assert left.broker.vocabulary is right.broker.vocabulary
+        store.close()
+
+    asyncio.run(drive())

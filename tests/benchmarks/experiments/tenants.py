@@ -1,4 +1,5 @@
-"""Many small tenants on one server: until a closed one answers, events a second over all of them, memory."""
+"""Many small tenants on one server: until a closed one answers, events a second over all of them, memory, open files;
+and tenants that have one ontology and its declarations in common."""
 
 import random
 import statistics
@@ -26,6 +27,9 @@ SUBSCRIPTIONS = 10
 OPEN: dict[Scale, int] = {"quick": 8, "default": 64, "full": 256}
 """Tenants that may be open at one time."""
 OPENINGS: dict[Scale, int] = {"quick": 5, "default": 50, "full": 200}
+WITH_ONTOLOGY = 16
+CLASSES = 2_000
+"""Tenants that have one and the same ontology, and its size."""
 SECONDS: dict[Scale, float] = {"quick": 0.5, "default": 5.0, "full": 20.0}
 """Of publishing, to open tenants and to all."""
 
@@ -33,11 +37,14 @@ SECONDS: dict[Scale, float] = {"quick": 0.5, "default": 5.0, "full": 20.0}
 def tasks(scale: Scale) -> Sequence[Task]:
     """By the number of tenants."""
     settings = {"most": OPEN[scale], "openings": OPENINGS[scale], "seconds": SECONDS[scale]}
-    return [Task(f"{OPEN[scale]} open at most", n, {"n": n, **settings}) for n in SIZES[scale]]
+    plain = [Task(f"{OPEN[scale]} open at most", n, {"n": n, **settings}) for n in SIZES[scale]]
+    few = {**settings, "n": WITH_ONTOLOGY, "most": WITH_ONTOLOGY // 2, "openings": WITH_ONTOLOGY // 2}
+    return [*plain, Task("each with one ontology of 2,000 classes", WITH_ONTOLOGY, {**few, "classes": CLASSES})]
 
 
-def measure(*, n: int, most: int, openings: int, seconds: float) -> dict[str, Any]:
-    """One server, a process of its own, and `n` tenants of ten subscriptions, without an ontology. `y` is the
+def measure(*, n: int, most: int, openings: int, seconds: float, classes: int = 0) -> dict[str, Any]:
+    """One server, a process of its own, and `n` tenants of ten subscriptions, all with one ontology of so many
+    classes, or without; `megabytes_the_first` is what the first of them added. `y` is the
     median of the first request to a tenant that is closed, while as many are open as may be: it closes another one.
     Then one client publishes, an event a request, to tenants that are open, and to any tenant by chance."""
     chance = random.Random(SEED)
@@ -50,14 +57,17 @@ def measure(*, n: int, most: int, openings: int, seconds: float) -> dict[str, An
     ):
         made = client.post("/v1/keys", json={"role": "admin"}).raise_for_status().json()
         client.headers["Authorization"] = f"Bearer {made['key']}"
-        before, began = server.resident_megabytes(), time.perf_counter()
+        _fill(client, "warm", 0)  # what a first request costs once
+        before, began, first = server.resident_megabytes(), time.perf_counter(), 0
         for name in names:
-            _fill(client, name)
+            _fill(client, name, classes)
+            first = first or server.resident_megabytes() - before
         making = time.perf_counter() - began
         opened = _opened(client)
-        resident = server.resident_megabytes()
+        resident, files = server.resident_megabytes(), server.open_files()
         times = []
-        for name in chance.sample([each for each in names if each not in opened], min(openings, n - len(opened))):
+        closed = [each for each in names if each not in opened]
+        for name in chance.sample(closed, min(openings, len(closed))):
             began = time.perf_counter()
             client.get("/v1/subscriptions?limit=1", headers=_in(name)).raise_for_status()
             times.append((time.perf_counter() - began) * 1e3)
@@ -69,6 +79,8 @@ def measure(*, n: int, most: int, openings: int, seconds: float) -> dict[str, An
             "making_ms": round(making / n * 1e3, 1),
             "open": len(opened),
             "megabytes": resident,
+            "megabytes_the_first": first,
+            "open_files": files,
             "megabytes_an_open_tenant": round((resident - before) / len(opened), 2),
             "open_a_second": round(warm),
             "any_a_second": round(cold),
@@ -76,8 +88,13 @@ def measure(*, n: int, most: int, openings: int, seconds: float) -> dict[str, An
         }
 
 
-def _fill(client: httpx.Client, name: str) -> None:
+def _fill(client: httpx.Client, name: str, classes: int) -> None:
     client.post("/v1/tenants", json={"name": name}).raise_for_status()
+    if classes:
+        lines = [f":K{each} rdfs:subClassOf :K{each // 2} ; rdfs:label 'kind {each}' ." for each in range(1, classes)]
+        head = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> ."
+        turtle = _in(name) | {"Content-Type": "text/turtle"}
+        client.put("/v1/ontologies/kinds", content="\n".join([head, *lines]), headers=turtle).raise_for_status()
     lines = "\n".join(f'{{"expression": "kind = \\"cat\\" and weight > {each}"}}' for each in range(SUBSCRIPTIONS))
     told = client.post("/v1/subscriptions/import", content=lines, headers=_in(name)).raise_for_status().json()
     assert len(told["created"]) == SUBSCRIPTIONS, told

@@ -35,6 +35,7 @@ from kindcast.server.cli import (
     spark,
     subscriptions,
     tenants,
+    transfer,
 )
 from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.help_pages import WIDTH, Commands, page
@@ -132,6 +133,7 @@ application.command(
 application.command("backtest", epilog=page("kindcast backtest 'target isa Computer and price <= 400'"))(
     backtest.backtest
 )
+application.add_typer(transfer.archive)
 application.add_typer(spark.commands)
 application.add_typer(keys.commands)
 application.add_typer(keys.audit)

@@ -1,5 +1,6 @@
 """Connection options of the commands (server address, key, ticket), and the message for an unreachable server."""
 
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -118,9 +119,14 @@ def connected(server: str) -> "Iterator[Client]":
                 "Name the file of its authority: --ca FILE or KINDCAST_CA.",
             ) from error
         raise CommandFailed(
-            f"no server answers at {server} ({error.__cause__ or error}).",
+            f"no server answers at {server} ({_reason(error)}).",
             "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why, without the number that the system has for it."""
+    return re.sub(r"^\[Errno -?\d+\] ", "", str(error.__cause__ or error))
 
 
 def new_client(server: str) -> "AsyncClient":

@@ -28,6 +28,7 @@ __all__ = [
     "ontology_path",
     "opened",
     "read_ontology",
+    "text_lines",
 ]
 
 GZIP = b"\x1f\x8b"
@@ -89,13 +90,25 @@ def event_lines(source: str) -> Iterator[Line]:
     if source.lstrip().startswith(("{", "[")):
         return _parsed(iter(source.splitlines(keepends=True)))
     if source == "-":
-        return _from_standard_input()
+        return _parsed(_standard_input())
     path = Path(source)
     if not path.is_file():
         raise CommandFailed(
             f"there is no file {source}.", "Give a file, - for standard input, or JSON: '{\"price\": 350}'"
         )
     return _from_file(path)
+
+
+def text_lines(source: str) -> Iterator[str]:
+    """The lines of a file, or with `-` of standard input, packed or not, as they come. Raises CommandFailed."""
+    if source == "-":
+        yield from _standard_input()
+        return
+    path = Path(source)
+    if not path.is_file():
+        raise CommandFailed(f"there is no file {source}.", "Give a file, or - for standard input.")
+    with opened(path) as file:
+        yield from _lines(file)
 
 
 def one_event(source: str) -> dict[str, Any]:
@@ -171,14 +184,14 @@ def _from_file(path: Path) -> Iterator[Line]:
         yield from _parsed(_lines(file))
 
 
-def _from_standard_input() -> Iterator[Line]:
-    """Its events, also where what comes is a gzip file. A line is read when it is there."""
+def _standard_input() -> Iterator[str]:
+    """Its lines, also where what comes is a gzip file. A line is read when it is there."""
     raw = getattr(sys.stdin, "buffer", None)
     if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins so
-        yield from _parsed(_lines(sys.stdin))
+        yield from _lines(sys.stdin)
         return
     with _readable("standard input"), TextIOWrapper(_unpacked(raw, True), encoding="utf-8") as file:
-        yield from _parsed(_lines(file))
+        yield from _lines(file)
 
 
 def _lines(file: IO[str]) -> Iterator[str]:

@@ -101,6 +101,8 @@ def _headline(error: Exception) -> str:
         return "the event cannot be understood"
     if isinstance(error, OntologyError):
         return f"the ontology cannot be read: {error}"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

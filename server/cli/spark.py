@@ -22,8 +22,6 @@ from kindcast.server.cli.problems import CommandFailed
 from kindcast.server.client import ProblemError
 
 if TYPE_CHECKING:
-    import httpx
-
     from kindcast.server.client import Client
 
 __all__ = ["run_job"]
@@ -36,27 +34,23 @@ __all__ = ["run_job"]
 
 
 def fetch_inputs(client: "Client", folder: Path) -> None:
-    """Write what is active on the server into `folder`. Raises `ProblemError` and httpx's errors."""
-    import httpx
-
+    """Write what is active on the server into `folder`. Raises `ProblemError`, and the client's errors."""
     from kindcast.server.client.calls import path_of
 
     folder.mkdir(parents=True, exist_ok=True)
-    with httpx.Client(base_url=client.server, headers=client.headers, timeout=60.0) as http:
-        names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
-        for number, name in enumerate(sorted(names)):
-            records = _answered(http, path_of("ontologies", name, "records"))
-            _write(folder / f"{number:03}.records", records.content)
-        declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases", "splits")}
-        declared["code_systems"] = _bodies(client, "code-systems")
-        declared["unions"] = _bodies(client, "relations")
-        tables = _bodies(client, "synonyms").values()
-        declared["synonyms"] = {word: root for table in tables for word, root in table.items()}
-        declared["rates"] = _rates(client)
-        reading = client.rules().get("reading", {})  # an older server does not say it
-        declared["reading"] = {setting: value for setting, value in reading.items() if value == "plain"}
-        _write(folder / "declarations.json", json.dumps(declared).encode())
-        _write(folder / "subscriptions.ndjson", _answered(http, path_of("subscriptions", "export")).content)
+    names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
+    for number, name in enumerate(sorted(names)):
+        _write(folder / f"{number:03}.records", b"".join(client.download(path_of("ontologies", name, "records"))))
+    declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases", "splits")}
+    declared["code_systems"] = _bodies(client, "code-systems")
+    declared["unions"] = _bodies(client, "relations")
+    tables = _bodies(client, "synonyms").values()
+    declared["synonyms"] = {word: root for table in tables for word, root in table.items()}
+    declared["rates"] = _rates(client)
+    reading = client.rules().get("reading", {})  # an older server does not say it
+    declared["reading"] = {setting: value for setting, value in reading.items() if value == "plain"}
+    _write(folder / "declarations.json", json.dumps(declared).encode())
+    _write(folder / "subscriptions.ndjson", b"".join(client.download(path_of("subscriptions", "export"))))
 
 
 def read_inputs(data: Path, folder: Path) -> None:
@@ -95,13 +89,6 @@ def _lines(rows: Iterable[Any]) -> Iterable[bytes]:
     for row in rows:
         if row.status != "paused":
             yield json.dumps({"id": row.id, "where": row.tree}, ensure_ascii=False).encode() + b"\n"
-
-
-def _answered(http: "httpx.Client", path: str) -> "httpx.Response":
-    answer = http.get(path)
-    if answer.is_error:
-        raise CommandFailed(f"{http.base_url}{path} answers {answer.status_code}: {answer.text[:200]}")
-    return answer
 
 
 def _bodies(client: "Client", kind: str) -> dict[str, Any]:

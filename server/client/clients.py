@@ -149,6 +149,18 @@ class Client(Calls):
             answer = self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
         return read_answer(call, answer)
 
+    def download(self, path: str) -> Generator[bytes]:
+        """What the server answers to a GET, as it comes: exports may be larger than the memory. Raises `ProblemError`;
+        `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
+        with (
+            reaching(self.server),
+            self._http.stream("GET", self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS) as answer,
+        ):
+            if answer.is_error:
+                answer.read()
+                raise problem(answer)
+            yield from answer.iter_bytes()
+
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
         """Messages as they come, without end: a broken connection is opened again at the last cursor.
 

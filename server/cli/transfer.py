@@ -1,0 +1,224 @@
+"""The commands `kindcast archive export` and `kindcast subscriptions export|import`: much, as lines of JSON (NDJSON).
+
+server ──pages, or a stream──▶ lines ──▶ FILE, FILE.gz or standard output
+FILE, FILE.gz or standard input ──▶ requests of some thousand lines ──▶ server
+"""
+
+import gzip
+import itertools
+import json as json_text
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from kindcast.server.cli import output, problems
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.documents import text_lines
+from kindcast.server.cli.help_pages import group, page
+from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.subscriptions import commands as of_subscriptions
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
+
+__all__ = ["archive"]
+
+archive = group("archive", "The stored events of a server as an archive, for Spark and other programs.")
+
+PAGE = 1_000
+LINES, CHARACTERS = 5_000, 4 << 20
+"""Of one request of an import: below what a server takes unless it was set lower."""
+SECONDS = 300.0
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="Where to write; packed where it ends with .gz.  [standard output]"),
+]
+
+
+@archive.command(
+    "export",
+    epilog=page(
+        "kindcast archive export --output events.ndjson.gz",
+        "kindcast archive export --after 1000 --type offer > offers.ndjson",
+    ),
+)
+def export_events(
+    to: OutputOption = None,
+    after: Annotated[str, typer.Option(metavar="EVENT", help="Start after the event with this number.")] = "0",
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only those of this CloudEvents type.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Write the events that the server still keeps, oldest first, one CloudEvent on each line. kindcast spark reads
+    such files, and kindcast publish takes them again."""
+    with connected(server) as client, output.progress() as bar:
+        task = bar.add_task("events", total=None)
+
+        def lines() -> Iterator[str]:
+            at = after
+            while (found := client.events(after=at, type=type, limit=PAGE))["events"]:
+                for each in found["events"]:
+                    yield json_text.dumps(each["event"], ensure_ascii=False)
+                at = str(found["cursor"])
+                bar.advance(task, len(found["events"]))
+
+        count = _write(to, lines())
+    _tell(count, "event", to, json)
+
+
+@of_subscriptions.command(
+    "export",
+    epilog=page(
+        "kindcast subscriptions export --output wishes.ndjson",
+        "kindcast subscriptions export | kindcast subscriptions import - --server http://127.0.0.1:9000",
+    ),
+)
+def export_subscriptions(
+    to: OutputOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Write all subscriptions, one on each line: id, expression, metadata. Sinks, secrets and tickets are left out."""
+    with connected(server) as client:
+        count = _write(to, _lines(client.download("/v1/subscriptions/export")))
+    _tell(count, "subscription", to, json)
+
+
+@of_subscriptions.command(
+    "import",
+    epilog=page(
+        "kindcast subscriptions import wishes.ndjson --tickets tickets.ndjson",
+        statuses="0 when each line has become a subscription, 1 when one was refused; the others are made.",
+    ),
+)
+def import_subscriptions(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines of JSON (also gzip); - is standard input.")],
+    tickets: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep the tickets, as lines of JSON; else they are printed."),
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Make a subscription of each line, with a new id and ticket. A line is what subscriptions export writes, or what
+    POST /v1/subscriptions takes. A line that is refused does not stop the others."""
+    made = refused = 0
+    with connected(server) as client, _kept(tickets) as kept:
+        for start, lines in _requests(text_lines(file)):
+            answer = _send(client, lines)
+            for each in answer["created"]:
+                made += 1
+                told = {
+                    name: each[name] for name in ("line", "was", "id", "ticket", "secret") if each.get(name) is not None
+                }
+                told["line"] += start
+                if kept is not None:
+                    kept.write(json_text.dumps(told, ensure_ascii=False) + "\n")
+                elif json:
+                    output.print_json(told)
+                else:
+                    output.paragraph(f"{told.get('was', '')}  {told['id']}  {told['ticket']}".strip())
+            for each in answer["rejected"]:
+                refused += 1
+                problem = each["problem"]
+                detail = problem.get("detail") or problem.get("title")
+                problems.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
+    if kept is not None or not json:
+        output.hint(f"made {_plural(made, 'subscription')}")
+    if refused:
+        raise CommandFailed(f"{_plural(refused, 'line')} of {file} {'was' if refused == 1 else 'were'} refused.")
+    if not made:
+        raise CommandFailed(f"there is no subscription in {file}.")
+
+
+def _send(client: "Client", lines: list[str]) -> dict[str, Any]:
+    from kindcast.server.client.calls import Call, path_of
+
+    return client.send(
+        Call(
+            method="POST",
+            path=path_of("subscriptions", "import"),
+            read=dict,
+            headers={"Content-Type": "application/x-ndjson"},
+            content="".join(lines).encode(),
+            timeout=SECONDS,
+        )
+    )
+
+
+def _requests(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """The lines of each request, and the number of those before."""
+    before, batch, size = 0, list[str](), 0
+    for line in lines:
+        if batch and (len(batch) == LINES or size + len(line) > CHARACTERS):
+            yield before, batch
+            before, batch, size = before + len(batch), [], 0
+        batch.append(line if line.endswith("\n") else line + "\n")
+        size += len(line)
+    if batch:
+        yield before, batch
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of text, however they are cut."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() for line in whole if line)
+    if rest:
+        yield rest.decode()
+
+
+def _write(to: Path | None, lines: Iterator[str]) -> int:
+    """Writes them and returns their number. What is asked for first may fail: then nothing is written over."""
+    first = list(itertools.islice(lines, 1))
+    count = 0
+    with _opened(to) as file:
+        for line in itertools.chain(first, lines):
+            file.write(line + "\n")
+            count += 1
+    return count
+
+
+@contextmanager
+def _opened(to: Path | None) -> Iterator[IO[str]]:
+    """A file that is there once it is whole, or standard output."""
+    if to is None:
+        yield sys.stdout
+        return
+    beside = to.with_name(to.name + ".part")
+    try:
+        with beside.open("wb") as raw:
+            packed = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
+            with TextIOWrapper(packed, encoding="utf-8") as file:
+                yield file
+        beside.replace(to)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _kept(tickets: Path | None) -> Iterator[IO[str] | None]:
+    """The file of the tickets, which only its owner may read. It is made before anything is sent."""
+    if tickets is None:
+        yield None
+        return
+    tickets.touch(mode=0o600)
+    with tickets.open("a", encoding="utf-8", buffering=1) as file:
+        yield file
+
+
+def _tell(count: int, noun: str, to: Path | None, json: bool) -> None:
+    """On standard error where the lines themselves went to standard output."""
+    if json and to is not None:
+        output.print_json({"written": count, "file": str(to)})
+    else:
+        output.hint(f"wrote {_plural(count, noun)}{f' to {to}' if to else ''}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,88 @@
+"""Exports and imports as lines of JSON: events of a server as an archive, subscriptions from one server to another."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kindcast.server.cli import transfer
+from tests.integration.conftest import Kindcast
+
+pytestmark = pytest.mark.usefixtures("shop_server")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    return [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
+
+
+def test_archive_holds_each_event_and_can_be_published_again(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As CloudEvents, over any number of pages; elsewhere, or here, where each is known already."""
+    monkeypatch.setattr(transfer, "PAGE", 2)
+    events = json.dumps([{"target": "Laptop", "number": number} for number in range(5)])
+    assert kindcast("publish", events, "--type", "archived").status == 0
+    file = tmp_path / "events.ndjson.gz"
+    told = kindcast("archive", "export", "--type", "archived", "--output", str(file), "--json").json
+    assert told == {"written": 5, "file": str(file)}
+    assert [each["data"]["number"] for each in lines(file)] == list(range(5))
+    assert {each["type"] for each in lines(file)} == {"archived"}
+    assert "5 known already" in kindcast("publish", str(file)).out
+    printed = kindcast("archive", "export", "--type", "archived")
+    assert [json.loads(line) for line in printed.out.splitlines()] == lines(file)
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_export_that_fails_leaves_the_file_as_it_was(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Whoever writes an archive each night keeps yesterday's."""
+    file = tmp_path / "events.ndjson"
+    file.write_text("yesterday", "utf-8")
+    ran = kindcast("archive", "export", "--output", str(file), "--server", "http://127.0.0.1:9")
+    assert ran.status == 1
+    assert file.read_text("utf-8") == "yesterday"
+    ran = kindcast("archive", "export", "--output", str(tmp_path / "absent" / "events.ndjson"))
+    assert ran.status == 1
+    assert "No such file or directory" in ran.err
+    assert "Errno" not in ran.err
+
+
+def test_subscriptions_are_imported_with_their_tickets(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In several requests, whose lines are counted through; what is refused is told with its line, the rest is made."""
+    monkeypatch.setattr(transfer, "LINES", 2)
+    first = kindcast("subscribe", "target isa Printer and price < 77", "--json").json
+    exported = tmp_path / "wishes.ndjson"
+    assert kindcast("subscriptions", "export", "--output", str(exported)).status == 0
+    mine = next(each for each in lines(exported) if each["id"] == first["id"])
+    assert set(mine) == {"id", "expression", "metadata"}
+    wishes = [mine, {"expression": "price > 3"}, {"expression": "target isa"}, mine]
+    given, tickets = tmp_path / "given.ndjson.gz", tmp_path / "tickets.ndjson"
+    given.write_bytes(gzip.compress("\n".join(map(json.dumps, wishes)).encode()))
+    ran = kindcast("subscriptions", "import", str(given), "--tickets", str(tickets))
+    assert ran.status == 1
+    assert "line 3: " in ran.err
+    assert "made 3 subscriptions" in ran.err
+    assert [(each["line"], each.get("was")) for each in lines(tickets)] == [
+        (1, first["id"]),
+        (2, None),
+        (4, first["id"]),
+    ]
+    assert tickets.stat().st_mode & 0o077 == 0
+    for each in lines(tickets):
+        assert kindcast("subscriptions", "delete", each["id"], "--ticket", each["ticket"]).status == 0
+    ran = kindcast("subscriptions", "import", str(exported))
+    assert ran.status == 0
+    assert first["id"] in ran.out
+
+
+def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:
+    """An empty file, and one that is not there."""
+    empty = tmp_path / "empty.ndjson"
+    empty.write_text("", "utf-8")
+    assert "there is no subscription in" in kindcast("subscriptions", "import", str(empty)).err
+    ran = kindcast("subscriptions", "import", str(tmp_path / "absent"))
+    assert (ran.status, "there is no file" in ran.err) == (1, True)

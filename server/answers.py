@@ -158,12 +158,12 @@ class SubscriptionList(TypedDict):
 
 
 class ImportedLine(TypedDict):
-    """`was`: the id that it had."""
+    """`was`: the id that it had. `ticket` is new; one that kept its ticket, by `ticket_hash`, has none here."""
 
     line: int
     was: str | None
     id: str
-    ticket: str
+    ticket: NotRequired[str]
     secret: NotRequired[str]
 
 
@@ -1286,6 +1286,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions": {201: CreatedSubscription},
     "GET /v1/subscriptions": {200: SubscriptionList},
     "GET /v1/subscriptions/export": {200: Lines("application/x-ndjson")},
+    "POST /v1/subscriptions/export": {200: Lines("application/x-ndjson")},
     "POST /v1/subscriptions/import": {200: Imported},
     "GET /v1/subscriptions/{id}": {200: SubscriptionState},
     "PATCH /v1/subscriptions/{id}": {200: ChangedSubscription},

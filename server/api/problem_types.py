@@ -58,7 +58,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "sink-refused": ProblemType(422, "The address of the sink is not allowed.", (400,)),
     "backfill-too-large": ProblemType(422, "More past events were accepted since `start_at`, or match, than allowed."),
     "idempotency-key-reused": ProblemType(
-        422, "This Idempotency-Key came with another request before, or what it made was changed since."
+        422, "There is another subscription of this Idempotency-Key or id, or what it made was changed since."
     ),
     "too-many-subscriptions": ProblemType(507, "The limit of subscriptions is reached."),
     "too-many-lines": ProblemType(413, "The import has more lines than the limit."),

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.semantic import Note, SemanticError
 from kindcast.semantic.subscriptions import advise, restore_expression
+from kindcast.server.api.access import audit_detail
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.requests import (
@@ -93,6 +95,7 @@ SECRET_BYTES = 32
 """Of a webhook secret; Standard Webhooks wants 24 to 64."""
 
 ID_BYTES = 8
+_ID = re.compile(r"sub_[0-9a-f]{16}")
 
 KEY_CHARACTERS = (16, 255)
 """Of an `Idempotency-Key`: as hard to guess as what is derived from it should be."""
@@ -466,10 +469,19 @@ async def list_all(
 
 
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
-async def export(broker: AppBroker) -> Response:
-    """NDJSON: one subscription per line, its expression with IRIs in place of labels, so that it means the same
-    elsewhere. Sinks, secrets and tickets are left out; what is exported can be imported."""
-    return StreamingResponse(_exported(broker), media_type="application/x-ndjson")
+async def export(broker: AppBroker, caller: AppCaller) -> Response:
+    """NDJSON: one subscription per line, as it can be imported: its expression, with IRIs in place of labels so that it
+    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; sink, end, metadata, and
+    whether it is paused. Left out are secrets, credentials, values of headers, and subscriptions that have ended."""
+    return StreamingResponse(_exported(broker, caller), media_type="application/x-ndjson")
+
+
+@router.post("/export", summary="Export subscriptions with their secrets", response_class=StreamingResponse)
+async def export_with_secrets(request: Request, broker: AppBroker, caller: AppCaller) -> Response:
+    """Like the export by GET, with the webhook secrets, the credentials and headers for sinks, and the hashes of the
+    tickets: imported elsewhere, ids and tickets stay valid, and receivers notice nothing. For administrators."""
+    audit_detail(request, "with secrets")
+    return StreamingResponse(_exported(broker, caller, secrets=True), media_type="application/x-ndjson")
 
 
 @router.post("/import", summary="Import subscriptions")
@@ -480,7 +492,8 @@ async def import_lines(
     caller: AppCaller,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """NDJSON: one subscription per line; its `id`, if any, is returned as `was`. A bad line does not stop the rest.
+    """NDJSON: one subscription per line, as the export has it; its `id`, if any, is returned as `was`, and kept where
+    the line has a `ticket_hash`. A bad line does not stop the rest.
     With an `Idempotency-Key` the same lines can be sent again: those that are there already are not made twice."""
     repeatable = read_key(idempotency_key, caller)
     lines = (await request.body()).split(b"\n")
@@ -693,7 +706,7 @@ async def _import(
     """What was made of each numbered line, or what is wrong with it; also `StoreUnavailable`, for other lines may be
     stored."""
 
-    def read_all() -> list[tuple[NewSubscription, str, Any] | Exception]:
+    def read_all() -> list[tuple[NewSubscription, str | None, Any] | Exception]:
         parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
         return [_read_line(line, settings, caller, part) for (_, line), part in zip(lines, parts, strict=True)]
 
@@ -704,22 +717,24 @@ async def _import(
         made = await broker.create_subscriptions([new for new, _, _ in asked], caller.quota)
     except ServerError as error:
         made = [error] * len(asked)
-    refused = {new.id: error for (new, _, _), error in zip(asked, made, strict=True) if error is not None}
+    outcomes = iter(made)
     results: list[dict[str, Any] | Exception] = []
     for each in read:
         if isinstance(each, Exception):
             results.append(each)
             continue
         new, ticket, was = each
-        shown = {"was": was, "id": new.id, "ticket": ticket} | ({} if new.secret is None else {"secret": new.secret})
-        results.append(refused.get(new.id, shown))
+        shown = {"was": was, "id": new.id} | ({} if ticket is None else {"ticket": ticket})
+        if new.secret is not None:
+            shown["secret"] = new.secret
+        results.append(next(outcomes) or shown)
     return results
 
 
 def _read_line(
     line: bytes, settings: Settings, caller: Caller, repeatable: Repeatable | None
-) -> tuple[NewSubscription, str, Any] | Exception:
-    """The request in a line, its ticket, and the id that it had; or what is wrong with the line."""
+) -> tuple[NewSubscription, str | None, Any] | Exception:
+    """The request in a line, its ticket if that is new, and the id that it had; or what is wrong with the line."""
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
@@ -727,12 +742,35 @@ def _read_line(
         check_size(body, settings)
         if body.get("start_at") is not None:
             raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
-        return *read_new(body, settings, caller, repeatable), body.get("id")
+        kept = read_body(_Kept, {name: body.pop(name) for name in _Kept.model_fields if name in body})
+        was = body.get("id")
+        return *_restored(*read_new(body, settings, caller, repeatable), was, kept), was
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
 
 
-async def _exported(broker: Broker) -> AsyncIterator[bytes]:
+class _Kept(_Strict):
+    """Members of a line that only an export gives: what the subscription was."""
+
+    status: Literal["active", "paused", "failing", "disabled_by_failures"] = "active"
+    secret: Annotated[str | None, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$")] = None
+    ticket_hash: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
+
+
+def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple[NewSubscription, str | None]:
+    """With what it was. A ticket that is still valid is not shown. Raises `Problem` (422)."""
+    if kept.status == "paused":
+        new = replace(new, status="paused")
+    if kept.secret is not None and new.sink is not None:
+        new = replace(new, secret=kept.secret)
+    if kept.ticket_hash is None:
+        return new, ticket
+    if not isinstance(was, str) or not _ID.fullmatch(was):
+        raise _invalid("with ticket_hash goes the id of the subscription, as the export has it", "/id")
+    return replace(new, id=was, ticket_hash=kept.ticket_hash, repeatable=True), None
+
+
+async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) -> AsyncIterator[bytes]:
     """The lines of an export, a page at a time."""
     rows: list[Row[Any]] = []
     while True:
@@ -740,8 +778,27 @@ async def _exported(broker: Broker) -> AsyncIterator[bytes]:
         rows = await broker.read(partial(_page, after=after))
         if not rows:
             return
-        said = ({"id": row.id, "expression": row.canonical, "metadata": row.metadata} for row in rows)
+        now = time.time()
+        said = (_line(row, secrets=secrets) | sink_for(caller, row) for row in rows if row.expires_at > now)
         yield b"".join(msgspec.json.encode(each) + b"\n" for each in said)
+
+
+def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
+    """A subscription as a line of an export. The status of a webhook is not part of it: elsewhere it begins anew."""
+    plain = {name: value for name, value in (row.protocolsettings or {}).items() if secrets or name != "headers"}
+    line = {
+        "id": row.id,
+        "expression": row.canonical,
+        "sink": row.sink,
+        "protocol": row.protocol,
+        "protocolsettings": plain or None,
+        **{name: getattr(row, name) for name in ("metadata", "attributes", "throttling")},
+        "expires_at": moment(row.expires_at),
+        "status": "paused" if row.status == "paused" else None,
+    }
+    if secrets:
+        line |= {name: getattr(row, name) for name in ("sinkcredential", "secret", "ticket_hash")}
+    return {name: value for name, value in line.items() if value is not None}
 
 
 def _page(connection: Connection, after: int) -> list[Row[Any]]:

@@ -12,7 +12,7 @@ import hmac
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
 
@@ -82,8 +82,9 @@ class NewSubscription:
     throttling: float | None = None
     """Seconds between two requests to the sink."""
     repeatable: bool = False
-    """Id, ticket and secret are derived from the request's `Idempotency-Key`: if there is one of this id, the request
-    came before."""
+    """Id, ticket and secret are derived from the request's `Idempotency-Key`, or come from an export: if there is one
+    of this id, the request came before."""
+    status: Literal["active", "paused"] = "active"
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
@@ -150,8 +151,8 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
         return None
     if any(getattr(row, column) != _as_stored(getattr(new, member)) for column, member in _AS_ASKED):
         raise IdempotencyKeyReused(
-            "this Idempotency-Key came with another request before, or the subscription that it made was changed "
-            "since: take a new key for a new request"
+            "there is a subscription of this id, or of this Idempotency-Key, and it is another one, or was changed "
+            "since: take a new key for a new request; leave out ticket_hash to import it under a new id"
         )
     return row
 
@@ -173,7 +174,7 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
         "cost": became.cost,
         "notes": notes,
         "flagged": is_flagged(notes),
-        "status": "active",
+        "status": new.status,
         "ticket_hash": new.ticket_hash,
         "sink": new.sink,
         "protocol": new.protocol,
@@ -475,6 +476,7 @@ def create_many(
         described = describe(new, state.vocabulary, state.operators)
     results: list[Refusal | None] = []
     made: list[tuple[NewSubscription, Described]] = []
+    ids: set[str] = set()
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
     for each, became in zip(new, described, strict=True):
         try:
@@ -484,6 +486,8 @@ def create_many(
             continue
         if before is not None:
             results.append(None)
+        elif each.id in ids:
+            results.append(IdempotencyKeyReused("another line of the request has this id"))
         elif isinstance(became, InvalidSubscription):
             results.append(became)
         elif len(state.live_subscriptions) + len(made) >= limit:
@@ -495,13 +499,15 @@ def create_many(
         else:
             results.append(None)
             made.append((each, became))
+            ids.add(each.id)
     rows = [new_row(group, each, became) for each, became in made]
     numbers = subscriptions.insert_subscriptions(group.connection, rows)
     lives = []
     for number, (each, became) in zip(numbers, made, strict=True):
         note_uses(group.connection, number, operators_of(became.tree))
-        lives.append(introduce(group, Live(number, each.id, "active", each.expires_at, matching=False)))
-    admit_many(group, lives, [became.tree for _, became in made])
+        lives.append(introduce(group, Live(number, each.id, each.status, each.expires_at, matching=False)))
+    active = [(live, became.tree) for live, (each, became) in zip(lives, made, strict=True) if each.status == "active"]
+    admit_many(group, [live for live, _ in active], [tree for _, tree in active])
     for live in lives:
         sweeper.watch(live)
     return results

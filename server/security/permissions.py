@@ -140,6 +140,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "POST /v1/subscriptions": Permission.SUBSCRIBE,
     "GET /v1/subscriptions": Permission.SEE_SUBSCRIPTIONS,
     "GET /v1/subscriptions/export": Permission.SEE_SUBSCRIPTIONS,
+    "POST /v1/subscriptions/export": Permission.ADMINISTER,
     "POST /v1/subscriptions/import": Permission.SUBSCRIBE,
     "GET /v1/subscriptions/{id}": Permission.SEE_SUBSCRIPTIONS,
     "GET /v1/subscriptions/{id}/attempts": Permission.SEE_SUBSCRIPTIONS,

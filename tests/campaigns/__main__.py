@@ -17,6 +17,7 @@ from tests.campaigns.campaign import STATE, Campaign, another_seed, bar
 
 NAMES = (
     "agreement",
+    "connectors",
     "fuzz",
     "graphs",
     "hostile",

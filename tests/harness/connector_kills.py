@@ -1,16 +1,20 @@
-"""Messages through a broker, a connector and a server while each of them is killed: what arrived, and what must have.
+"""Messages through a broker, a connector, a server, and back to the broker, while each of them is killed: what arrived,
+and what must have.
+
+    publisher ─▶ broker, TOPIC ─▶ relay ─▶ connector ─▶ server ─▶ relay ─▶ broker, OUT ─▶ reader
 
 A round publishes messages with confirms, and kills something in the middle: the broker, the connector, the server, or
-the connector's connections. The publisher repeats what the broker did not confirm, under the same number; it may then
-arrive twice. After the last round everything runs until the connector has read all there is.
+all connections of the relay. The publisher repeats what the broker did not confirm, under the same number; it may then
+arrive twice. After the last round everything runs until the connector has read all there is, and the reader has all
+that the server accepted.
 """
 
 import asyncio
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +25,23 @@ from kindcast import Client
 from kindcast.server.connectors.bindings import Content
 from kindcast.server.connectors.broker_url import parse_url
 from kindcast.server.connectors.source import BrokerLost
+from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS
 from tests.harness.brokers import Broker, KafkaCluster
 from tests.harness.connector_process import ConnectorProcess
 from tests.harness.ports import free_port
 from tests.harness.server_process import ServerProcess
+from tests.harness.sink_reader import SinkReader
 
-__all__ = ["Kills", "Relay"]
+__all__ = ["ENVIRONMENT", "Kills", "Relay"]
 
 TOPIC = "readings"
+OUT = "delivered"
+ENVIRONMENT = {
+    "KINDCAST_BROKER_SINK_HOSTS": '["127.0.0.1"]',
+    "KINDCAST_WEBHOOK_DELAYS_SECONDS": str([0.2] * 600),
+    "KINDCAST_WEBHOOK_TIMEOUT_SECONDS": "5",
+}
+"""What the server needs to deliver to a broker on this machine, however often it is away."""
 PATIENCE_SECONDS = 90.0
 
 
@@ -96,7 +109,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @dataclass(kw_only=True)
 class Kills:
     """Every tenth message has the same content as others, so that only its id can tell it apart. `ids`: whether the
-    messages are CloudEvents, with ids of the publisher."""
+    messages are CloudEvents, with ids of the publisher. `data`: of a message, by its number. `delivered` is what the
+    reader had, in the order of arrival."""
 
     broker: Broker | KafkaCluster
     server: ServerProcess
@@ -108,6 +122,8 @@ class Kills:
     done: Counter[str] = field(default_factory=Counter)
     sent: list[int] = field(default_factory=list)
     repeated: set[int] = field(default_factory=set)
+    data: Callable[[int], dict[str, Any]] = field(default_factory=lambda: _data)
+    delivered: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, rounds: int) -> list[str]:
         """What is wrong; nothing if all is well."""
@@ -119,18 +135,32 @@ class Kills:
         kinds = [kind for kind in self.kinds if relay is not None or kind in ("connector", "server")]
         options = ("--topic", TOPIC, "--source", "kills", "--create", "--batch", "50")
         connector = ConnectorProcess(self.folder, url, self.server.url, *options)
+        if isinstance(self.broker, KafkaCluster):
+            self.broker.publish(OUT, (b"{}", {}))  # makes the topic
+        reader = SinkReader(self.broker.url, OUT)
         try:
+            self._subscribe(url)
             connector.start()
             self._first_read(connector)
             for number in range(rounds):
-                self._round(chance, kinds[number % len(kinds)], connector, relay)
+                self._round(chance, kinds[number % len(kinds)], connector, relay, reader)
             self._wait(connector)
+            accepted = {_key(event) for event in self._found()}
+            self.delivered = reader.read_until(lambda found: {_key(event) for event in found} >= accepted)
             connector.stop()
         finally:
             connector.kill()
+            reader.close()
             if relay is not None:
                 relay.close()
         return self.wrong()
+
+    def _subscribe(self, url: str) -> None:
+        """To all events, delivered to `OUT`."""
+        name = parse_url(url).protocol
+        settings = {BROKER_PROTOCOLS[name].place: OUT, "mode": "binary"}
+        with Client(self.server.url) as client:
+            client.subscribe("", sink=url, protocol=name, protocolsettings=settings)
 
     def _first_read(self, connector: ConnectorProcess) -> None:
         """The queue, stream or session is there when messages may be sent."""
@@ -145,7 +175,14 @@ class Kills:
                 self.repeated.add(-1)
             time.sleep(0.2)
 
-    def _round(self, chance: random.Random, kind: str, connector: ConnectorProcess, relay: Relay | None) -> None:
+    def _round(
+        self,
+        chance: random.Random,
+        kind: str,
+        connector: ConnectorProcess,
+        relay: Relay | None,
+        reader: SinkReader,
+    ) -> None:
         """Half of the messages, the kill, the other half."""
         numbers = list(range(len(self.sent) - 1, len(self.sent) - 1 + self.each))
         self._publish(numbers[: self.each // 2])
@@ -162,7 +199,10 @@ class Kills:
             relay.cut()
         else:
             assert isinstance(self.broker, Broker)
-            time.sleep(1.0)  # brokers that save in the background have it on disk by then
+            if self.broker.url.startswith("mqtt"):  # mosquitto confirms what it saves later: it is given time
+                accepted = {_key(event) for event in self._found()}
+                reader.read_until(lambda found: {_key(event) for event in found} >= accepted)
+            time.sleep(1.0)
             self.broker.kill()
             self.broker.start()
         self.done[kind] += 1
@@ -186,7 +226,7 @@ class Kills:
             self.repeated.update(left)
 
     async def _send(self, numbers: Sequence[int], confirmed: list[int]) -> None:
-        bodies = [_body(number, ids=self.ids) for number in numbers]
+        bodies = [_body(number, self.data(number), ids=self.ids) for number in numbers]
         if isinstance(self.broker, KafkaCluster):
             self.broker.publish(TOPIC, *((body, {}) for body in bodies))
             confirmed += numbers
@@ -241,7 +281,7 @@ class Kills:
         until, last, quiet = time.monotonic() + PATIENCE_SECONDS, -1, 0.0
         while time.monotonic() < until:
             found = self._found()
-            missing = {each for each in self.sent if "number" in _data(each)} - {_number(event) for event in found}
+            missing = {each for each in self.sent if "number" in self.data(each)} - {_number(event) for event in found}
             quiet = quiet + 0.5 if len(found) == last and not missing else 0.0
             if quiet >= 3.0:
                 return
@@ -260,30 +300,58 @@ class Kills:
     def wrong(self) -> list[str]:
         """Lost, and accepted twice though the publisher sent it once. Equal messages are counted."""
         arrived = Counter(_content(event) for event in self._found())
-        wanted = Counter(msgspec.json.encode(_data(number)).decode() for number in self.sent)
-        doubtful = set() if self.ids else {msgspec.json.encode(_data(number)).decode() for number in self.repeated}
+        wanted = Counter(msgspec.json.encode(self.data(number)).decode() for number in self.sent)
+        doubtful = set() if self.ids else {msgspec.json.encode(self.data(number)).decode() for number in self.repeated}
         told = [f"lost: {wanted[each] - arrived[each]} of {each}" for each in wanted if arrived[each] < wanted[each]]
         told += [
             f"twice: {arrived[each] - wanted[each]} of {each}"
             for each in arrived
             if arrived[each] > wanted[each] and each not in doubtful
         ]
+        return told + self._wrongly_delivered()
+
+    def _wrongly_delivered(self) -> list[str]:
+        """By what the server accepted: lost, never accepted, changed, one event under several cursors, out of order
+        where it came first."""
+        accepted = {_key(event): event for event in self._found()}
+        cursors: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for event in self.delivered:
+            cursors[_key(event)].add(int(event["kindcastcursor"]))
+        told = [f"not delivered: {key}" for key in accepted.keys() - cursors.keys()]
+        told += [f"delivered, never accepted: {key}" for key in cursors.keys() - accepted.keys()]
+        told += [f"under the cursors {sorted(found)}: {key}" for key, found in cursors.items() if len(found) > 1]
+        told += [
+            f"changed: {event}" for event in self.delivered if event["data"] != accepted.get(_key(event), event)["data"]
+        ]
+        first = [next(iter(found)) for found in cursors.values()]
+        if first != sorted(first):
+            told.append("not in the order of the cursors")
         return told
+
+    def counted(self) -> dict[str, int]:
+        """What was done: kills by kind, messages, and what was delivered again."""
+        once = len({_key(event) for event in self.delivered})
+        more = {"messages": len(self.sent), "delivered": once, "delivered again": len(self.delivered) - once}
+        return {**{f"{kind} killed": number for kind, number in self.done.items()}, **more}
 
 
 def _data(number: int) -> dict[str, Any]:
     return {"value": 21.5} if number >= 0 and number % 10 == 0 else {"number": number}
 
 
-def _body(number: int, *, ids: bool) -> bytes:
+def _body(number: int, data: dict[str, Any], *, ids: bool) -> bytes:
     if not ids:
-        return msgspec.json.encode(_data(number))
-    event = {"specversion": "1.0", "id": str(number), "source": "kills", "type": "t", "data": _data(number)}
+        return msgspec.json.encode(data)
+    event = {"specversion": "1.0", "id": str(number), "source": "kills", "type": "t", "data": data}
     return msgspec.json.encode(event)
 
 
 def _content(event: dict[str, Any]) -> str:
     return msgspec.json.encode(event["data"]).decode()
+
+
+def _key(event: dict[str, Any]) -> tuple[str, str]:
+    return event["source"], event["id"]
 
 
 def _number(event: dict[str, Any]) -> int:

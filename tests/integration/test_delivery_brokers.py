@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from kindcast import Client
-from kindcast.server.connectors.bindings import Plain
-from kindcast.server.connectors.broker_url import parse_topic, parse_url
-from kindcast.server.connectors.open_source import open_source
-from kindcast.server.connectors.source import BrokerLost, Received
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused
 from tests.harness.brokers import Broker, Secured, running_kafka, running_mosquitto, running_nats, running_rabbitmq
 from tests.harness.certificates import Authority
 from tests.harness.server_process import ServerProcess, running_server
+from tests.harness.sink_reader import SinkReader
 from tests.integration.conftest import Kindcast, Ran
 
 ENVIRONMENT = {
@@ -32,7 +28,6 @@ ENVIRONMENT = {
     "KINDCAST_WEBHOOK_DELAYS_SECONDS": "[0.2, 0.2, 0.5, 0.5, 1, 1, 1, 1, 2, 2, 2, 2]",
     "KINDCAST_WEBHOOK_TIMEOUT_SECONDS": "5",
 }
-PATIENCE_SECONDS = 30.0
 TOPIC = "out"
 
 
@@ -57,57 +52,6 @@ def running(name: str, folder: Path, secured: Secured | None = None) -> Iterator
         yield broker
 
 
-class Reader:
-    """Reads what arrives, by the source of the same protocol, in one event loop."""
-
-    def __init__(self, url: str) -> None:
-        parsed = parse_url(url)
-        topics = [parse_topic(TOPIC, parsed.protocol)]
-        self._make = lambda: open_source(parsed, topics, group="reader", batch=500, create=True)
-        self._runner = asyncio.Runner()
-        self._source: Any = None
-        self.messages: list[Received] = []
-
-    def open(self) -> None:
-        async def opened() -> None:
-            self._source = self._make()
-            await self._source.open()
-
-        self._runner.run(opened())
-
-    def read_until(self, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        """The events, in the order of arrival."""
-
-        async def read() -> None:
-            until = time.monotonic() + PATIENCE_SECONDS
-            while not enough(self.events()) and time.monotonic() < until:
-                try:
-                    found = await self._source.read(500, 0.5)
-                    if found:
-                        await self._source.acknowledge(found)
-                    self.messages += found
-                except BrokerLost:
-                    await self._source.close()
-                    await asyncio.sleep(0.2)
-                    self._source = self._make()
-                    try:
-                        await self._source.open()
-                    except BrokerLost:
-                        continue
-
-        self._runner.run(read())
-        return self.events()
-
-    def events(self) -> list[dict[str, Any]]:
-        plain = Plain(id="", source="")
-        events = [msgspec.json.decode(self._source.binding.event(each.content, plain)) for each in self.messages]
-        return [event for event in events if event["id"]]
-
-    def close(self) -> None:
-        self._runner.run(self._source.close())
-        self._runner.close()
-
-
 def settings_for(name: str, mode: str) -> dict[str, Any]:
     return {BROKER_PROTOCOLS[name].place: TOPIC, "mode": mode}  # type: ignore[index]
 
@@ -124,8 +68,7 @@ def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
     with running(name, tmp_path) as broker, Client(server.url) as client:
         if name == "KAFKA":
             broker.publish(TOPIC, (b'{"the topic": "is there"}', {}))
-        reader = Reader(broker.url)
-        reader.open()
+        reader = SinkReader(broker.url, TOPIC)
         made = client.subscribe(
             f'ce.type = "{name}"', sink=broker.url, protocol=name, protocolsettings=settings_for(name, mode)
         )
@@ -189,8 +132,7 @@ def test_source_and_sink_by_tls_and_password(tmp_path: Path, name: str, caplog: 
 
         assert tried(sink, credential).kind == "failed", "the authority is not named"
         patch.setenv("SSL_CERT_FILE", str(authority.file))
-        reader = Reader(sink.replace("://", "://ann:hush%20hush@"))
-        reader.open()
+        reader = SinkReader(sink.replace("://", "://ann:hush%20hush@"), TOPIC)
         for url in (sink, sink.replace("127.0.0.1", "localhost")):
             outcome = tried(url, credential)
             assert outcome.kind == "delivered", outcome.detail
@@ -258,8 +200,7 @@ def test_nats_password_is_not_sent_where_the_server_takes_tls_away() -> None:
 def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(tmp_path: Path, name: Any) -> None:
     """A connection that broke while nobody used it is replaced within the attempt; one that cannot be is told."""
     with running(name, tmp_path) as broker:
-        reader = Reader(broker.url)
-        reader.open()  # makes the queue or stream
+        reader = SinkReader(broker.url, TOPIC)
 
         async def attempts() -> list[str]:
             sender = BrokerSender(name, allow_private=True, allowed_hosts=(), timeout=20.0)

@@ -109,8 +109,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @dataclass(kw_only=True)
 class Kills:
     """Every tenth message has the same content as others, so that only its id can tell it apart. `ids`: whether the
-    messages are CloudEvents, with ids of the publisher. `data`: of a message, by its number. `delivered` is what the
-    reader had, in the order of arrival."""
+    messages are CloudEvents, with ids of the publisher. `data`: of a message, by its number. `sink`: whether all events
+    are delivered to the broker as well; `delivered` is what the reader had then, in the order of arrival."""
 
     broker: Broker | KafkaCluster
     server: ServerProcess
@@ -123,6 +123,8 @@ class Kills:
     sent: list[int] = field(default_factory=list)
     repeated: set[int] = field(default_factory=set)
     data: Callable[[int], dict[str, Any]] = field(default_factory=lambda: _data)
+    batch: int = 50
+    sink: bool = True
     delivered: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, rounds: int) -> list[str]:
@@ -133,34 +135,41 @@ class Kills:
         if relay is not None:
             url = f"{url.rpartition(':')[0]}:{relay.port}"
         kinds = [kind for kind in self.kinds if relay is not None or kind in ("connector", "server")]
-        options = ("--topic", TOPIC, "--source", "kills", "--create", "--batch", "50")
+        options = ("--topic", TOPIC, "--source", "kills", "--create", "--batch", str(self.batch))
         connector = ConnectorProcess(self.folder, url, self.server.url, *options)
-        if isinstance(self.broker, KafkaCluster):
-            self.broker.publish(OUT, (b"{}", {}))  # makes the topic
-        reader = SinkReader(self.broker.url, OUT)
+        reader = self._subscribe(url) if self.sink else None
         try:
-            self._subscribe(url)
             connector.start()
             self._first_read(connector)
             for number in range(rounds):
                 self._round(chance, kinds[number % len(kinds)], connector, relay, reader)
             self._wait(connector)
-            accepted = {_key(event) for event in self._found()}
-            self.delivered = reader.read_until(lambda found: {_key(event) for event in found} >= accepted)
+            if reader is not None:
+                self.delivered = self._read_all(reader)
             connector.stop()
         finally:
             connector.kill()
-            reader.close()
+            if reader is not None:
+                reader.close()
             if relay is not None:
                 relay.close()
         return self.wrong()
 
-    def _subscribe(self, url: str) -> None:
+    def _subscribe(self, url: str) -> SinkReader:
         """To all events, delivered to `OUT`."""
+        if isinstance(self.broker, KafkaCluster):
+            self.broker.publish(OUT, (b"{}", {}))  # makes the topic
+        reader = SinkReader(self.broker.url, OUT)
         name = parse_url(url).protocol
         settings = {BROKER_PROTOCOLS[name].place: OUT, "mode": "binary"}
         with Client(self.server.url) as client:
             client.subscribe("", sink=url, protocol=name, protocolsettings=settings)
+        return reader
+
+    def _read_all(self, reader: SinkReader) -> list[dict[str, Any]]:
+        """What was delivered, when all that the server has accepted so far is."""
+        accepted = {_key(event) for event in self._found()}
+        return reader.read_until(lambda found: {_key(event) for event in found} >= accepted)
 
     def _first_read(self, connector: ConnectorProcess) -> None:
         """The queue, stream or session is there when messages may be sent."""
@@ -181,7 +190,7 @@ class Kills:
         kind: str,
         connector: ConnectorProcess,
         relay: Relay | None,
-        reader: SinkReader,
+        reader: SinkReader | None,
     ) -> None:
         """Half of the messages, the kill, the other half."""
         numbers = list(range(len(self.sent) - 1, len(self.sent) - 1 + self.each))
@@ -199,9 +208,11 @@ class Kills:
             relay.cut()
         else:
             assert isinstance(self.broker, Broker)
-            if self.broker.url.startswith("mqtt"):  # mosquitto confirms what it saves later: it is given time
-                accepted = {_key(event) for event in self._found()}
-                reader.read_until(lambda found: {_key(event) for event in found} >= accepted)
+            if reader is not None and self.broker.url.startswith("mqtt"):
+                # mosquitto confirms what it saves later, and forgets it when it is killed before: it is killed when
+                # everything has arrived
+                self._arrive([*self.sent, *numbers[: self.each // 2]])
+                self._read_all(reader)
             time.sleep(1.0)
             self.broker.kill()
             self.broker.start()
@@ -276,6 +287,13 @@ class Kills:
             finally:
                 await opened.close()
 
+    def _arrive(self, numbers: Sequence[int]) -> None:
+        """At the server."""
+        wanted = {number for number in numbers if "number" in self.data(number)}
+        until = time.monotonic() + PATIENCE_SECONDS
+        while wanted - {_number(event) for event in self._found()} and time.monotonic() < until:
+            time.sleep(0.2)
+
     def _wait(self, connector: ConnectorProcess) -> None:
         """Until nothing new has come for some seconds, and no number misses."""
         until, last, quiet = time.monotonic() + PATIENCE_SECONDS, -1, 0.0
@@ -308,7 +326,7 @@ class Kills:
             for each in arrived
             if arrived[each] > wanted[each] and each not in doubtful
         ]
-        return told + self._wrongly_delivered()
+        return told + (self._wrongly_delivered() if self.sink else [])
 
     def _wrongly_delivered(self) -> list[str]:
         """By what the server accepted: lost, never accepted, changed, one event under several cursors, out of order

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from functools import partial
 from typing import Any
@@ -12,7 +13,6 @@ import aio_pika
 import aiormq
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 from aiormq.exceptions import (
-    AMQPConnectionError,
     AMQPError,
     AuthenticationError,
     ChannelAccessRefused,
@@ -26,7 +26,7 @@ from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 from kindcast.server.connectors.tls import tls_for
 
-__all__ = ["AWAY", "AmqpSource", "connect", "message_of"]
+__all__ = ["AmqpSource", "broken_is_lost", "connect", "message_of"]
 
 for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log what they raise as well
@@ -36,6 +36,26 @@ HEARTBEAT_SECONDS = 20
 
 AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
 """RuntimeError: what aio-pika says of a connection or a channel that is closed."""
+
+
+@asynccontextmanager
+async def broken_is_lost() -> AsyncIterator[None]:
+    """Whatever a broken connection makes the libraries raise is `BrokerLost`, also no answer in time. To calls under
+    way when it breaks aiormq raises a bare `Exception`, or cancels them, which nobody asked for."""
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            yield
+    except AWAY as error:
+        raise BrokerLost(_words(error)) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise BrokerLost("the connection broke") from error
+    except Exception as error:
+        if type(error) is Exception:
+            raise BrokerLost("the connection broke") from error
+        raise
 
 
 async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConnection:
@@ -51,14 +71,13 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConn
         path="/" + (url.path or "/"),
         query={"heartbeat": str(HEARTBEAT_SECONDS)},
     )
-    try:
-        return await aio_pika.connect(place, timeout=CONNECT_SECONDS, ssl_context=tls_for(host) if url.tls else None)
-    except (AuthenticationError, ProbableAuthenticationError) as error:
-        raise BrokerRefused("the broker refuses user or password") from error
-    except AMQPConnectionError as error:
-        raise BrokerLost(_words(error)) from error
-    except AWAY as error:
-        raise BrokerLost(_words(error)) from error
+    async with broken_is_lost():
+        try:
+            return await aio_pika.connect(
+                place, timeout=CONNECT_SECONDS, ssl_context=tls_for(host) if url.tls else None
+            )
+        except (AuthenticationError, ProbableAuthenticationError) as error:
+            raise BrokerRefused("the broker refuses user or password") from error
 
 
 def _words(error: BaseException) -> str:
@@ -81,19 +100,18 @@ class AmqpSource:
     async def open(self) -> bool:
         self._connection = await connect(self._url)
         self._connection.close_callbacks.add(self._on_closed)
-        try:
-            self._channel = await self._connection.channel(publisher_confirms=True)
-            self._channel.close_callbacks.add(self._on_closed)
-            await self._set_window()
-            for topic in self._topics:
-                queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
-                await queue.consume(partial(self._take, topic.filter))
-        except ChannelNotFoundEntity:
-            raise BrokerRefused(f"there is no queue {topic.filter}; make one, or let --create make one") from None
-        except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
-            raise BrokerRefused(f"the broker refuses: {error}") from error
-        except AWAY as error:
-            raise BrokerLost(_words(error)) from error
+        async with broken_is_lost():
+            try:
+                self._channel = await self._connection.channel(publisher_confirms=True)
+                self._channel.close_callbacks.add(self._on_closed)
+                await self._set_window()
+                for topic in self._topics:
+                    queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
+                    await queue.consume(partial(self._take, topic.filter))
+            except ChannelNotFoundEntity:
+                raise BrokerRefused(f"there is no queue {topic.filter}; make one, or let --create make one") from None
+            except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
+                raise BrokerRefused(f"the broker refuses: {error}") from error
         return True
 
     async def _set_window(self) -> None:
@@ -117,32 +135,28 @@ class AmqpSource:
             raise BrokerLost("the connection broke")
         last = max((message.handle for message in messages), key=lambda each: each.delivery_tag or 0)
         assert all((each.delivery_tag or 0) > (last.delivery_tag or 0) for _, each in self._waiting)
-        try:
+        async with broken_is_lost():
             await last.ack(multiple=True)
             await self._set_window()  # an acknowledgement has no answer; the answer to this says that it arrived
-        except AWAY as error:
-            raise BrokerLost(_words(error)) from error
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         """To the queue of this name."""
         assert self._channel is not None
         headers = {"kindcastproblem": reason, "kindcasttopic": message.topic}
-        try:
-            if self._create:
-                await self._channel.declare_queue(topic, durable=True)
-            sent = message_of(message.content, message.identity, headers)
-            await self._channel.default_exchange.publish(sent, topic, mandatory=True, timeout=CONNECT_SECONDS)
-        except aio_pika.exceptions.DeliveryError as error:
-            raise BrokerRefused(f"the broker takes no message for the queue {topic}: is it there?") from error
-        except AWAY as error:
-            raise BrokerLost(_words(error)) from error
+        async with broken_is_lost():
+            try:
+                if self._create:
+                    await self._channel.declare_queue(topic, durable=True)
+                sent = message_of(message.content, message.identity, headers)
+                await self._channel.default_exchange.publish(sent, topic, mandatory=True, timeout=CONNECT_SECONDS)
+            except aio_pika.exceptions.DeliveryError as error:
+                raise BrokerRefused(f"the broker takes no message for the queue {topic}: is it there?") from error
 
     async def close(self) -> None:
         if self._connection is not None:
-            try:
-                await asyncio.wait_for(self._connection.close(), CONNECT_SECONDS)
-            except AWAY:
-                return
+            with suppress(BrokerLost):
+                async with broken_is_lost():
+                    await self._connection.close()
 
     async def _take(self, queue: str, message: AbstractIncomingMessage) -> None:
         self._waiting.append((queue, message))

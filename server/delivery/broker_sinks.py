@@ -355,40 +355,36 @@ class _AmqpLink:
         self._exchanges: dict[str, Any] = {}
 
     async def open(self) -> None:
-        from kindcast.server.connectors.amqp import AWAY, connect
+        from kindcast.server.connectors.amqp import broken_is_lost, connect
 
         self._connection = await connect(self._url, address=self._address)
-        try:
+        async with broken_is_lost():
             self._channel = await self._connection.channel(publisher_confirms=True)
-        except AWAY as error:
-            raise BrokerLost(str(error)) from error
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
         from aio_pika.exceptions import DeliveryError
 
-        from kindcast.server.connectors.amqp import AWAY, message_of
+        from kindcast.server.connectors.amqp import broken_is_lost, message_of
 
         name, slash, key = place.partition("/")
-        try:
-            if slash:
-                exchange = self._exchanges.get(name) or await self._channel.get_exchange(name)
-                self._exchanges[name] = exchange
-            else:
-                exchange, key = self._channel.default_exchange, name
-            await exchange.publish(message_of(content, id), key, mandatory=True, timeout=self._timeout)
-        except DeliveryError as error:
-            raise BrokerRefused("no queue takes the message") from error
-        except AWAY as error:
-            raise BrokerLost(str(error)) from error
+        async with broken_is_lost():
+            try:
+                if slash:
+                    exchange = self._exchanges.get(name) or await self._channel.get_exchange(name)
+                    self._exchanges[name] = exchange
+                else:
+                    exchange, key = self._channel.default_exchange, name
+                await exchange.publish(message_of(content, id), key, mandatory=True, timeout=self._timeout)
+            except DeliveryError as error:
+                raise BrokerRefused("no queue takes the message") from error
 
     async def close(self) -> None:
-        from kindcast.server.connectors.amqp import AWAY
+        from kindcast.server.connectors.amqp import broken_is_lost
 
         if self._connection is not None:
-            try:
-                await asyncio.wait_for(self._connection.close(), self._timeout)
-            except AWAY:
-                return
+            with suppress(BrokerLost):
+                async with broken_is_lost():
+                    await self._connection.close()
 
 
 class _KafkaLink:

@@ -45,3 +45,13 @@ def test_connect_killed_again_and_again_loses_nothing(broker: str, tmp_path: Pat
     sys.stdout.write(f"\ndone: {json.dumps(kills.counted())}\n")  # for the campaign
     assert wrong == []
     assert sum(kills.done.values()) == ROUNDS
+
+
+def test_connect_goes_on_however_often_its_connections_are_cut(tmp_path: Path) -> None:
+    """Also in the middle of an acknowledgement, where the client library of RabbitMQ raises a bare `Exception`."""
+    with running_rabbitmq(tmp_path / "broker") as running, running_server(tmp_path / "server") as server:
+        folder = tmp_path / "connector"
+        kills = Kills(
+            broker=running, server=server, folder=folder, seed=SEED, each=60, kinds=("connection",), sink=False
+        )
+        assert kills.run(20) == []

@@ -1,5 +1,6 @@
 """Messages and CloudEvents by the protocol bindings, topics, URLs, and the ids of messages that have none."""
 
+import asyncio
 import doctest
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.connectors import bindings, broker_url
+from kindcast.server.connectors.amqp import broken_is_lost
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
 from kindcast.server.connectors.broker_url import parse_topic, parse_url
-from kindcast.server.connectors.source import REDELIVERY_SECONDS, Journal, Received
+from kindcast.server.connectors.source import REDELIVERY_SECONDS, BrokerLost, Journal, Received
 
 BINDINGS = [MQTT, NATS, AMQP, KAFKA]
 PLAIN = Plain(id="7", source="mqtt://host/t", more={"topic": "t"})
@@ -128,3 +130,34 @@ def test_journal_forgets_what_is_done_and_what_never_came_again(
     ids = journal.give([message(b"1")])
     monkeypatch.setattr("kindcast.server.connectors.source.REDELIVERY_SECONDS", -REDELIVERY_SECONDS)
     assert journal.give([message(b"1")]) != ids
+
+
+@pytest.mark.parametrize(
+    "error", [Exception(), ConnectionResetError(), RuntimeError("closed"), asyncio.CancelledError()]
+)
+def test_amqp_call_that_a_broken_connection_ends_is_lost(error: BaseException) -> None:
+    """Whatever the libraries make of it, also a cancellation that nobody asked for."""
+
+    async def call() -> None:
+        async with broken_is_lost():
+            raise error
+
+    with pytest.raises(BrokerLost):
+        asyncio.run(call())
+
+
+def test_amqp_call_that_is_cancelled_stays_so() -> None:
+    """By a timeout around it, say; and a mistake of our own stays what it is."""
+
+    async def call() -> None:
+        async with asyncio.timeout(0.01), broken_is_lost():
+            await asyncio.sleep(5.0)
+
+    async def mistaken() -> None:
+        async with broken_is_lost():
+            raise KeyError
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(call())
+    with pytest.raises(KeyError):
+        asyncio.run(mistaken())

@@ -1118,7 +1118,8 @@ _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
 
 
 class ApiKey(TypedDict):
-    """A key without the key itself. `tenant` is null for an administrator of all tenants."""
+    """A key without the key itself. `tenant` is null for an administrator of all tenants. `used`: how much of each
+    limit is taken now; rates are of the last ten seconds."""
 
     id: str
     role: Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]
@@ -1128,6 +1129,7 @@ class ApiKey(TypedDict):
     expires_at: str | None
     limits: dict[str, float]
     created_by: str | None
+    used: NotRequired[dict[str, float]]
 
 
 class NewApiKey(ApiKey):
@@ -1147,13 +1149,14 @@ class ApiKeys(TypedDict):
 
 class Tenant(TypedDict):
     """`created_at` is null for the tenant `default` where it has no key of its own; `open`: whether its matcher is in
-    memory now."""
+    memory now; `used`: how much of each limit is taken, subscriptions only while it is open."""
 
     name: str
     created_at: str | None
     keys: int
     open: bool
     limits: dict[str, float]
+    used: dict[str, float]
 
 
 class Tenants(TypedDict):

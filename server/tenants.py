@@ -157,6 +157,13 @@ class Tenants:
         """Whether its matcher is in memory."""
         return name == DEFAULT_TENANT or name in self._open
 
+    def subscriptions(self, name: str) -> int | None:
+        """How many a tenant has, while it is open; None else."""
+        if not self.is_open(name):
+            return None
+        services = self.default if name == DEFAULT_TENANT else self._open[name][0]
+        return len(services.broker.state.live_subscriptions)
+
     async def delete(self, name: str) -> None:
         """Close a tenant and delete all that it has; requests under way are given `PATIENCE_SECONDS` to end. Raises
         `UnknownTenant`, `TenantInUse`."""

@@ -96,9 +96,13 @@ AppTenants = Annotated[Tenants, Depends(_tenants)]
 @router.get("/keys", summary="List keys")
 async def list_keys(access: AppAccess, caller: AppCaller) -> Response:
     """Every key of the tenant (for an administrator of all tenants, of all), without the keys themselves: those are
-    shown once."""
+    shown once. `used` is how much of each of its limits is taken now."""
     await access.refresh()
-    listed = [_shown(each) for each in access.ring.keys.values() if _reaches(caller, each)]
+    listed = [
+        _shown(each) | {"used": access.ring.key_meter(each).used()}
+        for each in access.ring.keys.values()
+        if _reaches(caller, each)
+    ]
     return answer({"keys": listed})
 
 
@@ -308,12 +312,14 @@ def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any
     known = access.ring.tenants.get(name)
     if known is None and name != DEFAULT_TENANT:
         raise problem_of(UnknownTenant(name))
+    meter, held = access.ring.tenant_meter(name), tenants.subscriptions(name)
     return {
         "name": name,
         "created_at": None if known is None else moment(known.created_at),
         "keys": sum(each.tenant == name for each in access.ring.keys.values()),
         "open": tenants.is_open(name),
-        "limits": dict(access.ring.tenant_meter(name).limits),
+        "limits": dict(meter.limits),
+        "used": meter.used() | ({} if held is None or "subscriptions" not in meter.limits else {"subscriptions": held}),
     }
 
 

@@ -181,7 +181,7 @@ class KeyRing:
             of_all=of_all,
             key=key.id,
             session=session,
-            meters=(self._key_meter(key), self.tenant_meter(wanted)),
+            meters=(self.key_meter(key), self.tenant_meter(wanted)),
             roles=frozenset({key.role}),
         )
 
@@ -229,7 +229,8 @@ class KeyRing:
         self._subject_meters[subject] = meter  # the longest unused come first
         return meter
 
-    def _key_meter(self, key: Key) -> Meter:
+    def key_meter(self, key: Key) -> Meter:
+        """What a key takes and may take."""
         limits = {**self._settings.key_limits, **key.limits}
         meter = self._key_meters.get(key.id)
         if meter is None:

@@ -135,6 +135,15 @@ class Meter:
             if each.unit == unit:
                 each.left -= amount
 
+    def used(self) -> dict[str, float]:
+        """How much of each limit is taken now: of rates, a second on average over `WINDOW_SECONDS`."""
+        found: dict[str, float] = {}
+        for name, unit in RATES.items():
+            for each in self._buckets:
+                if each.unit == unit:
+                    found[name] = round((each.quota - each.look()) / WINDOW_SECONDS, 3)
+        return found | ({"connections": self.under_way} if "connections" in self.limits else {})
+
     def fields(self) -> dict[str, str]:
         """`RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), without limits none."""
         if not self._buckets:

@@ -349,6 +349,10 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/access/tenants")
     browser.see("you act here")
     shot("tenants")
+    limits = {"limits": {"subscriptions": 500}}
+    httpx.patch(f"{address}/v1/tenants/default", json=limits, headers=admin).raise_for_status()
+    browser.run("location.reload()")
+    browser.see("/ 500", within="table")
     browser.open(f"{address}/console#/access/usage")
     browser.see("Ann", within="table")
     shot("usage")

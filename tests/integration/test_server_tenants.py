@@ -139,6 +139,30 @@ def test_tenants_are_made_limited_and_deleted(tmp_path: Path) -> None:
         until(lambda: not (tmp_path / "tenants" / "shop.deleted-0").exists())
 
 
+def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:
+    """Of a key, and of its tenant: rates on average, subscriptions and connections as they are."""
+    with running_application(tmp_path) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        limits = {"requests_per_second": 100, "subscriptions": 5, "connections": 9}
+        client.post("/v1/tenants", json={"name": "shop", "limits": limits}, headers=admin)
+        asked = {"role": "subscriber", "tenant": "shop", "limits": {"requests_per_second": 50}}
+        key = client.post("/v1/keys", json=asked, headers=admin).json()
+        for _ in range(3):
+            made = client.post(
+                "/v1/subscriptions",
+                json={"expression": "a = 1"},
+                headers={"Authorization": f"Bearer {key['key']}"},
+            )
+            assert made.status_code == 201
+        tenants = {each["name"]: each for each in client.get("/v1/tenants", headers=admin).json()["tenants"]}
+        used = tenants["shop"]["used"]
+        assert (used["subscriptions"], used["connections"]) == (3, 0)
+        assert 0 <= used["requests_per_second"] <= 0.3
+        assert tenants["default"]["used"] == {}
+        keys = {each["id"]: each for each in client.get("/v1/keys", headers=admin).json()["keys"]}
+        assert set(keys[key["id"]]["used"]) == {"requests_per_second"}
+
+
 def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:
     with running_application(tmp_path, key_limits={"subscriptions": 2}) as client:
         keyed = Keyed(client)

@@ -18,7 +18,7 @@ const ROLES = () => ({
 const LIMITS = () => ({
   requests_per_second: t("requests a second"), events_per_second: t("events a second"), bytes_per_second: t("bytes a second"), connections: t("connections at one time"), subscriptions: t("subscriptions"),
 });
-const limitsOf = (limits) => Object.entries(limits).map(([name, value]) => `${LIMITS()[name] ?? name}: ${number(value, 3)}`).join(", ");
+const limitsOf = (limits, used = {}) => Object.entries(limits).map(([name, value]) => `${LIMITS()[name] ?? name}: ${name in used ? number(used[name], 3) + " / " : ""}${number(value, 3)}`).join(", ");
 
 // ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -27,7 +27,7 @@ async function keys() {
   async function draw() {
     const { keys: listed } = await get("keys");
     fill(found, listed.length ? table([t("Key"), t("Role"), t("Tenant"), t("ends"), t("Limits"), ""], listed.map((each) => [
-      h("span", {}, each.name || "–", h("br"), h("code", {}, each.id), "key " + each.id === state.session.who && [" ", tag(t("yours"), "good")]), each.role, each.tenant ?? t("all"), each.expires_at ? when(each.expires_at) : t("never"), limitsOf(each.limits) || "–",
+      h("span", {}, each.name || "–", h("br"), h("code", {}, each.id), "key " + each.id === state.session.who && [" ", tag(t("yours"), "good")]), each.role, each.tenant ?? t("all"), each.expires_at ? when(each.expires_at) : t("never"), limitsOf(each.limits, each.used) || "–",
       h("div", { class: "row" }, button(t("Rotate"), async () => { shown(await call("POST", `keys/${each.id}/rotate`)); await draw(); }), button(t("Revoke"), async () => {
         if (!confirm(t("Revoke the key {0}? Requests with it are refused at once.", each.name || each.id))) return;
         await call("DELETE", "keys/" + each.id);
@@ -70,7 +70,7 @@ async function tenants() {
   const act = async (name) => { state.session = await call("PATCH", "session", { tenant: name }); location.hash = "#/start"; };
   return card(h("p", {}, t("Tenants share a server and nothing else: subscriptions, events and vocabularies of one are not seen by another.")),
     table([t("Tenant"), { text: t("Keys"), number: true }, t("State"), t("made"), t("Limits"), ""], listed.map((each) => [
-      h("strong", {}, each.name), number(each.keys), each.open ? tag(t("open"), "good") : tag(t("not in use")), when(each.created_at), limitsOf(each.limits) || "–",
+      h("strong", {}, each.name), number(each.keys), each.open ? tag(t("open"), "good") : tag(t("not in use")), when(each.created_at), limitsOf(each.limits, each.used) || "–",
       each.name === state.session.tenant ? tag(t("you act here"), "good") : state.session.all_tenants && state.session.needs_key && button(t("Act here"), () => act(each.name))])),
     how("v1/tenants", "kindcast tenant list"));
 }

@@ -31,8 +31,8 @@ OPEN: dict[Scale, int] = {"quick": 8, "default": 64, "full": 256}
 """Tenants that may be open at one time."""
 OPENINGS: dict[Scale, int] = {"quick": 5, "default": 50, "full": 200}
 MADE = 100
-"""So many are made by requests, which `making_ms` is of; the folders of further ones are copies of theirs, made while the
-server is stopped."""
+"""So many are made by requests, which `making_ms` is of; the folders of further ones are copies of theirs, made while
+the server is stopped."""
 WITH_ONTOLOGY = 16
 CLASSES = 2_000
 """Tenants that have one and the same ontology, and its size."""

@@ -254,7 +254,9 @@ def send_test(
     if json:
         output.print_json(told)
     elif told["outcome"] == "delivered":
-        output.paragraph(f"delivered: the sink answered {told['status_code']} after {told['seconds']:.3f} s")
+        status = told["status_code"]
+        by = "the broker confirmed it" if status is None else f"the sink answered {status}"
+        output.paragraph(f"delivered: {by} after {told['seconds']:.3f} s")
     else:
         output.warn(f"not delivered after {told['seconds']:.3f} s: {told['detail']}")
     if told["outcome"] != "delivered":

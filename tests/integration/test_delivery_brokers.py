@@ -61,7 +61,7 @@ def settings_for(name: str, mode: str) -> dict[str, Any]:
     ("name", "mode"), [("MQTT", "structured"), ("NATS", "binary"), ("AMQP", "binary"), ("KAFKA", "structured")]
 )
 def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
-    server: ServerProcess, tmp_path: Path, name: str, mode: str
+    server: ServerProcess, kindcast: Kindcast, tmp_path: Path, name: str, mode: str
 ) -> None:
     """Every match, in the order of publishing; what comes again is the same event under the same cursor. A test message
     is confirmed as well."""
@@ -112,6 +112,8 @@ def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
             f"{server.url}/v1/subscriptions/{made['id']}/test", headers={"Kindcast-Ticket": made["ticket"]}
         )
         assert tried.json()["outcome"] == "delivered", tried.text
+        said = kindcast("subscriptions", "test", made["id"], "--ticket", made["ticket"], "--server", server.url)
+        assert said.out.startswith("delivered: the broker confirmed it after ")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ replaced atomically.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,9 +20,8 @@ from kindcast.index.errors import IndexFull
 from kindcast.index.fused.arrays import Bytes
 from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.conjuncts import CONCEPT, Parts
-from kindcast.index.fused.gil_pauses import GilPauses, no_pause
 from kindcast.index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
-from kindcast.index.fused.layout import Groups, groups_of_places, merged
+from kindcast.index.fused.layout import Groups, groups_of_places, merged, no_pause
 from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, Memtable, RowLocations
 from kindcast.index.fused.residuals import Rest, joined_rests
 from kindcast.index.fused.search import ResultMemory, Scratch
@@ -43,9 +43,26 @@ TIER = 8
 """A segment is frozen again together with newer rows once they are an eighth of it: an event asks some log8(n)
 segments, each 7 µs, and each row is written anew a dozen times in all, some 2 µs each."""
 
+HELD = 200e-6
+"""Seconds that a merge may hold the GIL at a stretch: a few times what matching an event takes. A thread that waits for
+the GIL gets it after 5 ms, or as soon as its holder releases it."""
+PAUSE = 100e-6
+"""Seconds of a pause: long enough for another thread to wake up, and merges still get most of a core."""
 THREAD = "kindcast-merge"
 
 _logger = logging.getLogger(__name__)
+
+
+class GilPauses:
+    """Called between the small steps of a merge; releases the GIL when it is time, so that matching is not held up."""
+
+    def __init__(self) -> None:
+        self._due = time.perf_counter() + HELD
+
+    def __call__(self) -> None:
+        if time.perf_counter() >= self._due:
+            time.sleep(PAUSE)
+            self._due = time.perf_counter() + HELD
 
 
 class Builder:

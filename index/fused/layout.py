@@ -19,12 +19,21 @@ from kindcast.index.clause import AttributeId
 from kindcast.index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
 from kindcast.index.fused.columns import Columns
 from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from kindcast.index.fused.gil_pauses import no_pause
 from kindcast.index.fused.graph_arrays import CELLS, GraphShape
 from kindcast.index.fused.kernels import Bounds, bounds_of
 from kindcast.index.jit import compiled
 
-__all__ = ["ClusterKey", "Groups", "Place", "RowGroup", "groups_of_places", "lay_out", "merged", "places_of"]
+__all__ = [
+    "ClusterKey",
+    "Groups",
+    "Place",
+    "RowGroup",
+    "groups_of_places",
+    "lay_out",
+    "merged",
+    "no_pause",
+    "places_of",
+]
 
 
 ClusterKey = tuple[frozenset[AttributeId], frozenset[AttributeId], tuple[tuple[int, int], ...], bool]
@@ -39,6 +48,10 @@ MASKED_ROWS = 24
 FAR_BLOCKS = 2
 """Clusters with more unlisted rows than so many blocks are matched block by block, so that masks stay in the cache."""
 NO_INDEX = np.zeros(0, dtype=np.int32)
+
+
+def no_pause() -> None:
+    """No pause: for work that somebody waits for."""
 
 
 @dataclass(frozen=True, slots=True)

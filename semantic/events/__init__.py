@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
     from kindcast.semantic.events.documents import MOST_TOGETHER
     from kindcast.semantic.events.event_plans import ReadEvent
-    from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
+    from kindcast.semantic.events.linked_data import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
     from kindcast.semantic.events.linked_data.reader import TakesLong, is_graph
 
 __all__ = [
@@ -42,7 +42,7 @@ __getattr__ = on_demand(
         ),
         "kindcast.semantic.events.documents": ("MOST_TOGETHER",),
         "kindcast.semantic.events.event_plans": ("ReadEvent",),
-        "kindcast.semantic.events.linked_data.media_types": (
+        "kindcast.semantic.events.linked_data": (
             "GRAPH_TYPES",
             "JSON_LD",
             "RDF_TYPES",

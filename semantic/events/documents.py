@@ -18,7 +18,7 @@ import msgspec
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.corrections import correction_of, text_at, types_of, values_at
-from kindcast.semantic.events.linked_data.media_types import RDF_TYPES, media_type_of
+from kindcast.semantic.events.linked_data import RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.reader import (
     DEEPEST,
     LONGEST_ROOT,

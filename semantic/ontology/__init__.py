@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
     from kindcast.semantic.ontology.loader import read, read_several
-    from kindcast.semantic.ontology.progress import Progress, silent
     from kindcast.semantic.ontology.reasoning.owl import Reasoner, find_java
     from kindcast.semantic.ontology.records import (
         ConceptRecord,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         Reason,
         RelationRecord,
     )
+    from kindcast.semantic.ontology.reports import Progress, silent
     from kindcast.semantic.ontology.syntaxes import CONTENT_TYPES, syntax_of_extension
 
 __all__ = [
@@ -67,7 +67,7 @@ __getattr__ = on_demand(
             "read",
             "read_several",
         ),
-        "kindcast.semantic.ontology.progress": (
+        "kindcast.semantic.ontology.reports": (
             "Progress",
             "silent",
         ),

@@ -42,7 +42,6 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.document_warnings import DocumentWarnings, shown
 from kindcast.semantic.ontology.iris import OBO, local_name
 from kindcast.semantic.ontology.owl_syntaxes import (
     TYPE,
@@ -56,6 +55,7 @@ from kindcast.semantic.ontology.owl_syntaxes import (
     xsd,
 )
 from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.reports import DocumentWarnings, shown
 
 __all__ = [
     "IDSPACE_LENGTH",

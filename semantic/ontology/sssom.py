@@ -22,9 +22,9 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.document_warnings import DocumentWarnings, shown
 from kindcast.semantic.ontology.obo import OBO
 from kindcast.semantic.ontology.records import Limits
+from kindcast.semantic.ontology.reports import DocumentWarnings, shown
 
 __all__ = ["SssomDocument"]
 

@@ -8,11 +8,12 @@ Either way the operator decides nothing: a subscription that hangs on it alone i
 answer. What is undecided carries a `Failure`, from the call to the subscriber.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-__all__ = ["KINDS", "FailedForGood", "Failure", "FailureKind", "NotAnswered", "OperatorFailed", "TryLater"]
+__all__ = ["KINDS", "FailedForGood", "Failure", "FailureKind", "NotAnswered", "OperatorFailed", "TryLater", "needed"]
 
 FailureKind = Literal["failed", "timed_out", "circuit_open", "busy", "missing", "waiting"]
 """failed: it raised, or answered what is no answer; timed_out: no answer in its time; circuit_open: it failed too often
@@ -144,3 +145,13 @@ class NotAnswered(OperatorFailed):
 
     def of(self, call: object) -> "NotAnswered":
         return NotAnswered(f"{call}: {self}", self.done, self.drop)
+
+
+def needed(module: str, operator: str) -> Any:
+    """The module of a library that an installation may lack, imported when `operator` first needs it. Raises
+    `FailedForGood`, which says what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        raise FailedForGood(f"{operator} needs {library}: pip install 'kindcast[operators]'") from error

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Collection
 
 from kindcast.semantic.errors import InvalidEvent, OntologyError, Problem
+from kindcast.semantic.events.linked_data import RDF_TYPES
 from kindcast.semantic.events.linked_data.graph import RDF, Graph, Link, literal_of
-from kindcast.semantic.events.linked_data.media_types import RDF_TYPES
 from kindcast.semantic.model import Position
 from kindcast.semantic.ontology.quads import RdfLiteral, Statement, ntriples_of, statements
 

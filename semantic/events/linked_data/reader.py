@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.events.linked_data import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.graph import UNNAMED, Graph, graph_of_expanded, members_of, reached, unfolded
-from kindcast.semantic.events.linked_data.media_types import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import documents_of_rdf, graph_of_rdf
 from kindcast.semantic.flatten import EventLimits

@@ -19,9 +19,9 @@ from typing import Final
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
-from kindcast.semantic.ontology.progress import Progress
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.records import ConceptRecord, Ontology
+from kindcast.semantic.ontology.reports import Progress
 from kindcast.semantic.ontology.subsumption import Known, Pairs
 
 __all__ = ["classify_task", "run_hermit"]

@@ -21,9 +21,8 @@ import numpy as np
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import AttributeRef, Quantity
-from kindcast.semantic.operators.builtin.libraries import needed
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import FailedForGood
+from kindcast.semantic.operators.failures import FailedForGood, needed
 
 __all__ = ["MOST_CORNERS", "MOST_REGIONS", "Regions", "geography"]
 

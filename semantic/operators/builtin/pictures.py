@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.semantic.operators.builtin.libraries import needed
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import FailedForGood
+from kindcast.semantic.operators.failures import FailedForGood, needed
 
 __all__ = ["LONGEST", "MOST_PIXELS", "pictures"]
 

@@ -10,8 +10,8 @@ nearly a duplicate.
 from typing import Any
 
 from kindcast.semantic.errors import InvalidPattern
-from kindcast.semantic.operators.builtin.libraries import needed
 from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import needed
 from kindcast.semantic.units.patterns import check_size, compile_pattern, fold
 
 __all__ = ["LONGEST", "texts"]

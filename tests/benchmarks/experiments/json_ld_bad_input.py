@@ -6,7 +6,7 @@ from typing import Any
 
 from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidEvent
-from kindcast.semantic.events.linked_data.media_types import JSON_LD
+from kindcast.semantic.events.linked_data import JSON_LD
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 
 NAME = "json_ld_bad_input"

@@ -197,3 +197,12 @@ def test_optimal_order_is_never_dearer_than_any_other() -> None:
         ]
         assert cost_of(failing, failing, best) == min(costs)
         assert cost_of(failing, failing, near) <= 1.5 * min(costs)
+
+
+def test_batch_counts_in_integers_however_its_events_are_narrowed(engine: DexinEngine) -> None:
+    """Nothing narrows the first event, and either method the second. While kernels run as Python, unsigned numbers of
+    the one and signed ones of the other must not meet: NumPy makes their sum a float."""
+    engine.add_many([Clause((), frozenset()), between(1.0, 9.0), between(8.0, 9.0)])
+    table = engine.match_batch([LoweredEvent(frozenset(), {}), at(5.0), at(8.5)])
+    assert table.offsets.tolist() == [0, 1, 3, 6]
+    assert table.rows.tolist() == [0, 0, 1, 0, 1, 2]

@@ -1,8 +1,42 @@
-"""Warnings about a document that is read nevertheless: the first few of a kind with their line, the others counted."""
+"""What a reader says of a document while it reads: how far it is, and what it read in spite of a mistake.
 
-from collections.abc import Iterator
+Warnings are bounded: the first few of a kind are shown with their lines, the others are counted.
+"""
 
-__all__ = ["DocumentWarnings", "shown"]
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+__all__ = ["DocumentWarnings", "Progress", "counted", "shown", "silent"]
+
+T = TypeVar("T")
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage (`parse`, `extract`, …), what is done, and the total, or None where nobody knows it."""
+
+EVERY = 8_192  # items between two looks at the clock, which costs more than to count
+SECONDS = 0.1  # between two reports: people read no faster
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Tells nobody."""
+
+
+def counted(items: Iterator[T], progress: Progress, stage: str) -> Iterator[T]:
+    """`items`, and now and then how many there were."""
+    if progress is silent:
+        yield from items
+        return
+    progress(stage, 0, None)
+    last = time.monotonic()
+    for number, item in enumerate(items, 1):
+        if number % EVERY == 0:
+            now = time.monotonic()
+            if now - last >= SECONDS:
+                last = now
+                progress(stage, number, None)
+        yield item
+
 
 SHOWN = 5  # warnings of one kind that are shown with their line: a document repeats its mistakes
 KINDS = 50  # kinds that are shown: a document with more kinds is probably in another syntax

@@ -304,7 +304,7 @@ def _ones(bits: npt.NDArray[np.uint64]) -> int:
         word = each - ((each >> np.uint64(1)) & np.uint64(0x5555555555555555))
         word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
         word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-        count += np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+        count += int(np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56)))
     return count
 
 

@@ -91,6 +91,7 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
     def same(engine: FusedEngine) -> None:
         for event, rows in zip(events, expected, strict=True):
             assert engine.match(event).tolist() == rows
+        for event, rows in list(zip(events, expected, strict=True))[::8]:  # in Python, so a few of each sort
             assert engine.explain(event)["found"] == len(rows)
         assert engine.match_batch(events).rows.tolist() == [row for rows in expected for row in rows]
         engine.check_invariants()

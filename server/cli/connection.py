@@ -108,7 +108,7 @@ def connected(server: str) -> "Iterator[Client]":
 
     wait_for(server, _retry.get())
     try:
-        with _an_address(server), Client(server, **credentials()) as client:
+        with _an_address(server), Client(server, retry_seconds=0.0, **credentials()) as client:
             yield client
     except httpx.TimeoutException as error:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error
@@ -134,7 +134,7 @@ def new_client(server: str) -> "AsyncClient":
     from kindcast.server.client import AsyncClient
 
     with _an_address(server):
-        return AsyncClient(server, **credentials())
+        return AsyncClient(server, retry_seconds=0.0, **credentials())
 
 
 def credentials() -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, overload
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -14,6 +16,8 @@ import msgspec
 from kindcast.server.client.problem_error import Json, ProblemError
 
 __all__ = [
+    "RETRY_SECONDS",
+    "Attempts",
     "Call",
     "Calls",
     "Json",
@@ -67,6 +71,38 @@ def reaching(server: str) -> Iterator[None]:
         raise ServerUnreachable(f"no server answers at {server}: {error}") from error
 
 
+RETRY_SECONDS = 5.0
+"""For which a call is sent again, by default: a server that is started again is back by then."""
+FIRST_PAUSE_SECONDS = 0.1
+_PASSING = frozenset({429, 502, 503, 504})
+
+
+class Attempts:
+    """When a call may be sent again: where it was never sent, since nobody listens, or was refused for the moment; and,
+    if it is repeatable, where no answer came. Until `seconds` have passed, with growing pauses."""
+
+    def __init__(self, call: "Call[Any]", seconds: float) -> None:
+        self._call = call
+        self._until = time.monotonic() + seconds
+        self._pause = FIRST_PAUSE_SECONDS
+
+    def again_after(self, got: httpx.Response | httpx.TransportError) -> float | None:
+        """Seconds to wait before it is sent again; None where this is how it ends."""
+        wish = 0.0
+        if isinstance(got, httpx.Response):
+            if got.status_code not in _PASSING or not (self._call.repeatable or got.status_code == 429):
+                return None
+            after = got.headers.get("retry-after", "")
+            wish = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
+        elif isinstance(got, httpx.UnsupportedProtocol) or not (
+            self._call.repeatable or isinstance(got, httpx.ConnectError | httpx.ConnectTimeout)
+        ):
+            return None
+        pause = max(wish, self._pause)
+        self._pause = min(2 * self._pause, 1.0)
+        return pause if time.monotonic() + pause < self._until else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
     """One request. `read` turns the parsed answer (None when it has no body) into what the method returns."""
@@ -78,6 +114,8 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     timeout: float = TIMEOUT_SECONDS
+    repeatable: bool = False
+    """Whether it does nothing twice: it reads, or has ids of its own."""
 
     def arguments(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """As keywords of httpx's `request`, save the URL; with the `headers` of every call."""
@@ -97,14 +135,14 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
         functools.update_wrapper(cast("Any", self), describe)
 
     @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
+    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
     @overload
     def __get__(self, client: "Client", owner: type) -> Callable[P, T]: ...
     @overload
     def __get__(self, client: "AsyncClient", owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, client: "Client | AsyncClient | None", owner: type) -> Any:
         if client is None:
-            return self
+            return self._of_class
 
         @functools.wraps(self._describe)
         def send(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -115,17 +153,35 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
         return send
 
     @functools.cached_property
-    def _signature(self) -> inspect.Signature:
-        """As it is called on a client: what `help` and `inspect` show."""
+    def _of_class(self) -> Callable[..., Any]:
+        """What the class has: a function of a client."""
+
+        @functools.wraps(self._describe)
+        def send(client: Any, /, *args: Any, **kwargs: Any) -> Any:
+            bound: Callable[..., Any] = self.__get__(client, type(client))
+            return bound(*args, **kwargs)
+
+        del send.__wrapped__
+        send.__signature__ = self._whole_signature  # type: ignore[attr-defined]
+        return send
+
+    @functools.cached_property
+    def _whole_signature(self) -> inspect.Signature:
+        """With the client as the first parameter, and what is answered: what `help` and `inspect` show of a class."""
         stated = inspect.signature(self._describe, eval_str=True)
         answer = (get_args(stated.return_annotation) or (Any,))[0]
-        answer = None if answer is type(None) else answer
-        return stated.replace(parameters=[*stated.parameters.values()][1:], return_annotation=answer)
+        return stated.replace(return_annotation=None if answer is type(None) else answer)
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        """As it is called on a client."""
+        whole = self._whole_signature
+        return whole.replace(parameters=[*whole.parameters.values()][1:])
 
 
 def get(path: str, **params: Any) -> Call[Json]:
     """A GET that answers with an object; parameters that are None are left out."""
-    return Call(method="GET", path=path, read=_same, params=present(**params))
+    return Call(method="GET", path=path, read=_same, params=present(**params), repeatable=True)
 
 
 def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Json]:
@@ -536,9 +592,11 @@ class Calls(VocabularyCalls, OperatorCalls):
         **more: Any,
     ) -> Call[Json]:
         """Subscribes by text or by tree (`where`), with further fields of the API as keywords. The answer holds the
-        ticket and, for a webhook, the secret: neither is ever shown again."""
+        ticket and, for a webhook, the secret: neither is ever shown again. It is sent again where no answer comes, and
+        makes one subscription all the same."""
         body = present(expression=expression, where=where, sink=sink, ttl_seconds=ttl_seconds) | more
-        return replace(post(path_of("subscriptions"), body), read=functools.partial(_remember, self.tickets))
+        call = post(path_of("subscriptions"), body, headers={"Idempotency-Key": str(uuid4())})
+        return replace(call, read=functools.partial(_remember, self.tickets), repeatable=True)
 
     @described
     def subscriptions(self) -> Call[Json]:
@@ -616,15 +674,23 @@ class Calls(VocabularyCalls, OperatorCalls):
 
         An object with `specversion` is a CloudEvent as it stands. Any other is the data of one, whose `type`, `source`,
         `id` … may be given as keywords (for all of them, so no `id` with several).
+
+        Events with ids are sent again where no answer comes, and accepted once; a single one without gets an id here.
         """
         if isinstance(events, Mapping):
             kind = "application/cloudevents+json" if "specversion" in events else "application/json"
             content = msgspec.json.encode(events)
+            context = context if "specversion" in events else {"id": str(uuid4()), **context}
+            repeatable = True
         else:
+            events = list(events)
             kind = "application/x-ndjson"
             content = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+            repeatable = all("specversion" in event for event in events)
         headers = {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
-        return Call(method="POST", path=path_of("events"), read=dict, headers=headers, content=content)
+        return Call(
+            method="POST", path=path_of("events"), read=dict, headers=headers, content=content, repeatable=repeatable
+        )
 
     @described
     def events(

@@ -16,7 +16,18 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from kindcast.server.client.calls import TIMEOUT_SECONDS, Call, Calls, Json, path_of, problem, reaching, read_answer
+from kindcast.server.client.calls import (
+    RETRY_SECONDS,
+    TIMEOUT_SECONDS,
+    Attempts,
+    Call,
+    Calls,
+    Json,
+    path_of,
+    problem,
+    reaching,
+    read_answer,
+)
 
 __all__ = ["AsyncClient", "Client", "StreamReader"]
 
@@ -124,12 +135,15 @@ class Client(Calls):
         tenant: str | None = None,
         ca: str | None = None,
         http: httpx.Client | None = None,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
         `tenant`: in which an administrator of all tenants acts. `ca`: a PEM file of the authorities whose certificates
         are trusted, in place of the system's; by default the variable KINDCAST_CA. `http`: an `httpx.Client` of your
-        own (client certificates, proxies); it is closed with this one."""
+        own (client certificates, proxies); it is closed with this one. `retry_seconds`: how long a call is sent again
+        that found no server, was refused for the moment, or, if it does nothing twice, had no answer."""
         self.tickets = {}
+        self._retry_seconds = retry_seconds
         self.server = server.rstrip("/")
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.Client(**_connecting(server, ca))
@@ -145,9 +159,19 @@ class Client(Calls):
 
     def send(self, call: Call[T]) -> T:
         """Sends a call. Raises `ProblemError`; `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
-        with reaching(self.server):
-            answer = self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
-        return read_answer(call, answer)
+        attempts = Attempts(call, self._retry_seconds)
+        while True:
+            try:
+                with reaching(self.server):
+                    answer = self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
+                pause = attempts.again_after(answer)
+            except httpx.TransportError as error:
+                if (pause := attempts.again_after(_cause(error))) is None:
+                    raise
+            else:
+                if pause is None:
+                    return read_answer(call, answer)
+            time.sleep(pause)
 
     def download(self, path: str) -> Generator[bytes]:
         """What the server answers to a GET, as it comes: exports may be larger than the memory. Raises `ProblemError`;
@@ -192,11 +216,13 @@ class AsyncClient(Calls):
         tenant: str | None = None,
         ca: str | None = None,
         http: httpx.AsyncClient | None = None,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
-        `tenant`: in which an administrator of all tenants acts. `ca`: as of `Client`. `http`: an `httpx.AsyncClient` of
-        your own; it is closed with this one."""
+        `tenant`: in which an administrator of all tenants acts. `ca` and `retry_seconds`: as of `Client`. `http`: an
+        `httpx.AsyncClient` of your own; it is closed with this one."""
         self.tickets = {}
+        self._retry_seconds = retry_seconds
         self.server = server.rstrip("/")
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.AsyncClient(**_connecting(server, ca))
@@ -212,9 +238,20 @@ class AsyncClient(Calls):
 
     async def send(self, call: Call[T]) -> T:
         """As `Client.send`."""
-        with reaching(self.server):
-            answer = await self._http.request(call.method, self.server + call.path, **call.arguments(self.headers))
-        return read_answer(call, answer)
+        attempts = Attempts(call, self._retry_seconds)
+        while True:
+            try:
+                with reaching(self.server):
+                    arguments = call.arguments(self.headers)
+                    answer = await self._http.request(call.method, self.server + call.path, **arguments)
+                pause = attempts.again_after(answer)
+            except httpx.TransportError as error:
+                if (pause := attempts.again_after(_cause(error))) is None:
+                    raise
+            else:
+                if pause is None:
+                    return read_answer(call, answer)
+            await asyncio.sleep(pause)
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
         """As `Client.listen`."""
@@ -234,6 +271,11 @@ class AsyncClient(Calls):
                 pass  # the server went away, or is not back yet
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
+
+
+def _cause(error: httpx.TransportError) -> httpx.TransportError:
+    """The error of httpx behind one of ours: it tells whether the request left."""
+    return error.__cause__ if isinstance(error.__cause__, httpx.TransportError) else error
 
 
 def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:

@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import pydoc
+import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.calls import Calls, described
+from tests.harness.ports import free_port
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -107,7 +110,7 @@ def test_client_every_call_is_described_once_with_words() -> None:
     calls = {name: value for name, value in vars(Calls).items() if isinstance(value, described)}
     assert len(calls) >= 20
     for name in calls:
-        assert getattr(Client, name) is getattr(AsyncClient, name) is calls[name]
+        assert getattr(Client, name) is getattr(AsyncClient, name)
         assert inspect.getdoc(calls[name])
 
 
@@ -165,6 +168,104 @@ def test_client_signatures_are_those_that_are_called() -> None:
         assert inspect.signature(client.unsubscribe).return_annotation is None
         assert client.pull.__doc__
         assert "(id: str, *, after:" in pydoc.render_doc(client.pull)
+
+
+def test_client_classes_show_signatures_and_their_methods_can_be_called(client: Client) -> None:
+    """`help(Client)` and an editor see what an instance has."""
+    for kind in (Client, AsyncClient):
+        stated = inspect.signature(kind.subscribe)
+        assert list(stated.parameters)[:3] == ["self", "expression", "where"]
+        assert "subscribe(self, /, expression: str | None = None" in pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    made = Client.subscribe(client, "n = 1")
+    assert client.subscription(made["id"])["status"] == "active"
+
+
+class Unreliable:
+    """A server that breaks off its first connections, or refuses their requests, and then answers."""
+
+    def __init__(self, answers: list[bytes]) -> None:
+        self._answers = answers
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.heads: list[dict[str, str]] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "Unreliable":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        for answer in [*self._answers, OK]:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            with connection:
+                head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")
+                lines = head.decode().splitlines()
+                told = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+                while len(body) < int(told.get("content-length", 0)):
+                    body += connection.recv(65_536)
+                self.heads.append({"": lines[0], "body": body.decode()} | told)
+                connection.sendall(answer)
+
+
+OK = b'HTTP/1.1 200 OK\r\ncontent-length: 26\r\nconnection: close\r\n\r\n{"id": "s", "ticket": "t"}'
+BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("answer", [b"", BUSY])
+def test_client_sends_again_what_does_nothing_twice_with_the_same_ids(answer: bytes) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "urn:a", "type": "t"}
+    calls: dict[str, Callable[[Client], object]] = {
+        "subscribe": lambda client: client.subscribe("n = 1"),
+        "one event": lambda client: client.publish({"n": 1}),
+        "events with ids": lambda client: client.publish([event]),
+        "read": lambda client: client.subscriptions(),
+    }
+    for name, call in calls.items():
+        with Unreliable([answer, answer]) as server, Client(server.url) as client:
+            call(client)
+        first, *others = server.heads
+        assert others == [first, first], name
+
+
+def test_client_sends_once_what_might_be_done_twice() -> None:
+    """Several events without ids, a change: the error says that it is not known whether it was done."""
+    for call in (
+        lambda client: client.publish([{"n": 1}, {"n": 2}]),
+        lambda client: client.replay("sub_1"),
+    ):
+        with Unreliable([b""]) as server, Client(server.url) as client, pytest.raises(ServerUnreachable):
+            call(client)
+        assert len(server.heads) == 1
+
+
+def test_client_waits_for_a_server_that_is_not_there_yet_but_not_for_ever(tmp_path: Path) -> None:
+    port = free_port()
+    with Client(f"http://127.0.0.1:{port}", retry_seconds=0.5) as client:
+        began = time.monotonic()
+        with pytest.raises(ServerUnreachable, match="no server answers"):
+            client.replay("sub_1")
+        assert 0.2 < time.monotonic() - began < 5
+
+    async def later() -> None:
+        async with AsyncClient(f"http://127.0.0.1:{port}", retry_seconds=10) as client:
+            waiting = asyncio.create_task(client.publish([{"n": 1}, {"n": 2}]))
+            await asyncio.sleep(0.5)
+            server = socket.create_server(("127.0.0.1", port))
+            connection, _ = await asyncio.to_thread(server.accept)
+            with server, connection:
+                connection.recv(65_536)
+                connection.sendall(OK)
+                await waiting
+
+    asyncio.run(later())
 
 
 def _silent(request: httpx.Request) -> httpx.Response:

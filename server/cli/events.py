@@ -38,7 +38,7 @@ def events(
         output.hint('There is no event here: kindcast publish \'{"target": "laptop", "price": 350}\'')
         return
     rows = [
-        (str(each["sequence"]), output.ago(each["accepted_at"]), str(each["matched"]), _data(each["event"]))
+        (str(each["sequence"]), output.ago(each["accepted_at"]), _count(each["matched"]), _data(each["event"]))
         for each in page["events"]
     ]
     output.table(("event", "accepted", "matches", "data"), rows)
@@ -54,7 +54,7 @@ def trace(event: EventArgument, server: ServerOption = DEFAULT_SERVER, json: Jso
         output.print_json(found)
         return
     output.paragraph(_data(found["event"]), "bold")
-    rows = [("accepted", str(found["accepted_at"])), ("matches", str(found["matched"]))]
+    rows = [("accepted", str(found["accepted_at"])), ("matches", _count(found["matched"]))]
     output.table(("", ""), [*rows, ("vocabulary", str(found["vocabulary_version"]))])
     for note in found["notes"]:
         output.warn(str(note["detail"]))
@@ -136,6 +136,11 @@ def _sequence(event: str) -> str:
     if not event.isdecimal():
         raise typer.BadParameter(f"{event!r} is no number of an event; kindcast events lists them", param_hint="EVENT")
     return event
+
+
+def _count(matched: int | None) -> str:
+    """Subscriptions that got an event; not told where attributes are hidden from the key."""
+    return "–" if matched is None else str(matched)
 
 
 def _data(event: Any) -> str:

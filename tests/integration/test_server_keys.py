@@ -162,7 +162,7 @@ def test_first_key_is_an_administrators(tmp_path: Path) -> None:
         headers = {"Authorization": f"bearer {made['key']}"}
         assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
         (listed,) = client.get("/v1/keys", headers=headers).json()["keys"]
-        assert listed == {name: value for name, value in made.items() if name != "key"}
+        assert listed == {name: value for name, value in made.items() if name != "key"} | {"used": {}}
         answer = client.delete(f"/v1/keys/{made['id']}", headers=headers)
         assert (answer.status_code, problem_code(answer)) == (409, "last-key")
 

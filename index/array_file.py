@@ -71,10 +71,10 @@ def read_arrays(path: Path, *kinds: str) -> tuple[dict[str, Any], dict[str, Arra
     if magic != MAGIC:
         raise DamagedIndex(path, "it does not begin like a file of arrays")
     if own != zlib.crc32(whole[: PREAMBLE.size - 4]) or at + length != size:
-        raise DamagedIndex(path, "its preamble is not as it was written, or its end is missing")
+        raise DamagedIndex(path, "its preamble is damaged, or its end is missing")
     text = whole[at : at + length]
     if zlib.crc32(text) != checksum:
-        raise DamagedIndex(path, "its contents are not as they were written")
+        raise DamagedIndex(path, "its contents are damaged")
     contents = json.loads(text)
     if contents["kind"] not in kinds:
         raise OtherLayout(path, contents["kind"], kinds[0])

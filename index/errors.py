@@ -52,7 +52,7 @@ class IndexFull(IndexingError):
     """The byte budget of an engine has no room for what is to be added; nothing of it was."""
 
     def __init__(self, budget: int) -> None:
-        super().__init__(f"the index may have {budget:,} bytes, and they are used; remove clauses, or allow it more")
+        super().__init__(f"the index may have {budget:,} bytes, and all are used: remove clauses, or allow more")
         self.budget = budget
 
 

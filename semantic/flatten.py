@@ -117,7 +117,7 @@ class Flat:
 
 def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None = None) -> Flat:
     """Everything in `data` by dotted name, in the order of the data; types of Python and numpy are read by `as_json`.
-    `stated` is asked what each object inside states that is no quantity of two members.
+    `stated` is asked what each object inside states that is not a quantity of two members.
 
     Walks with a stack of its own, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`.
     Raises `InvalidEvent` with a JSON pointer for each key that is no string, number that is not finite or that no

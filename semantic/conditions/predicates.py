@@ -331,7 +331,7 @@ def _within(low: int, high: int) -> tuple[Check, ...]:
 
 
 def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
-    """Rule 9: the members that compare so with every end; a bound that is no member has no order, so nothing does."""
+    """Rule 9: the members that compare so with every end; no member does if a bound is not a member."""
     bounds = [(order, vocabulary.root_word(bound)) for order, bound in ends]
     if not listed.is_ordered or any(bound not in listed.members for _, bound in bounds):
         return ()

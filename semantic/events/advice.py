@@ -74,7 +74,7 @@ def advice_on_value(
     elif value.instant is None and value.dates is None:
         wrong = not_a_quantity(value.text, vocabulary.units.knows)
         if wrong is not None and (": " in wrong or amounts or "number" in readings or kind == "number"):
-            yield Note("not-a-quantity", name, f"{value.text!r} is a text and no quantity; {wrong}")
+            yield Note("not-a-quantity", name, f"{value.text!r} is a text, not a quantity; {wrong}")
 
 
 def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -> Iterator[Note]:

@@ -590,5 +590,5 @@ def _mapping(data: object) -> Mapping[Any, Any]:
 def _refuse_context_names(data: Mapping[Any, Any]) -> None:
     taken = [key for key in data if isinstance(key, str) and (key == "ce" or key.startswith("ce."))]
     if taken:
-        detail = "this name is kept for context attributes such as ce.type: choose another"
+        detail = "this name is reserved for context attributes such as ce.type: choose another"
         raise InvalidEvent([problem_at((key,), "reserved-name", detail) for key in taken])

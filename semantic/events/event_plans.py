@@ -42,7 +42,7 @@ MOST_NAMES = 200
 """Names of an object that is read here."""
 CONTEXT, TYPE = "ce", "@type"
 CONTEXT_DEPTH = -1
-"""Instead of a depth: the context of an event is no object in its data."""
+"""Instead of a depth: the context of an event is not an object in its data."""
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
 """What became of one value: its keys, by column."""
@@ -168,7 +168,7 @@ class _Shape:
 
 
 _Group = tuple[_Shape, Mapping[str, Any], int, _Member | None, Sequence[Any]]
-"""An object that is no quantity: its shape, itself, its depth; of an array in it also the array's name and values."""
+"""An object that is not a quantity: its shape, itself, its depth; of an array also the array's name and values."""
 
 
 class ReadEvent:

@@ -254,7 +254,7 @@ class TableReader:
                 [each.get(column) for each in read] == [(instant,) for instant in instants]
                 for column in {column for each in read for column in each}
             )
-            # That some text is no concept does not say that none is.
+            # That some text is not a concept does not say that none is.
             asked = any(self.lowering.asks(attribute, "concept") for attribute in attributes)
             self._moments[name] = tuple(read[0]) if exact and not asked else None
         return self._moments[name]

@@ -357,7 +357,7 @@ class TypedEvents:
         """Raises `InvalidEvent` with everything in `data` that does not fit the declared ones of `types`."""
         schemas = self._vocabulary.schemas
         if sum(each in schemas.types for each in types) > MOST_TYPES:
-            detail = f"an event is of at most {MOST_TYPES} declared types"
+            detail = f"an event has at most {MOST_TYPES} declared types"
             raise InvalidEvent([problem_at((EVENT_TYPES,), "too-many-types", detail)])
         view = schemas.view(types)
         if view is None:

@@ -104,7 +104,7 @@ def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> s
         if value.dimension is not None and value.dimension != dimension:
             return f"{said} is {in_words(value.dimension)}, {written} {in_words(dimension)}"
         if value.amount is None and value.amounts is None:
-            return f"{said} is no quantity{_why(value, vocabulary)}"
+            return f"{said} is not a quantity{_why(value, vocabulary)}"
     elif isinstance(constant, bool):
         return None if value.boolean is not None else f"{said} is neither true nor false"
     elif isinstance(constant, int | float):
@@ -112,8 +112,8 @@ def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> s
             return f"{said} is {in_words(value.dimension)}, {constant} a plain number: write {constant} with its unit"
         if value.number is None and value.instant is None and value.dates is None:
             if value.text is not None and is_number(value.text):
-                return f"{said} is a text and no number: publish it without quotes, or declare {name} with kind number"
-            return f"{said} is no number{_why(value, vocabulary)}"
+                return f"{said} is a text, not a number: publish it without quotes, or declare {name} with kind number"
+            return f"{said} is not a number{_why(value, vocabulary)}"
     elif isinstance(constant, str) and value.text is None:
         return f"{said} is not a text, and {constant!r} is one"
     return None

@@ -385,7 +385,7 @@ class OperatorLayer:
 
     def call_of(self, number: int) -> Call:
         call = self._call_of[number]
-        assert call is not None, "a clause holds a call that nobody knows"
+        assert call is not None, "a clause holds a call that the layer does not know"
         return call
 
     def part(self, clause: int) -> ExpensiveClause:

@@ -156,7 +156,7 @@ def _needed(layer: OperatorLayer, screened: Screened) -> dict[int, SubscriptionS
 
 
 def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot]) -> Waiting:
-    assert screened.event is not None, "operators are asked about an event that is not there"
+    assert screened.event is not None, "operators are called without an event"
     return Waiting(list(rows), screened.event, list(rows.values()))
 
 
@@ -217,7 +217,7 @@ def parts_of(
 DEFERRED = Failure("waiting", "its operators were not asked yet")
 """Why a candidate is undecided where operators are left to another."""
 
-NOT_SEARCHED = Failure("waiting", "a test of text takes too long to be decided at once")
+NOT_SEARCHED = Failure("waiting", "a text predicate takes too long to be evaluated at once")
 """Why a candidate is undecided whose texts are long, or whose patterns are large."""
 
 SEARCH_SECONDS = 0.05

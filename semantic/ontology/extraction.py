@@ -252,11 +252,11 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
     missing = [each.iri for each in concepts if not each.declared]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        warnings.append(f"referred to, not declared: {', '.join(missing[:3])}{more}")
+        warnings.append(f"referred to but not declared: {', '.join(missing[:3])}{more}")
     lost = [each.iri for each in concepts if each.deprecated and not each.replaced_by]
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         warnings.append(f"deprecated without a replacement: {', '.join(lost[:3])}{more}")
     if not concepts and not statements.same:
-        warnings.append("the document holds no concept: no class, no SKOS concept, nothing beneath anything")
+        warnings.append("the document holds no concept: no class, no SKOS concept, no hierarchy")
     return warnings

@@ -190,7 +190,7 @@ def _check_size(size: int, limits: Limits) -> None:
 
 _CLEARER: Final = {  # what the parser says → what it means for the writer of the document
     "LoadDocumentCallback": (
-        "the JSON-LD names a remote @context, which is never fetched: write the context into the document"
+        "the JSON-LD refers to a remote @context, which is never fetched: write the context into the document"
     ),
     "Unexpected text event": "there is a text where only elements may be, or beside elements",
 }

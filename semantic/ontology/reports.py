@@ -72,9 +72,9 @@ class DocumentWarnings:
             yield from texts
             more = self._counts[kind] - len(texts)
             if more:
-                yield f"and {more:,} more like the last ({kind})"
+                yield f"and {more:,} more like the one before ({kind})"
         if self._beyond:
-            yield f"and {self._beyond:,} more of other kinds"
+            yield f"and {self._beyond:,} more warnings of other kinds"
 
 
 def shown(text: str) -> str:

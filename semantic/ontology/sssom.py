@@ -172,4 +172,4 @@ def _after(first: str, file: io.StringIO, number: int) -> Iterator[str]:
 
 def _told(left_out: Counter[str]) -> Iterator[str]:
     for predicate, count in sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:PREDICATES]:
-        yield f"{count:,} mapping{'s' if count > 1 else ''} by {predicate} say nothing about what is beneath what"
+        yield f"{count:,} mapping{'s' if count > 1 else ''} by {predicate} say nothing about the hierarchy"

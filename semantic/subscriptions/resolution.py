@@ -315,7 +315,7 @@ class _Resolver:
             return replace(node, attribute=name, operand=operand)
         counts = (aggregate_of(name) or ("",))[0] == "count"
         if counts and (node.order, node.operand.value) in (("=", 0), ("<=", 0), ("<", 1)):
-            self.flagged("absent-count", name, "what is absent has no count: ask whether it is missing", node.at)
+            self.flagged("absent-count", name, "an absent attribute has no count: write `missing` instead", node.at)
         kind = read_as(self.declared_as(name), self.vocabulary)
         if kind is not None:
             ordered = node.order not in ("=", "!=")

@@ -346,7 +346,7 @@ class OperandReader:
         text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
         ((reading, test),) = checks
         if reading == "ip":
-            return nothing  # a key that is no number, in a column that is not that of texts
+            return nothing  # a key that is not a number, in a column that is not that of texts
         match test:
             case KeyTest(keys):  # several where aliases give the constant several forms
                 return ((reading, "key"), next(iter(keys)), text) if len(keys) == 1 else nothing

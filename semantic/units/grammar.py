@@ -129,7 +129,7 @@ def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
         kind, word, position = token.lastgroup, token.group(), token.end()
         begins = kind in ("name", "number", "power") or word == "("
         if begins and not free:
-            raise UnitSyntaxError(f"something is missing in front of {word!r}")
+            raise UnitSyntaxError(f"an operand is missing before {word!r}")
         free = not begins and word != ")"
         if kind == "name":
             if not terms.spoken(word.lower()):
@@ -175,7 +175,7 @@ class _Terms:
     def done(self) -> list[Factor]:
         self._flush()
         if self._waiting or self._power != 1:
-            raise UnitSyntaxError("something is missing at the end")
+            raise UnitSyntaxError("an operand is missing at the end")
         return self._found
 
     def operator(self, sign: int) -> None:

@@ -7,7 +7,7 @@ Where RFC 3339 leaves a choice:
 
 - Without an offset the time is UTC. `t`, `z` and one space in place of `T` are read, as the RFC allows. A date alone
   is an interval (rule 26, `parse_dates`). A time without seconds or an offset without a colon (ISO 8601, not RFC 3339)
-  is no date-time but a string.
+  is not a date-time but a string.
 - Digits beyond microseconds are dropped, in events and in subscriptions, so both sides agree.
 - A leap second, 23:59:60 in UTC, is the instant at which the next day starts, as in POSIX; its fraction follows.
 - Instants lie within 2**53 µs of 1970 (July 1684 to June 2255), where each is exactly a double and so can stand in the
@@ -47,7 +47,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_instant(text: str) -> int | None:
-    """The microseconds since 1970 that `text` names, or None if it is no date-time.
+    """The microseconds since 1970 that `text` names, or None if it is not a date-time.
 
     >>> parse_instant("1970-01-01T01:00:00.25+01:00")
     250000

@@ -401,7 +401,7 @@ class Units:
         for expression in spellings(name, known_names()):
             try:
                 found = factors(tidy(expression))
-                if any(factor.words for factor in found):  # a mere number is no unit
+                if any(factor.words for factor in found):  # a mere number is not a unit
                     return scale_of(product(self._atoms(found)))
             except (UnitSyntaxError, _NoSuchName):
                 continue

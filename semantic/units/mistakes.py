@@ -68,7 +68,7 @@ MEANT = {
     "stunden": ("h",),
     "tage": ("d",),
 }
-"""What is no unit, without regard to case → what is probably meant. No name is here that is a unit as it is written."""
+"""What is not a unit, in any case of letters → what is probably meant. No name here is a unit as it is written."""
 
 KINDS = {
     "dimensionless": "number",
@@ -163,13 +163,13 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
 
     >>> known = {"USD", "m", "kg"}.__contains__
     >>> not_a_quantity("5 bananas", known)
-    "'bananas' is no unit"
+    "'bananas' is not a unit"
     >>> not_a_quantity("1,000 m", known)
     'numbers have no commas: write 1000 m'
     >>> not_a_quantity("$5", known)
     '$ may be USD, CAD or AUD: write 5 USD'
     >>> not_a_quantity("5 usd", known)
-    "'usd' is no unit: write 5 USD"
+    "'usd' is not a unit: write 5 USD"
     >>> not_a_quantity("12 Main Street", known), not_a_quantity("about 5", known), not_a_quantity("7up", known)
     (None, None, None)
     """
@@ -189,15 +189,15 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
     if plain is None:
         return None  # `1.2.3 beta`, `10.0.0.1 x`
     if knows(unit) and plain != number:
-        reason = "numbers have no commas" if _GROUPED.fullmatch(number) else "the decimal sign is a point"
+        reason = "numbers have no commas" if _GROUPED.fullmatch(number) else "the decimal separator is a point"
         return f"{reason}: write {plain} {unit}"
     if unit in AMBIGUOUS:
         choices = AMBIGUOUS[unit]
         return f"{unit} may be {', '.join(choices[:-1])} or {choices[-1]}: write {plain} {choices[0]}"
     meant = meant_units(unit, knows)
     if meant:
-        return f"{unit!r} is no unit: write {plain} {meant[0]}"
-    return f"{unit!r} is no unit" if space and not is_before else None
+        return f"{unit!r} is not a unit: write {plain} {meant[0]}"
+    return f"{unit!r} is not a unit" if space and not is_before else None
 
 
 def is_number(text: str) -> bool:

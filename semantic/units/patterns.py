@@ -190,7 +190,7 @@ def _explained(cause: str, text: str) -> InvalidPattern:
             if part and text.startswith(part, found.start()):
                 return InvalidPattern(f"{name} not supported (RE2 syntax)", text, found.start())
     if what == "unexpected )":
-        return InvalidPattern("a parenthesis closes what was not opened", text)
+        return InvalidPattern("a parenthesis is closed that was not opened", text)
     if what == "missing )":
         return InvalidPattern("a parenthesis is not closed", text, len(text))
     return InvalidPattern(cause.replace("perl operator", "group"), text, position if position >= 0 else None)

@@ -126,7 +126,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._text[self._at :].strip():
-            raise self._error("an operation or the end is expected")
+            raise self._error("an operation (+ - * /) or the end of the expression is expected")
 
     def _product(self, depth: int) -> Expression:
         found = self._factor(depth)

@@ -65,7 +65,7 @@ class Enumeration:
         return frozenset(member for member in self.members if self.compares(member, order, bound))
 
     def compares(self, left: str, order: str, right: str) -> bool:
-        """Whether `left` compares so with `right`; False for what is no member, or incomparable."""
+        """Whether `left` compares so with `right`; False for what is not a member, or incomparable."""
         if left not in self.members or right not in self.members:
             return False
         match order:

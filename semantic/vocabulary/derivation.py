@@ -87,7 +87,7 @@ def worth_of(node: Expression, given: Mapping[str, Value], now: int, units: Unit
         case Negated(inner):
             worth = worth_of(inner, given, now, units)
             if worth.is_moment:
-                raise Undefined("a date-time has no opposite")
+                raise Undefined("a date-time cannot be negated")
             return Worth(-worth.number, worth.dimension)
         case Calculation(operator, left, right):
             return _calculated(operator, worth_of(left, given, now, units), worth_of(right, given, now, units))
@@ -100,7 +100,7 @@ def _worth_of_value(name: str, value: Value) -> Worth:
         return Worth(_fraction(value.amount), value.dimension)
     if value.number is not None:
         return Worth(_fraction(value.number))
-    raise Undefined(f"{name} is {str(value.published)[:40]!r}, no number, quantity or date-time")
+    raise Undefined(f"{name} is {str(value.published)[:40]!r}, not a number, a quantity or a date-time")
 
 
 def _calculated(operator: str, left: Worth, right: Worth) -> Worth:
@@ -118,7 +118,7 @@ def _calculated(operator: str, left: Worth, right: Worth) -> Worth:
 def _added(left: Worth, right: Worth, sign: int) -> Worth:
     if left.is_moment and right.is_moment:
         if sign > 0:
-            raise Undefined("two date-times have a difference, but no sum")
+            raise Undefined("two date-times can be subtracted, not added")
         return Worth((left.number - right.number) / SECOND, "time")
     if left.is_moment and right.dimension == "time":
         return Worth(left.number + sign * right.number * SECOND, None)
@@ -136,7 +136,7 @@ def value_of(worth: Worth, unit: str | None, units: Units) -> Value:
     if worth.dimension is None:
         instant = round(worth.number)
         if abs(instant) > FURTHEST:
-            raise Undefined("the date-time lies beyond July 1684 to June 2255")
+            raise Undefined("the date-time is not between July 1684 and June 2255")
         moment = format_instant(instant)
         return Value(moment, instant=instant)  # no text: what was worked out was not written by anyone
     try:
@@ -299,7 +299,9 @@ def _in_order(found: Mapping[str, Derivation]) -> list[Derivation]:
         ready = [name for name, each in waiting.items() if not each.reads & waiting.keys()]
         if not ready:
             circle = ", ".join(waiting)
-            raise InvalidDeclaration([Problem("invalid-derivation", f"{circle}: derived in a circle, of each other")])
+            raise InvalidDeclaration(
+                [Problem("invalid-derivation", f"{circle}: these attributes are derived in a circle")]
+            )
         for name in ready:
             ordered[name] = waiting.pop(name)
     return list(ordered.values())

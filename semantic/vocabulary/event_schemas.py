@@ -216,7 +216,7 @@ class _Reader:
         elif "." in name:
             self.refuse(path, "write an attribute with a dot as nested objects: a.b is b in the properties of a")
         elif name == "ce" and len(path) == 2:
-            self.refuse(path, "this name is kept for context attributes such as ce.type: choose another")
+            self.refuse(path, "this name is reserved for context attributes such as ce.type: choose another")
         return self.shape(node, path, depth + 1)
 
     def _referred(self, node: Mapping[str, Any], path: Path, depth: int) -> Shape:
@@ -254,7 +254,7 @@ class _Reader:
                 known = ", ".join(sorted({*ANNOTATIONS, *OF_DOCUMENTS}))
                 self.refuse((*path, key), f"there is no annotation {key}; there are {known}")
             elif not key.startswith("x-"):
-                detail = f"the keyword {key} is not read here, and other tools would go by it: leave it out"
+                detail = f"the keyword {key} is not read here, and other tools would apply it: leave it out"
                 self.refuse((*path, key), detail, "unsupported-keyword")
 
     def _types(self, node: Mapping[str, Any], listed: tuple[Any, ...] | None, path: Path) -> frozenset[str] | None:
@@ -536,7 +536,7 @@ def _member_changes(before: Shape, after: Shape, place: tuple[Any, ...], what: s
     elif before.domain != after.domain or before.types != after.types:
         yield _refused(place, f"{what} has another domain: {RULE_1}")
     elif (before.fewest, before.most, before.distinct) != (after.fewest, after.most, after.distinct):
-        yield _refused(place, f"{what} has other bounds on its number of values: {RULE_1}")
+        yield _refused(place, f"{what} allows another number of values: {RULE_1}")
     elif before.items is not None and after.items is not None:
         yield from _member_changes(before.items, after.items, (*place, "items"), what)
     elif before.items != after.items:

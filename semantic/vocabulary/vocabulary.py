@@ -773,7 +773,7 @@ def notes_on_event_term(
 
 
 def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note:
-    """That a published string is no concept, and which concept it would be in another spelling."""
+    """That a published string is not a concept, and which concept it would be in another spelling."""
     meant = vocabulary.respelt(published).candidates
     near = ""
     if meant:

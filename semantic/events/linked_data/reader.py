@@ -201,7 +201,9 @@ class GraphReader:
             graph.roots = members  # the rest is the envelope
             return graph
         if not graph.roots:
-            raise InvalidEvent([Problem("no-event", "the document states nothing of any node that could be an event")])
+            raise InvalidEvent(
+                [Problem("no-event", "no node of the document can be an event: the document states nothing")]
+            )
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
         if lost:
             named = ", ".join(sorted(lost)[:5])

@@ -134,7 +134,7 @@ def _error(status: int, said: str, heap: int) -> OntologyError:
             "that everything would follow from it"
         )
     if "OutOfMemoryError" in said or "OutOfMemoryError" in kind or status == 3:
-        return TooCostly(f"to classify it takes more than {heap >> 20:,} MiB of Java heap, and was stopped", "memory")
+        return TooCostly(f"classifying it takes more than {heap >> 20:,} MiB of Java heap, and was stopped", "memory")
     if kind == "StackOverflowError":
         return TooCostly("its class expressions are nested too deeply to be classified", "crash")
     if "Could not reserve enough space" in said or "Could not create the Java Virtual Machine" in said:
@@ -211,12 +211,12 @@ def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
     warnings = []
     if hopeless:
         more = f" and {len(hopeless) - SHOWN} more" if len(hopeless) > SHOWN else ""
-        warnings.append(f"unsatisfiable, nothing can be one: {', '.join(hopeless[:SHOWN])}{more}")
+        warnings.append(f"unsatisfiable classes, which can have no members: {', '.join(hopeless[:SHOWN])}{more}")
     if axioms.malformed:
-        warnings.append(f"{axioms.malformed} values are none of their datatype, and are left out of the reasoning")
+        warnings.append(f"{axioms.malformed} values do not fit their datatype and are left out of the reasoning")
     if axioms.unsupported:
         warnings.append(
-            f"the reasoner knows no values of {', '.join(axioms.unsupported[:SHOWN])}; what is said by them is left out"
+            f"the reasoner knows no values of {', '.join(axioms.unsupported[:SHOWN])}; axioms with them are left out"
         )
     return warnings
 

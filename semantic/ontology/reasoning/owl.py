@@ -131,7 +131,7 @@ def classified_encoded(
         if error.limit not in ("wall", "cpu"):
             raise
         raise TooCostly(
-            f"to classify it takes longer than {reasoner.seconds:,.0f} seconds, and was stopped: raise the limit, or "
+            f"classifying it takes longer than {reasoner.seconds:,.0f} seconds, and was stopped: raise the limit, or "
             "load it with reason=none or reason=rdfs",
             error.limit,
         ) from error

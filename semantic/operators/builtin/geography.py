@@ -119,7 +119,7 @@ def _positions(given: tuple[tuple[Any, ...], ...]) -> Iterator[Any]:
     shapely = needed("shapely", "geography")
     if len(given) == 2:
         if len(given[0]) != 1 or len(given[1]) != 1:
-            raise FailedForGood("latitude and longitude have one value each: nobody knows which belong together")
+            raise FailedForGood("latitude and longitude must have exactly one value each")
         found = _point(given[0][0], given[1][0])
         if found is not None:
             yield shapely.Point(found)

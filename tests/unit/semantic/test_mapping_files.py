@@ -61,8 +61,8 @@ def test_rows_that_say_nothing_of_meaning_are_counted() -> None:
     assert (ontology.edges, ontology.matches) == ((), ())
     assert [each for each in ontology.warnings if "no concept" not in each] == [
         "line 12: the row states that no such term exists; it is left out",
-        "3 mappings by skos:closeMatch say nothing about what is beneath what",
-        "1 mapping by semapv:crossSpeciesExactMatch say nothing about what is beneath what",
+        "3 mappings by skos:closeMatch say nothing about the hierarchy",
+        "1 mapping by semapv:crossSpeciesExactMatch say nothing about the hierarchy",
     ]
     negated = sssom(
         "HP:1\tskos:exactMatch\tMP:2\tNot",
@@ -70,7 +70,7 @@ def test_rows_that_say_nothing_of_meaning_are_counted() -> None:
         columns="subject_id\tpredicate_id\tobject_id\tpredicate_modifier\n",
     )
     assert negated.matches == ((OBO + "HP_1", OBO + "MP_3"),)
-    assert negated.warnings == ("1 mapping by Not skos:exactMatch say nothing about what is beneath what",)
+    assert negated.warnings == ("1 mapping by Not skos:exactMatch say nothing about the hierarchy",)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_dangling_parent_is_a_concept_and_warned_about_by_name() -> None:
     """As in every other syntax."""
     ontology = obo("[Term]\nid: CL:1\nis_a: CL:2\n")
     assert [(each.iri, each.declared) for each in ontology.concepts] == [(OBO + "CL_1", True), (OBO + "CL_2", False)]
-    assert ontology.warnings == (f"referred to, not declared: {OBO}CL_2",)
+    assert ontology.warnings == (f"referred to but not declared: {OBO}CL_2",)
 
 
 def test_line_that_goes_on_beyond_the_end_is_left_out() -> None:
@@ -93,8 +93,8 @@ def test_warnings_of_a_kind_are_told_five_times_and_counted() -> None:
     """A file that is odd in every line has a report that can be read."""
     ontology = obo("[Term]\nid: CL:1\n" + "".join(f"t{number % 70}: x\n" for number in range(7_000)))
     assert len(ontology.warnings) < 350
-    assert ontology.warnings[5] == "and 95 more like the last (tag t0)"
-    assert ontology.warnings[-1] == "and 2,000 more of other kinds"
+    assert ontology.warnings[5] == "and 95 more like the one before (tag t0)"
+    assert ontology.warnings[-1] == "and 2,000 more warnings of other kinds"
 
 
 @pytest.mark.parametrize(

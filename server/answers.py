@@ -252,6 +252,13 @@ class Message(TypedDict):
     retracted: NotRequired[Retracted]
 
 
+class StreamToken(TypedDict):
+    """What a browser opens one stream with."""
+
+    token: str
+    expires_at: str
+
+
 class MessagePage(TypedDict):
     events: list[Message]
     cursor: str
@@ -1300,6 +1307,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions/{id}/resume": {200: Subscription},
     "POST /v1/subscriptions/{id}/rotate-secret": {200: ChangedSubscription},
     "POST /v1/subscriptions/{id}/test": {200: TestDelivery},
+    "POST /v1/subscriptions/{id}/stream-tokens": {201: StreamToken},
     "POST /v1/subscriptions/{id}/replay": {200: Subscription},
     "GET /v1/subscriptions/{id}/events": {200: MessagePage},
     "POST /v1/subscriptions/{id}/ack": {200: Cursor},

@@ -33,6 +33,7 @@ from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
 from kindcast.server.security.sessions import Session, Sessions, is_of_own_page, session_token
+from kindcast.server.security.stream_tokens import StreamTokens, take_token
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
 
@@ -91,6 +92,7 @@ class AccessControl:
         self.provider = None if settings.oidc_issuer is None else IdentityProvider(settings)
         self.usage = Usage()
         self.sessions = Sessions(settings.session_seconds)
+        self.stream_tokens = StreamTokens()
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
             self._write, _log, "%d entries of the audit log cannot be written: %s"
         )
@@ -115,6 +117,14 @@ class AccessControl:
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
         return self.caller(key, tenant, session)
+
+    def redeem(self, token: str, scope: Scope) -> Caller:
+        """Who opens a stream with this token. Raises `Problem`."""
+        caller = self.stream_tokens.redeem(token, scope["path"])
+        if caller is None or not self.is_valid(caller):
+            detail = "this stream token is not for this stream, was used, or its minute is over: ask for another one"
+            raise Problem("token-wrong", detail)
+        return caller
 
     def caller(self, key: Key, tenant: str | None, session: Session | None = None) -> Caller:
         """Who comes with this key and acts in `tenant` (None: its own). Raises `Problem`."""
@@ -327,6 +337,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         access: AccessControl | None = scope["app"].state.access
+        token = take_token(scope)
         if access is None or not access.ring.required:
             if access is not None and not access.settings.open_behind_proxy and _was_forwarded(scope):
                 await self._answer(scope, receive, send, _forwarded_without_keys())
@@ -339,7 +350,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            scope[CALLER] = caller = await access.identify(scope)
+            scope[CALLER] = caller = await access.identify(scope) if token is None else access.redeem(token, scope)
         except (Problem, ProviderUnavailable) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, None)
             return

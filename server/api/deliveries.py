@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
 
-from kindcast.server.api.access import caller_of, services_of
+from kindcast.server.api.access import AccessControl, caller_of, services_of
 from kindcast.server.api.error_responses import as_document, problem_of, respond
 from kindcast.server.api.requests import AppBroker, AppCaller, Ticket, answer, moment, reader_of
 from kindcast.server.clock import CLOCK
@@ -106,6 +106,17 @@ async def list_attempts(
         for row in rows
     ]
     return answer({"subscription": id, "attempts": listed})
+
+
+@router.post("/stream-tokens", summary="A token for a browser's stream", status_code=201)
+async def make_stream_token(request: Request, id: SubscriptionId, caller: AppCaller) -> Response:
+    """A token that opens one stream or WebSocket of this subscription, once, within a minute, as `?token=…`: for
+    `EventSource` and `WebSocket` of browsers, which send no headers. It may do what the key of this request may, and
+    ends with it."""
+    await _delivery(request).broker.read(lambda connection: subscriber_of(connection, id))
+    access: AccessControl = request.app.state.access
+    token, until = access.stream_tokens.issue(id, caller)
+    return answer({"token": token, "expires_at": moment(until)}, 201, {"Cache-Control": "no-store"})
 
 
 @router.post("/test", summary="Send a test message")

@@ -87,7 +87,9 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
     "key-wrong": ProblemType(401, "The key is not known, was revoked, or its time is over."),
     "keys-needed": ProblemType(403, "A proxy passed the request on, and the server has no keys."),
-    "token-wrong": ProblemType(401, "The token is not the identity provider's for this server, or its time is over."),
+    "token-wrong": ProblemType(
+        401, "The token is not the identity provider's for this server, or not for this stream; or its time is over."
+    ),
     "identity-provider-unavailable": ProblemType(503, "The identity provider did not tell its keys. Send it again."),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
     "hidden-attribute": ProblemType(403, "The request rests on values that are hidden from the role."),

@@ -156,6 +156,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /v1/subscriptions/{id}/events": Permission.RECEIVE,
     "POST /v1/subscriptions/{id}/ack": Permission.RECEIVE,
     "GET /v1/subscriptions/{id}/stream": Permission.RECEIVE,
+    "POST /v1/subscriptions/{id}/stream-tokens": Permission.RECEIVE,
     "WEBSOCKET /v1/subscriptions/{id}/ws": Permission.RECEIVE,
     "OPTIONS /v1/cloudevents/subscriptions": Permission.PUBLIC,
     "GET /v1/cloudevents/subscriptions": Permission.SEE_SUBSCRIPTIONS,

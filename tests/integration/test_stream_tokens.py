@@ -1,0 +1,172 @@
+"""Tokens that open one stream of one subscription, for browsers; and a page of another origin in a real browser."""
+
+import functools
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from kindcast.server.security import stream_tokens
+from tests.harness.application import problem_code
+from tests.harness.browser import running_browser
+from tests.harness.server_thread import running_app
+
+
+class Keyed:
+    """A server with keys: one client for each of them."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        with self.client("") as first:
+            self.admin = first.post("/v1/keys", json={"role": "admin"}).raise_for_status().json()["key"]
+        self.subscriber, self.subscriber_id = self.key("subscriber")
+        with self.client(self.subscriber) as client:
+            self.made = client.post("/v1/subscriptions", json={"expression": "n exists"}).raise_for_status().json()
+        self.path = f"/v1/subscriptions/{self.made['id']}"
+
+    def client(self, key: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=30)
+
+    def key(self, role: str) -> tuple[str, str]:
+        with self.client(self.admin) as client:
+            told = client.post("/v1/keys", json={"role": role}).raise_for_status().json()
+        return told["key"], told["id"]
+
+    def token(self) -> str:
+        with self.client(self.subscriber) as client:
+            told: dict[str, Any] = client.post(f"{self.path}/stream-tokens").raise_for_status().json()
+        return str(told["token"])
+
+    def publish(self, n: int) -> None:
+        with self.client(self.admin) as client:
+            client.post("/v1/events", json={"n": n}).raise_for_status()
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Iterator[Keyed]:
+    with running_app(tmp_path, stream_ping_seconds=0.2, allowed_origins=(f"http://localhost:{PAGE_PORT}",)) as url:
+        yield Keyed(url)
+
+
+PAGE_PORT = 18_765
+"""Of pages whose origin the server allows."""
+
+
+def test_token_opens_the_stream_once(keyed: Keyed) -> None:
+    keyed.publish(7)
+    token = keyed.token()
+    with keyed.client("") as client:
+        with client.stream("GET", f"{keyed.path}/stream?token={token}") as stream:
+            assert stream.status_code == 200
+            data = next(line for line in stream.iter_lines() if line.startswith("data:"))
+            assert json.loads(data.removeprefix("data:"))["event"]["data"] == {"n": 7}
+        again = client.get(f"{keyed.path}/stream?token={token}")
+        assert (again.status_code, problem_code(again)) == (401, "token-wrong")
+
+
+def test_token_opens_a_websocket_and_the_cursor_is_obeyed(keyed: Keyed) -> None:
+    for n in range(3):
+        keyed.publish(n)
+    with keyed.client(keyed.subscriber) as client:
+        first = client.get(f"{keyed.path}/events").json()["events"][0]["cursor"]
+    address = keyed.url.replace("http", "ws", 1) + f"{keyed.path}/ws?after={first}&token="
+    with connect(address + keyed.token()) as websocket:
+        assert json.loads(websocket.recv(timeout=30))["event"]["data"] == {"n": 1}
+    with pytest.raises(InvalidStatus), connect(address + "wrong"):
+        pass
+
+
+def test_token_is_for_one_subscription_and_for_streams_only(keyed: Keyed) -> None:
+    with keyed.client(keyed.subscriber) as client:
+        other = client.post("/v1/subscriptions", json={"expression": "m exists"}).raise_for_status().json()
+        assert client.post("/v1/subscriptions/sub_none/stream-tokens").status_code == 404
+    with keyed.client("") as client:
+        refused = client.get(f"/v1/subscriptions/{other['id']}/stream?token={keyed.token()}")
+        assert problem_code(refused) == "token-wrong"
+        for path in (keyed.path, f"{keyed.path}/events"):
+            assert problem_code(client.get(f"{path}?token={keyed.token()}")) == "key-missing"
+        assert problem_code(client.post(f"{keyed.path}/stream-tokens")) == "key-missing"
+    with keyed.client(keyed.key("publisher")[0]) as client:
+        assert problem_code(client.post(f"{keyed.path}/stream-tokens")) == "not-permitted"
+
+
+def test_token_ends_after_a_minute_and_with_its_key(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_tokens, "LIFETIME_SECONDS", -1.0)
+    late = keyed.token()
+    monkeypatch.undo()
+    orphan, running = keyed.token(), keyed.token()
+    with keyed.client("") as client, client.stream("GET", f"{keyed.path}/stream?token={running}") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        with keyed.client(keyed.admin) as admin:
+            admin.delete(f"/v1/keys/{keyed.subscriber_id}").raise_for_status()
+        assert list(lines)[-1:] != ["never"]  # it ends
+        for token in (late, orphan):
+            assert problem_code(client.get(f"{keyed.path}/stream?token={token}")) == "token-wrong"
+
+
+def test_many_tokens_end_the_oldest(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_tokens, "MAX_TOKENS", 3)
+    tokens = [keyed.token() for _ in range(4)]
+    with keyed.client("") as client:
+        assert problem_code(client.get(f"{keyed.path}/stream?token={tokens[0]}")) == "token-wrong"
+        with client.stream("GET", f"{keyed.path}/stream?token={tokens[1]}") as stream:
+            assert stream.status_code == 200
+
+
+def test_no_log_shows_a_token(keyed: Keyed, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the log of requests nor the audit log."""
+    caplog.set_level(logging.DEBUG)
+    token = keyed.token()
+    with keyed.client("") as client:
+        with client.stream("GET", f"{keyed.path}/stream?token={token}&after=0"):
+            pass
+        client.get(f"{keyed.path}/stream?token={token}")
+    with keyed.client(keyed.admin) as client:
+        audited = client.get("/v1/audit").text
+    records = (each for each in caplog.records if not each.name.startswith(("httpx", "httpcore")))
+    own = "\n".join(each.getMessage() for each in records)
+    assert token not in own
+    assert token not in audited
+
+
+PAGE = """<!doctype html><title>page</title><script>
+const [server, path, token] = decodeURIComponent(location.hash.slice(1)).split(" ");
+const stream = new EventSource(`${server}${path}/stream?token=${token}`);
+stream.addEventListener("match", (message) => { document.title = JSON.parse(message.data).event.data.n; });
+stream.addEventListener("error", () => { stream.close(); document.title = "refused"; });
+</script>"""
+
+
+@contextmanager
+def page_at(folder: Path, port: int) -> Iterator[str]:
+    """A server of pages of another origin."""
+    (folder / "page.html").write_text(PAGE, encoding="utf-8")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_address[1]}/page.html"
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_page_of_an_allowed_origin_reads_a_stream_and_another_does_not(keyed: Keyed, tmp_path: Path) -> None:
+    """In a real browser, by `EventSource`, on a server with keys; the page has the token alone."""
+    keyed.publish(41)
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    with running_browser(tmp_path / "profile") as browser:
+        for port, wanted in ((PAGE_PORT, "41"), (0, "refused")):
+            with page_at(pages, port) as address:
+                browser.open(f"{address}?{port}#{keyed.url} {keyed.path} {keyed.token()}")
+                browser.wait("document.title === arguments[0]", wanted)

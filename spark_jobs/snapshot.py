@@ -8,6 +8,7 @@ The id of a subscription determines its shard, so a changed subscription changes
 MessagePack and JSON, the index is flat arrays. On a cluster, Spark copies the folder to the workers.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
@@ -363,11 +364,12 @@ class Inputs:
 
     def _declared(self) -> Mapping[str, Any]:
         path = self.folder / "declarations.json" if self.folder is not None else self.declarations
-        if path is None or not path.exists():
+        if path is None or (self.folder is not None and not path.exists()):
             return {}
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            with _text(path) as file:
+                found = json.load(file)
+        except (OSError, ValueError, EOFError, zlib.error) as error:
             raise JobFailed(f"{path} is not a JSON file of declarations: {error}") from error
         if not isinstance(found, dict) or found.keys() - DECLARED:
             raise JobFailed(f"{path} must be an object of {', '.join(sorted(DECLARED))}")
@@ -379,15 +381,22 @@ class Inputs:
             return
         seen: set[str] = set()
         try:
-            with path.open(encoding="utf-8") as file:
+            with _text(path) as file:
                 for number, line in enumerate(file, 1):
                     if line.strip():
                         try:
                             yield _subscription(line, seen)
                         except (ValueError, SemanticError) as error:
                             bad.append(Refused(f"line {number}", str(error)))
-        except OSError as error:
-            raise JobFailed(f"the subscriptions cannot be read: {error}") from error
+        except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
+            raise JobFailed(f"the subscriptions cannot be read: {path}: {error}") from error
+
+
+def _text(path: Path) -> IO[str]:
+    """The text of a file, plain or gzip."""
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+    return cast(IO[str], gzip.open(path, "rt", encoding="utf-8")) if zipped else path.open(encoding="utf-8")
 
 
 def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:

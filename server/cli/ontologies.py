@@ -69,7 +69,7 @@ def read_with_progress(path: Path, *, format: str | None, reason: "Reason", rela
         return read_isolated(
             path.read_bytes(),
             format=format,
-            name=path.stem,
+            name=name_of(path),
             reason=reason,
             relations=relations,
             isolation=Isolation(**OWN_FILES),
@@ -186,7 +186,7 @@ def load(
     with connected(server) as client:
         report = upload_with_progress(
             client,
-            name or path.stem,
+            name or name_of(path),
             path,
             format=format or _format_of(path),
             reason=reason.value,
@@ -318,8 +318,21 @@ def _show_report(report: dict[str, Any]) -> None:
 
 
 def _format_of(path: Path) -> str | None:
-    """The syntax, if the extension leaves no doubt; the server recognises packed and other files by their text."""
-    return syntax_of_extension(path.suffix.removeprefix("."))
+    """The syntax, if the extension leaves no doubt; the server recognises other files by their text."""
+    return syntax_of_extension(_unpacked(path).suffix.removeprefix("."))
+
+
+def name_of(path: Path) -> str:
+    """The name of an ontology whose file this is.
+
+    >>> [name_of(Path(name)) for name in ("shop.ttl", "shop.ttl.gz", "Brick-1.5.ttl")]
+    ['shop', 'shop', 'Brick-1.5']
+    """
+    return _unpacked(path).stem
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────

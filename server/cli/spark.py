@@ -346,6 +346,9 @@ def _files(
     ontology: list[str] | None, relations: str, declarations: str | None, subscriptions: str | None
 ) -> list[str]:
     options = {"--relations": relations, "--declarations": declarations, "--subscriptions": subscriptions}
+    for path in (declarations, subscriptions):
+        if path is not None and not Path(path).is_file():
+            raise CommandFailed(f"there is no file {path}.", "Give the path of a file on this machine.")
     found = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
     return found + [part for name, value in options.items() if value for part in (name, value)]
 

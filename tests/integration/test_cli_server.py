@@ -345,3 +345,12 @@ def test_files_may_be_gzip(kindcast: Kindcast, shop_server: str, tmp_path: Path)
     ran = kindcast("publish", str(events), "--server", shop_server)
     assert ran.status == 1
     assert f"{events} is a damaged gzip file" in ran.err
+
+
+def test_packed_ontology_has_the_name_of_the_file_within(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """`shop.ttl.gz` is the next version of shop, not an ontology beside it."""
+    packed = tmp_path / "shop.ttl.gz"
+    packed.write_bytes(gzip.compress(shipped("shop").read_bytes()))
+    report = kindcast("ontology", "load", str(packed), "--dry-run", "--server", shop_server, "--json").json
+    assert report["name"] == "shop"
+    assert kindcast("ontology", "check", str(packed)).status == 0

@@ -1,5 +1,6 @@
 """DataFrame functions, learning, backtests and the command line: the same answers whichever way one asks."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from kindcast.spark_jobs.backtest import backtest_archive
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import match, match_archive
 from kindcast.spark_jobs.normalise import normalise
+from kindcast.spark_jobs.report import JobFailed
 from kindcast.spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
 from kindcast.spark_jobs.stream import quarantined, read_events, readable
@@ -229,6 +231,8 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
         (["--ontology", "shop.ttl", "--data", "x"], "in one way"),
         (["--data", "absent"], "no database"),
         (["--ontology", "absent.ttl"], "absent.ttl"),
+        (["--ontology", "shop.ttl", "--subscriptions", "absent.ndjson"], "there is no file absent.ndjson"),
+        (["--ontology", "shop.ttl", "--declarations", "absent.json"], "there is no file absent.json"),
     ],
 )
 def test_command_that_cannot_begin_says_what_to_do(
@@ -327,3 +331,20 @@ def test_repeated_events_are_dropped_where_it_is_asked_for(
         progress=lambda stage, done, total: seen.append(done) if stage == "match" else None,
     )
     assert (again["events"], again["repeated"], seen[0]) == (9, 3, 1)
+
+
+def test_inputs_may_be_packed_and_damaged_ones_are_told(tmp_path: Path) -> None:
+    """Declarations and subscriptions are recognised by their first bytes, like ontologies and archives."""
+    (tmp_path / "shop.ttl").write_text("@prefix : <http://e/> . :Laptop a :Kind . :Kind a :Class .", "utf-8")
+    declared, asked = tmp_path / "declared.json", tmp_path / "asked.ndjson"
+    declared.write_bytes(gzip.compress(json.dumps({"synonyms": {"gizmo": "price"}}).encode()))
+    asked.write_bytes(gzip.compress(json.dumps({"id": "cheap", "expression": "gizmo < 5"}).encode()))
+    inputs = Inputs(ontologies=(tmp_path / "shop.ttl",), declarations=declared, subscriptions=asked)
+    written = inputs.snapshot(tmp_path / "below")
+    assert (sum(each.subscriptions for each in written.shards), written.refused) == (1, ())
+    asked.write_bytes(asked.read_bytes()[:-9])
+    with pytest.raises(JobFailed, match=r"asked\.ndjson"):
+        inputs.snapshot(tmp_path / "other")
+    declared.write_bytes(b"\x1f\x8bno gzip")
+    with pytest.raises(JobFailed, match=r"declared\.json is not a JSON file"):
+        inputs.snapshot(tmp_path / "third")

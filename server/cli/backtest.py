@@ -27,15 +27,20 @@ def backtest(
         str, typer.Argument(metavar="EXPRESSION", autocompletion=expressions, help="A subscription.")
     ],
     server: Annotated[
-        str, typer.Option("--server", envvar="KINDCAST_SERVER", metavar="URL", help="The server whose events.")
+        str, typer.Option("--server", envvar="KINDCAST_SERVER", metavar="URL", help="The server whose events are used.")
     ] = DEFAULT_SERVER,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted at or after this moment.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted before this moment.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only events accepted at or after this time.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only events accepted before this time.")] = None,
     version: Annotated[
-        list[str] | None, typer.Option("--version", metavar="NAME=NUMBER", help="A version of an ontology to use.")
+        list[str] | None,
+        typer.Option(
+            "--version", metavar="NAME=NUMBER", help="Use this version of an ontology; may be given several times."
+        ),
     ] = None,
     archive: Annotated[
-        str | None, typer.Option("--archive", metavar="PATH", help="An archive instead of a server, by Spark.")
+        str | None, typer.Option("--archive", metavar="PATH", help="Use an archive instead of a server; runs Spark.")
     ] = None,
     ontology: Annotated[
         list[str] | None,
@@ -48,7 +53,8 @@ def backtest(
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
     json: JsonOption = False,
 ) -> None:
-    """How often an expression would have matched, on which days, with samples, and which part of it cuts how much."""
+    """Show how often an expression would have matched stored events: on which days, with samples, and how many events
+    each part of it excludes."""
     if archive is not None:
         files = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
         given = ["--time", time_from] if time_from else []

@@ -23,7 +23,7 @@ def find(
         str, typer.Argument(metavar="WORDS", autocompletion=concepts, help="Part of a label, a synonym or a name.")
     ],
     lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The largest number of results.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, metavar="COUNT", help="The largest number of results.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -49,7 +49,7 @@ def show(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """What a term means: its labels, what is above it and what is directly beneath it."""
+    """Show what a term means: its labels, the concepts above it, and those directly beneath it."""
     with connected(server) as client:
         resolved = client.resolve(term)
         candidates = resolved.get("candidates") or []

@@ -37,25 +37,31 @@ def connect(
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The CloudEvents type of plain JSON.")] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="URI", help="Before the topic in the source of plain JSON; default: the broker's URL."),
+        typer.Option(
+            metavar="URI",
+            help="What the source of plain JSON begins with, before the topic; default: the broker's URL.",
+        ),
     ] = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="MEMBER", help="The member of plain JSON that is its id.")
     ] = None,
     group: Annotated[
-        str, typer.Option(metavar="NAME", help="Under which the broker keeps how far this connector has read.")
+        str,
+        typer.Option(metavar="NAME", help="The name under which the broker stores how far this connector has read."),
     ] = "kindcast",
     dead_letters: Annotated[
         str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Where bad messages are published again.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many messages a request.")] = 500,
-    create: Annotated[bool, typer.Option("--create", help="Make the stream or the queue where there is none.")] = False,
+    batch: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="COUNT", help="The largest number of messages in one request.")
+    ] = 500,
+    create: Annotated[bool, typer.Option("--create", help="Create the stream or queue if there is none.")] = False,
     state: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where ids of messages without one are kept; default: ~/.local/state."),
     ] = None,
     wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.0, help="End when nothing has come for so long.")
+        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop when no message came for this long.")
     ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -68,7 +68,7 @@ def _options(
     ] = None,
     tenant: Annotated[
         str | None,
-        _kept(_tenant, "KINDCAST_TENANT", "NAME", "In which tenant to act, with a key for all of them."),
+        _kept(_tenant, "KINDCAST_TENANT", "NAME", "The tenant to act in, with a key for all tenants."),
     ] = None,
     retry: Annotated[
         float,

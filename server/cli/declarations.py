@@ -64,13 +64,13 @@ def attribute(
         str | None, typer.Option(metavar="ATTRIBUTE", help="The attribute beside it that holds the unit.")
     ] = None,
     range: Annotated[
-        list[str] | None, typer.Option(metavar="IRI", help="A concept; the values are at or beneath it.")
+        list[str] | None, typer.Option(metavar="IRI", help="A concept: the values are this concept or beneath it.")
     ] = None,
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Say what an attribute holds."""
+    """Declare what the values of an attribute are."""
     given = {"kind": kind.value if kind else None, "unit": unit, "unit_from": unit_from, "range": range or None}
     declared = {} if file is None else json_file(file)
     declared |= {key: value for key, value in given.items() if value is not None}
@@ -87,7 +87,7 @@ def synonyms(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload a table of words and the words to read in their place."""
+    """Upload a table of synonyms: words, and the words that replace them."""
     table = _table(file)
     with connected(server) as client:
         told = client.declare_synonyms(name, table, dry_run=dry_run)
@@ -98,7 +98,7 @@ def synonyms(
 def rates(
     file: FileArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Upload the exchange rates, in place of those before: JSON, or a file of CSV."""
+    """Upload exchange rates (JSON or CSV), which replace the previous ones."""
     with connected(server) as client:
         told = client.declare_rates(_table(file), dry_run=dry_run)
     show_declared("rates", told, json)
@@ -127,7 +127,7 @@ def code_system(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Say which concepts the codes of a system mean, and how events name it."""
+    """Declare which concepts the codes of a system mean, and how events name the system."""
     with connected(server) as client:
         told = client.declare_code_system(name, json_file(file), dry_run=dry_run)
     show_declared(f"code system {name}", told, json)
@@ -143,7 +143,7 @@ def aliases(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Say which forms of IRIs stand for others."""
+    """Declare which forms of IRIs mean the same as others."""
     with connected(server) as client:
         told = client.declare_aliases(name, json_file(file), dry_run=dry_run)
     show_declared(f"aliases {name}", told, json)
@@ -157,7 +157,7 @@ def split(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Say where documents hold several events."""
+    """Declare how documents that hold several events are split."""
     with connected(server) as client:
         told = client.declare_split(name, json_file(file), dry_run=dry_run)
     show_declared(f"split {name}", told, json)
@@ -171,7 +171,7 @@ def relation(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Name several relations together."""
+    """Declare a name for several relations together."""
     with connected(server) as client:
         told = client.declare_relation(name, json_file(file), dry_run=dry_run)
     show_declared(f"relation {name}", told, json)
@@ -204,7 +204,9 @@ def delete(
 ) -> None:
     """Take a declaration back."""
     if not name and kind is not Kind.RATES:
-        raise CommandFailed(f"which of the {kind.value}?", f"kindcast declare list {kind.value} shows them.")
+        raise CommandFailed(
+            f"say which of the {kind.value} to delete.", f"kindcast declare list {kind.value} shows them."
+        )
     with connected(server) as client:
         told = client.delete_declaration(kind.value, name, dry_run=dry_run)
     show_taken_back(f"{kind.value} {name}".strip(), told, dry_run, json)

@@ -354,7 +354,7 @@ def demo(
         float, typer.Option(min=0.0, metavar="SECONDS", help="The pause between two steps.")
     ] = DEFAULT_PACE,
 ) -> None:
-    """Show it: a server, a vocabulary, subscriptions by kind, offers, deliveries, and why."""
+    """Show what kindcast does on a temporary server: subscriptions by kind, offers, deliveries, and explanations."""
     signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()
     if not screen.is_terminal:

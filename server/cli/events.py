@@ -22,9 +22,11 @@ EventArgument = Annotated[
 
 
 def events(
-    after: Annotated[str | None, typer.Option(metavar="CURSOR", help="Start after this event; 0 at the oldest.")] = "0",
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Start after this event; 0 starts at the oldest.")
+    ] = "0",
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only those of this CloudEvents type.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="The largest number of events.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, metavar="COUNT", help="The largest number of events.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -35,7 +37,7 @@ def events(
         output.print_json(page)
         return
     if not page["events"]:
-        output.hint('There is no event here: kindcast publish \'{"target": "laptop", "price": 350}\'')
+        output.hint('There are no events yet: kindcast publish \'{"target": "laptop", "price": 350}\'')
         return
     rows = [
         (str(each["sequence"]), output.ago(each["accepted_at"]), _count(each["matched"]), _data(each["event"]))
@@ -87,7 +89,7 @@ def why(
         found = client.trace(_sequence(event), subscription=subscription)
     explanation = found.get("explanation")
     if explanation is None:
-        raise CommandFailed(f"the server tells nothing of event {event} and {subscription}.")
+        raise CommandFailed(f"the server has no explanation for event {event} and subscription {subscription}.")
     if json:
         output.print_json(explanation)
         return
@@ -102,14 +104,14 @@ def dead_letters(
     subscription: Annotated[
         str | None, typer.Argument(metavar="ID", autocompletion=ids, help="Only those of this subscription.")
     ] = None,
-    redrive: Annotated[bool, typer.Option("--redrive", help="Send those of the subscription again.")] = False,
+    redrive: Annotated[bool, typer.Option("--redrive", help="Send the messages of this subscription again.")] = False,
     ticket: Annotated[
         str | None, typer.Option(envvar="KINDCAST_TICKET", metavar="TICKET", help="With --redrive: the ticket.")
     ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """List what webhooks did not take before they were disabled by failures; or send it again."""
+    """List the messages that webhooks did not accept before they were disabled; or send them again (--redrive)."""
     if redrive and subscription is None:
         raise typer.BadParameter("name the subscription whose messages are sent again", param_hint="ID")
     with connected(server) as client:
@@ -123,7 +125,7 @@ def dead_letters(
     elif redrive:
         output.paragraph(f"{answer['redriven']} messages are sent again", "bold green")
     elif not answer["dead_letters"]:
-        output.hint("There is no dead letter.")
+        output.hint("There are no dead letters.")
     else:
         rows = [
             (str(each["subscription"]), str(each["cursor"]), str(each["reason"] or ""), _data(each["event"]))
@@ -134,7 +136,9 @@ def dead_letters(
 
 def _sequence(event: str) -> str:
     if not event.isdecimal():
-        raise typer.BadParameter(f"{event!r} is no number of an event; kindcast events lists them", param_hint="EVENT")
+        raise typer.BadParameter(
+            f"{event!r} is not the number of an event; kindcast events lists them", param_hint="EVENT"
+        )
     return event
 
 

@@ -28,7 +28,8 @@ DataOption = Annotated[
     typer.Option("--data", metavar="DIR", help="The data folder of a server on this machine, in place of --server."),
 ]
 DatabaseOption = Annotated[
-    str | None, typer.Option("--database", metavar="URL", help="With --data: the server's other database than SQLite.")
+    str | None,
+    typer.Option("--database", metavar="URL", help="With --data: the server's database, if it is not SQLite."),
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key: the part after kindcast_.")]
 PAGE = 1_000
@@ -40,16 +41,16 @@ def create(
     role: Annotated[str, typer.Option(metavar="ROLE", help="admin, ontologist, publisher, subscriber or auditor.")],
     of: Annotated[
         str | None,
-        typer.Option("--of", metavar="TENANT", help="Whose key it is. Without: all tenants for admin, else default."),
+        typer.Option("--of", metavar="TENANT", help="The tenant of the key.  [all tenants for admin, else default]"),
     ] = None,
-    name: Annotated[str, typer.Option(metavar="TEXT", help="Yours, to tell keys apart.")] = "",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="A name of your choice, to tell keys apart.")] = "",
     ttl: LifeOption = None,
     data: DataOption = None,
     database: DatabaseOption = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Make a key. It is shown this once."""
+    """Make a key. It is shown only this once."""
     if data is not None:
         with _store(data, database) as store:
             made = _create(store, role, of, name, ttl)
@@ -78,7 +79,9 @@ def list_all(
         output.print_json(answer)
         return
     if not answer["keys"]:
-        output.hint("There is no key: whoever reaches the server may do everything. kindcast key create --role admin")
+        output.hint(
+            "There are no keys: everyone who reaches the server may do everything. kindcast key create --role admin"
+        )
         return
     output.table(
         ("id", "role", "tenant", "name", "expires"),
@@ -98,7 +101,7 @@ def rotate(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Make a key in place of another one, with the same rights. Both work for a while."""
+    """Replace a key by a new one with the same rights. Both work for a while."""
     with connected(server) as client:
         made = client.rotate_key(id, overlap_seconds=overlap)
     _show_made(made, json)
@@ -128,7 +131,7 @@ def revoke(
 
 @commands.command("show", epilog=page("kindcast key show"))
 def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """What the key in use is, and what it may do."""
+    """Show which key is in use, and what it may do."""
     with connected(server) as client:
         answer = client.who_am_i()
     if json:
@@ -143,13 +146,13 @@ def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> Non
 
 @audit.command("list", epilog=page("kindcast audit list"))
 def read_audit(
-    who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this one did: "key ID".')] = None,
+    who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this key did, as "key ID".')] = None,
     after: Annotated[int | None, typer.Option(metavar="NUMBER", help="Entries after this one.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="How many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, metavar="COUNT", help="The largest number of entries.")] = 100,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Who changed what, from where, and with which outcome."""
+    """Show who changed what, from where, and with which outcome."""
     with connected(server) as client:
         answer = client.audit(after=after, limit=limit, who=who)
     if json:
@@ -161,7 +164,7 @@ def read_audit(
 
 @audit.command("export", epilog=page("kindcast audit export > audit.ndjson"))
 def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
-    """The whole audit log as NDJSON: one entry per line."""
+    """Write the whole audit log as NDJSON: one entry per line."""
     after, more = 0, True
     with connected(server) as client:
         while more:

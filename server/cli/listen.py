@@ -39,7 +39,7 @@ def listen(
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Start after this message; 0 starts at the oldest.")
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="COUNT", help="Stop after this many messages.")] = None,
     wait: Annotated[
         float | None, typer.Option(min=0.0, metavar="SECONDS", help="Stop when no message came for this long.")
     ] = None,

@@ -127,13 +127,11 @@ NameArgument = Annotated[
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option(
-        "--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx …; found from the file when absent."
-    ),
+    typer.Option("--format", metavar="NAME", help="turtle, xml, json-ld, obo, ofn, owx ….  [recognised from the file]"),
 ]
 ReasonOption = Annotated[
     Reasoning,
-    typer.Option(help="What is added: nothing; what RDFS entails; or what a reasoner of OWL 2 finds (needs Java)."),
+    typer.Option(help="What to infer: nothing, what RDFS entails, or what an OWL 2 reasoner finds (needs Java)."),
 ]
 REPORTED = (
     *("concepts", "individuals", "edges", "inferred", "roots", "max_depth", "multi_parent", "synonyms", "merged"),
@@ -168,7 +166,7 @@ def check(
 def load(
     file: FileArgument,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its name on the server; the file's name when absent.")
+        str | None, typer.Option(metavar="NAME", help="Its name on the server.  [the name of the file]")
     ] = None,
     format: FormatOption = None,
     reason: ReasonOption = Reasoning.NONE,
@@ -180,8 +178,8 @@ def load(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload an ontology, or a new version of it; every subscription is understood by it from then on, unless it is
-    only stored."""
+    """Upload an ontology, or a new version of one. All subscriptions are understood by it at once, unless --no-activate
+    is given."""
     path = read_ontology(file)
     with connected(server) as client:
         report = upload_with_progress(
@@ -257,11 +255,13 @@ def delete(
 @commands.command("tree", epilog=page("kindcast ontology tree Computer --depth 2"))
 def tree(
     term: Annotated[str, typer.Argument(metavar="TERM", autocompletion=concepts, help="The concept at the top.")],
-    depth: Annotated[int, typer.Option(min=1, max=10, help="How many levels beneath it.")] = 3,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The largest number of concepts.")] = 200,
+    depth: Annotated[int, typer.Option(min=1, max=10, metavar="COUNT", help="How many levels beneath it.")] = 3,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="COUNT", help="The largest number of concepts.")
+    ] = 200,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Draw what is beneath a concept. One that has several parents stands beneath each."""
+    """Draw the concepts beneath a concept. A concept with several parents is shown beneath each of them."""
     with connected(server) as client:
         candidates = client.resolve(term).get("candidates") or []
         if len(candidates) != 1:
@@ -382,10 +382,10 @@ def diff(
     name: NameArgument,
     before: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="VERSION", help="The older version; the active one when absent."),
+        typer.Option("--from", min=1, metavar="VERSION", help="The older version.  [the active one]"),
     ] = None,
     to: Annotated[
-        int | None, typer.Option(min=1, metavar="VERSION", help="The newer version; the newest one when absent.")
+        int | None, typer.Option(min=1, metavar="VERSION", help="The newer version.  [the newest one]")
     ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -20,7 +20,7 @@ NameArgument = Annotated[
 
 @commands.command("list", epilog=page("kindcast operators list"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show all operators with what was learned of them."""
+    """List all operators, with their measured cost and selectivity."""
     with connected(server) as client:
         found = client.operators()
     if json:
@@ -32,7 +32,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
 
 @commands.command("show", epilog=page("kindcast operators show inRegion"))
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show one operator, and the calls of it that were made most."""
+    """Show one operator, and its most frequent calls."""
     with connected(server) as client:
         found = client.operator(name)
     if json:
@@ -50,8 +50,10 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOp
 @commands.command("register", epilog=page("kindcast operators register crowd https://crowds.example.org/ask"))
 def register(
     name: NameArgument,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where questions are posted to.")],
-    version: Annotated[str, typer.Option(help="Answers are shared within one version only.")] = "1",
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address that requests are posted to.")],
+    version: Annotated[
+        str, typer.Option(metavar="NAME", help="The version of the service; answers of another version are not reused.")
+    ] = "1",
     arguments: Annotated[
         int | None, typer.Option(metavar="COUNT", help="How many constants and @attributes a call has.")
     ] = None,
@@ -65,7 +67,9 @@ def register(
         float | None, typer.Option(metavar="SHARE", help="The selectivity to assume before it is measured.")
     ] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long a call may take.")] = None,
-    concurrency: Annotated[int | None, typer.Option(metavar="COUNT", help="Calls at one time.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="COUNT", help="The largest number of calls at one time.")
+    ] = None,
     cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer is reused.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send.")] = None,
     server: ServerOption = DEFAULT_SERVER,
@@ -105,7 +109,7 @@ def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Json
 
 @commands.command("retry", epilog=page("kindcast operators retry"))
 def retry(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Try again the events that operators could not decide."""
+    """Ask operators again about the events that they could not decide."""
     with connected(server) as client:
         told = client.retry_operators()
     if json:

@@ -16,7 +16,7 @@ clock = group("clock", "The server's time, after the machine's clock jumped.")
 
 @clock.command("confirm", epilog=page("kindcast clock confirm"))
 def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Confirm that the clock of the server's machine is right, so that what has expired by it expires."""
+    """Confirm that the clock of the server's machine is right, so that subscriptions and events expire by it again."""
     with connected(server) as client:
         told = client.confirm_clock()
     if json:
@@ -30,7 +30,8 @@ def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> 
 def repair(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder.")] = Path("kindcast-data"),
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Serve the database as it is, without the commits that are missing.")
+        bool,
+        typer.Option("--accept-loss", help="Accept that commits are missing: the next start serves what is there."),
     ] = False,
     json: JsonOption = False,
 ) -> None:

@@ -28,21 +28,31 @@ BACKLOG = 2_048
 
 def serve(
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Where to listen: this machine only.  [127.0.0.1]")
+        str | None,
+        typer.Option(
+            metavar="HOST", help="The address to listen on; other than this machine's own need a key.  [127.0.0.1]"
+        ),
     ] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="0 takes a free one.  [8080]")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept.  [kindcast-data]")] = None,
-    database: Annotated[str | None, typer.Option(metavar="URL", help="Another database than SQLite in DIR.")] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="The port to listen on; 0 takes a free one.  [8080]")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder that everything is stored in.  [kindcast-data]")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="Another database than SQLite in the data folder.")
+    ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM; with a certificate the server speaks https only.")
+        Path | None, typer.Option(metavar="FILE", help="A certificate (PEM); with one the server speaks https only.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM, without a passphrase.  [in the same file]")
+        Path | None, typer.Option(metavar="FILE", help="Its key (PEM), without a passphrase.  [in the same file]")
     ] = None,
     planner: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="How operators are ordered: greedy, sub_order, sequential or naive.  [greedy]"
+            metavar="NAME",
+            help="The order in which operators are asked: greedy, sub_order, sequential or naive.  [greedy]",
         ),
     ] = None,
     config: Annotated[
@@ -61,8 +71,8 @@ def serve(
     ] = 60.0,
     json: JsonOption = False,
 ) -> None:
-    """Run a server. It takes up everything where it left off, and stops cleanly on Ctrl-C. With --detach it runs in the
-    background, until kindcast stop ends it."""
+    """Run a server, until Ctrl-C; with --detach in the background, until kindcast stop. It continues where it stopped
+    before."""
     # The server's libraries are imported here only: the other commands start without them. Nothing of what is imported
     # is garbage, and to look for some takes a fifth of the time; `announce` turns the collector on again.
     gc.disable()

@@ -188,7 +188,9 @@ Output = Annotated[str, typer.Option("--output", metavar="DIR", help="The folder
 Server = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="The server whose ontologies and subscriptions are used.")
 ]
-Data = Annotated[str | None, typer.Option("--data", metavar="DIR", help="The same, from a server's data folder.")]
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="DIR", help="The data folder of a server, instead of --server.")
+]
 Ontology = Annotated[
     list[str] | None,
     typer.Option("--ontology", metavar="FILE", autocompletion=ontology_files, help="An ontology; may be repeated."),
@@ -203,20 +205,26 @@ Subscriptions = Annotated[
     str | None,
     typer.Option("--subscriptions", metavar="FILE", help="NDJSON: an object with id and expression on each line."),
 ]
-Master = Annotated[str | None, typer.Option("--master", metavar="MASTER", help="Spark's master; all cores here.")]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="MASTER", help="The Spark master.  [all cores of this machine]")
+]
 Time = Annotated[
-    str | None, typer.Option("--time", metavar="NAME", help="The member of plain data that says its time.")
+    str | None,
+    typer.Option("--time", metavar="NAME", help="The member of plain JSON or CSV that holds the time of the event."),
 ]
 Numbers = Annotated[str, typer.Option("--numbers", metavar="NAMES", help="Columns of CSV that hold numbers.")]
 Explode = Annotated[bool, typer.Option("--explode", help="One row per match instead of per event.")]
-MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="No rows for events without matches.")]
-Distinct = Annotated[bool, typer.Option("--distinct", help="Of events with the same source and id only the first.")]
+MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="Write no rows for events without matches.")]
+Distinct = Annotated[
+    bool, typer.Option("--distinct", help="Keep only the first of several events with the same source and id.")
+]
 Shards = Annotated[
     int | None,
     typer.Option(
         "--shards",
         min=1,
-        help="Number of parts that the subscriptions are split into; found by their number when absent.",
+        metavar="COUNT",
+        help="The number of parts that the subscriptions are split into.  [depends on how many there are]",
     ),
 ]
 
@@ -304,15 +312,23 @@ def stream(
     relations: Relations = "",
     declarations: Declarations = None,
     subscriptions: Subscriptions = None,
-    source: Annotated[str, typer.Option("--source", metavar="NAME", help="files, socket, kafka, …")] = "files",
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source", metavar="NAME", help="Where events come from: files, socket, kafka, or another source of Spark."
+        ),
+    ] = "files",
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="An option of the source, name=value; may be repeated."),
     ] = None,
     window: Annotated[
-        str, typer.Option(help="How long a second event with the same source and id counts as a repetition.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How long a second event with the same source and id counts as a repetition."
+        ),
     ] = "1 hour",
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="Between micro-batches.")] = 1.0,
+    every: Annotated[float, typer.Option(metavar="SECONDS", help="The time between two micro-batches.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Stop when all present data is matched.")] = False,
     explode: Explode = False,
     matched_only: MatchedOnly = False,

@@ -75,7 +75,9 @@ def subscribe(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A further one of protocolsettings, as mode=binary; any number."),
+        typer.Option(
+            metavar="NAME=VALUE", help="A setting of the protocol, such as mode=binary; may be given several times."
+        ),
     ] = None,
     sink_user: Annotated[
         str | None,
@@ -84,7 +86,9 @@ def subscribe(
     ttl: LifeOption = None,
     start_at: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Stored events too: earliest, since a time (RFC 3339), or from a sequence."),
+        typer.Option(
+            metavar="WHEN", help="Match stored events, too: earliest, or from a time (RFC 3339) or event number on."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the id alone.")] = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -156,7 +160,7 @@ def _show_created(created: dict[str, Any]) -> None:
     output.table(("", ""), rows)
     for note in created.get("notes") or ():
         output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
-    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: not shown again.")
+    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: this is not shown again.")
     if not created.get("sink"):
         output.hint(f"Next: kindcast listen {created['id']}")
 
@@ -205,7 +209,7 @@ def renew(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Let a subscription live longer, counted from now."""
+    """Set how long a subscription lives from now on."""
     with connected(server) as client:
         _show(client.renew(id, ttl_seconds=ttl, ticket=ticket), json)
 
@@ -214,7 +218,7 @@ def renew(
 def pause(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Stop matching; events published meanwhile are not kept for it."""
+    """Pause a subscription. Events published meanwhile are not kept for it."""
     with connected(server) as client:
         _show(client.pause(id, ticket=ticket), json)
 
@@ -223,7 +227,7 @@ def pause(
 def resume(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Resume after a pause, or after a webhook failed for too long."""
+    """Resume a subscription that was paused, or disabled because its webhook failed for too long."""
     with connected(server) as client:
         _show(client.resume(id, ticket=ticket), json)
 
@@ -233,7 +237,9 @@ def rotate_secret(
     id: IdArgument,
     overlap: Annotated[
         float | None,
-        typer.Option(metavar="TIME", parser=seconds, help="How long the present secret signs as well: 12h, 7d."),
+        typer.Option(
+            metavar="TIME", parser=seconds, help="How long deliveries are signed with the old secret as well: 12h, 7d."
+        ),
     ] = None,
     ticket: TicketOption = None,
     server: ServerOption = DEFAULT_SERVER,
@@ -268,13 +274,15 @@ def send_test(
 )
 def replay(
     id: IdArgument,
-    after: Annotated[str | None, typer.Option(metavar="CURSOR", help="What came after this cursor.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="What was accepted since then (RFC 3339).")] = None,
+    after: Annotated[str | None, typer.Option(metavar="CURSOR", help="Only messages after this cursor.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only events accepted at or after this time (RFC 3339).")
+    ] = None,
     ticket: TicketOption = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Deliver again what was delivered before, as far as it is kept."""
+    """Deliver messages again, as far as the server still has them."""
     with connected(server) as client:
         _show(client.replay(id, after=after, since=since, ticket=ticket), json)
 

@@ -24,7 +24,7 @@ def _limit(text: str) -> tuple[str, float]:
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The tenant: up to 40 of a-z, 0-9 and -.")]
 LimitOption = Annotated[
     list[Any] | None,
-    typer.Option("--limit", metavar="NAME=NUMBER", parser=_limit, help="May be given several times."),
+    typer.Option("--limit", metavar="NAME=NUMBER", parser=_limit, help="A limit; may be given several times."),
 ]
 
 

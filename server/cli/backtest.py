@@ -10,7 +10,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.problems import CommandFailed, InExpression
 from kindcast.server.cli.spark import run_job
 from kindcast.server.client import ProblemError
 
@@ -62,7 +62,10 @@ def backtest(
         report = run_job(["backtest", "--archive", archive, *files, *given, *asked])
     else:
         with connected(server) as client:
-            report = _by_server(client, expression, since, until, version or [], lang)
+            try:
+                report = _by_server(client, expression, since, until, version or [], lang)
+            except ProblemError as error:
+                raise InExpression(error, expression) from error
     if json:
         output.print_json(report)
     else:

@@ -50,9 +50,14 @@ def show(failure: Exception) -> None:
     """Prints what went wrong on standard error."""
     console = output.errors()
     error, expression = _taken_apart(failure)
-    console.print(Text.assemble(("error: ", "bold red"), _headline(error)), soft_wrap=True)
-    for fault in _faults(error):
-        for line in _lines(fault, expression):
+    faults = _faults(error)
+    shown = [_source_line(fault, expression) is not None for fault in faults]
+    # The detail of an answer repeats its first fault: it is told once, under the place where that is shown.
+    said = error.title if isinstance(error, ProblemError) and faults and all(shown) else _headline(error)
+    console.print(Text.assemble(("error: ", "bold red"), said), soft_wrap=True)
+    for fault, has_place in zip(faults, shown, strict=True):
+        first, *others = _lines(fault, expression)
+        for line in [*([] if not has_place and fault.detail in said else [first]), *others]:
             console.print(line, soft_wrap=True)
     advice = getattr(error, "advice", "")
     if advice:

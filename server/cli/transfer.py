@@ -80,11 +80,21 @@ def export_events(
     ),
 )
 def export_subscriptions(
-    to: OutputOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+    to: OutputOption = None,
+    secrets: Annotated[
+        bool,
+        typer.Option(
+            "--secrets", help="With webhook secrets, credentials and hashes of tickets; needs an administrator's key."
+        ),
+    ] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
-    """Write all subscriptions, one on each line: id, expression, metadata. Sinks, secrets and tickets are left out."""
+    """Write all subscriptions, one on each line, as they can be imported. Secrets, credentials and tickets are left out
+    unless --secrets is given: then ids and tickets stay valid where they are imported."""
     with connected(server) as client:
-        count = _write(to, _lines(client.download("/v1/subscriptions/export")))
+        answer = client.download("/v1/subscriptions/export", method="POST" if secrets else "GET")
+        count = _write(to, _lines(answer), private=secrets)
     _tell(count, "subscription", to, json)
 
 
@@ -104,8 +114,9 @@ def import_subscriptions(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Make a subscription of each line, with a new id and ticket. A line is what subscriptions export writes, or what
-    POST /v1/subscriptions takes. A line that is refused does not stop the others."""
+    """Make a subscription of each line, with a new id and ticket, unless the line has those of an export with
+    --secrets. A line is what subscriptions export writes, or what POST /v1/subscriptions takes. A line that is refused
+    does not stop the others."""
     made = refused = 0
     with connected(server) as client, _kept(tickets) as kept:
         for start, lines in _requests(text_lines(file)):
@@ -121,7 +132,7 @@ def import_subscriptions(
                 elif json:
                     output.print_json(told)
                 else:
-                    output.paragraph(f"{told.get('was', '')}  {told['id']}  {told['ticket']}".strip())
+                    output.paragraph(f"{told.get('was', '')}  {told['id']}  {told.get('ticket', '')}".strip())
             for each in answer["rejected"]:
                 refused += 1
                 problem = each["problem"]
@@ -173,11 +184,11 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
         yield rest.decode()
 
 
-def _write(to: Path | None, lines: Iterator[str]) -> int:
+def _write(to: Path | None, lines: Iterator[str], *, private: bool = False) -> int:
     """Writes them and returns their number. What is asked for first may fail: then nothing is written over."""
     first = list(itertools.islice(lines, 1))
     count = 0
-    with _opened(to) as file:
+    with _opened(to, private) as file:
         for line in itertools.chain(first, lines):
             file.write(line + "\n")
             count += 1
@@ -185,13 +196,15 @@ def _write(to: Path | None, lines: Iterator[str]) -> int:
 
 
 @contextmanager
-def _opened(to: Path | None) -> Iterator[IO[str]]:
-    """A file that is there once it is whole, or standard output."""
+def _opened(to: Path | None, private: bool) -> Iterator[IO[str]]:
+    """A file that is there once it is whole, or standard output. A private one only its owner may read."""
     if to is None:
         yield sys.stdout
         return
     beside = to.with_name(to.name + ".part")
     try:
+        if private:
+            beside.touch(mode=0o600)
         with beside.open("wb") as raw:
             packed = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
             with TextIOWrapper(packed, encoding="utf-8") as file:

@@ -173,12 +173,12 @@ class Client(Calls):
                     return read_answer(call, answer)
             time.sleep(pause)
 
-    def download(self, path: str) -> Generator[bytes]:
-        """What the server answers to a GET, as it comes: exports may be larger than the memory. Raises `ProblemError`;
+    def download(self, path: str, *, method: str = "GET") -> Generator[bytes]:
+        """What the server answers, as it comes: exports may be larger than the memory. Raises `ProblemError`;
         `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
         with (
             reaching(self.server),
-            self._http.stream("GET", self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS) as answer,
+            self._http.stream(method, self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS) as answer,
         ):
             if answer.is_error:
                 answer.read()

@@ -354,3 +354,24 @@ def test_packed_ontology_has_the_name_of_the_file_within(kindcast: Kindcast, sho
     report = kindcast("ontology", "load", str(packed), "--dry-run", "--server", shop_server, "--json").json
     assert report["name"] == "shop"
     assert kindcast("ontology", "check", str(packed)).status == 0
+
+
+@pytest.mark.parametrize("command", ["subscribe", "backtest"])
+def test_mistake_in_an_expression_is_told_once_under_its_place(
+    kindcast: Kindcast, shop_server: str, command: str
+) -> None:
+    """With a caret; the headline does not say it as well."""
+    ran = kindcast(command, "price < 3 and target isa Nonsense", "--server", shop_server)
+    assert ran.status == 1
+    text = "  price < 3 and target isa Nonsense"
+    assert ran.err.splitlines()[1:3] == [text, " " * text.index("Nonsense") + "^"]
+    assert ran.err.count("no concept is named 'Nonsense'") == 1
+
+
+def test_mistake_elsewhere_is_told_once(kindcast: Kindcast, shop_server: str) -> None:
+    """As an answer's detail, which is that of its only fault."""
+    ran = kindcast("declare", "attribute", "x", '{"kind": "nonsense"}', "--server", shop_server)
+    assert ran.status == 1
+    assert ran.err.count("kind is one of") == 1
+    ran = kindcast("events", "--after", "abc", "--server", shop_server)
+    assert ran.err.count("valid integer") == 1

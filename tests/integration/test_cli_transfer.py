@@ -58,7 +58,7 @@ def test_subscriptions_are_imported_with_their_tickets(
     exported = tmp_path / "wishes.ndjson"
     assert kindcast("subscriptions", "export", "--output", str(exported)).status == 0
     mine = next(each for each in lines(exported) if each["id"] == first["id"])
-    assert set(mine) == {"id", "expression", "metadata"}
+    assert mine["expression"] == first["canonical"]
     wishes = [mine, {"expression": "price > 3"}, {"expression": "target isa"}, mine]
     given, tickets = tmp_path / "given.ndjson.gz", tmp_path / "tickets.ndjson"
     given.write_bytes(gzip.compress("\n".join(map(json.dumps, wishes)).encode()))
@@ -86,3 +86,19 @@ def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> N
     assert "there is no subscription in" in kindcast("subscriptions", "import", str(empty)).err
     ran = kindcast("subscriptions", "import", str(tmp_path / "absent"))
     assert (ran.status, "there is no file" in ran.err) == (1, True)
+
+
+def test_export_with_secrets_keeps_ids_and_tickets(kindcast: Kindcast, tmp_path: Path) -> None:
+    """As when a server moves: who has a ticket keeps it. Only the owner may read the file."""
+    first = kindcast("subscribe", "number > 700", "--json").json
+    exported = tmp_path / "wishes.ndjson"
+    assert kindcast("subscriptions", "export", "--secrets", "--output", str(exported)).status == 0
+    assert exported.stat().st_mode & 0o077 == 0
+    mine = [each for each in lines(exported) if each["id"] == first["id"]]
+    assert kindcast("subscriptions", "delete", first["id"], "--ticket", first["ticket"]).status == 0
+    given = tmp_path / "mine.ndjson"
+    given.write_text("\n".join(map(json.dumps, mine)), "utf-8")
+    ran = kindcast("subscriptions", "import", str(given))
+    assert ran.status == 0, ran.err
+    assert first["id"] in ran.out
+    assert kindcast("subscriptions", "delete", first["id"], "--ticket", first["ticket"]).status == 0

@@ -13,7 +13,7 @@ from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, Ontology
 from kindcast.server.cli import output
 from kindcast.server.client import ProblemError
 
-__all__ = ["CommandFailed", "InExpression", "as_json", "show"]
+__all__ = ["CommandFailed", "InExpression", "as_json", "in_words", "show"]
 
 TAB = "\t"
 
@@ -106,6 +106,11 @@ def _headline(error: Exception) -> str:
         return "the event cannot be understood"
     if isinstance(error, OntologyError):
         return f"the ontology cannot be read: {error}"
+    return in_words(error)
+
+
+def in_words(error: Exception) -> str:
+    """An error in words, without the number that the system has for it."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

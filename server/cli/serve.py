@@ -15,7 +15,7 @@ import typer
 from kindcast.server.cli import background, output
 from kindcast.server.cli.connection import JsonOption
 from kindcast.server.cli.logs import logged
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.problems import CommandFailed, in_words
 
 __all__ = ["load_settings", "serve"]
 
@@ -202,7 +202,7 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         if not failures:  # else it could not start, and is told why below
             raise
     if failures:
-        raise CommandFailed(f"the server could not start: {failures[0]}") from failures[0]
+        raise CommandFailed(f"the server could not start: {in_words(failures[0])}") from failures[0]
 
 
 def _watched(

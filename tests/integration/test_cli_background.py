@@ -131,3 +131,13 @@ def test_log_of_a_server_has_times_and_levels(kindcast: Kindcast, data: Path, mo
     assert other.status == 1
     assert other.err.count(f"port {port}") == 1
     assert "{" not in other.err
+
+
+def test_folder_that_cannot_be_made_is_told_in_words(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Without the number of the error, in the foreground as in the background."""
+    (tmp_path / "file").write_text("")
+    ran = kindcast("serve", "--data", str(tmp_path / "file" / "data"), "--port", "0")
+    assert ran.status == 1
+    assert ran.err.splitlines()[-1].startswith("error: ")
+    assert "Not a directory" in ran.err
+    assert "Errno" not in ran.err

@@ -22,6 +22,7 @@ SESSIONS = (
     "docs/connectors.md",
     "docs/operations.md",
     "docs/security.md",
+    "docs/data.md",
     "docs/event-schemas.md",
     "docs/operators.md",
     "docs/receiving.md",

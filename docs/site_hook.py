@@ -1,4 +1,5 @@
-"""A hook of MkDocs: a link to a folder, or to a file outside docs/, stands on the site as a name."""
+"""The hook of MkDocs: a link to a folder, or to a file outside docs/, stands on the site as a name, and a block of code
+has its language alone."""
 
 import re
 from typing import Any

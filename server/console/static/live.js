@@ -12,10 +12,10 @@ export async function page(rest, parameters) {
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
   const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : t("(a large event)"));
-  const fits = (each) => (!only.checked || each.matched > 0) && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
+  const fits = (each) => (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
-      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
+      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
   }
   function draw() {
     if (drawing) return;
@@ -81,7 +81,7 @@ async function trace(sequence, subscription, subscriptions) {
   const other = h("input", { type: "text", list: "subscriptions", value: chosen, autocomplete: "off" });
   if (chosen && may("explain")) await ask(chosen);
   return [
-    card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("subscriptions that got it"), number(told.matched)]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
+    card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("subscriptions that got it"), told.matched == null ? "–" : number(told.matched)]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
     may("explain") && card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
       h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, each.metadata?.name ?? each.expression ?? each.canonical))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
     told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state, each.reason]))),

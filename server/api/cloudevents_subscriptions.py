@@ -172,10 +172,13 @@ async def update(
         raise _bad("the id is another than that of the address", "/id")
     present = _shown(row)
     for name in ("source", "types", "filters"):
-        if body.get(name) != present.get(name):
+        if (body.get(name) or None) != present.get(name):
             raise _bad(f"{name} cannot be changed: make another subscription", f"/{name}")
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
     change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
+    format = (row.protocolsettings or {}).get("format")
+    if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # what was not said of it stays
+        change["protocolsettings"] = {"format": format} | (change["protocolsettings"] or {})
     if change["sinkcredential"] == present.get("sinkcredential"):
         del change["sinkcredential"]
     try:

@@ -120,9 +120,9 @@ class SubscriptionChange(_Ending):
     protocolsettings: Annotated[
         dict[str, Any] | None,
         Field(
-            description="HTTP: `method`, `headers`, `format` (message or cloudevents). Brokers: `topicname` (MQTT, "
-            "KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or binary); `qos`, `retain` for MQTT."
-            " All: `expiry_notice`: false, and nothing is sent a day before the end."
+            description="HTTP: `method`, `headers`, `format` (message or cloudevents), `batch`. Brokers: "
+            "`topicname` (MQTT, KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or "
+            "binary); `qos`, `retain` for MQTT. All: `expiry_notice`: false, and nothing is sent a day before the end."
         ),
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
@@ -761,7 +761,7 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
     """With what it was. A ticket that is still valid is not shown. Raises `Problem` (422)."""
     if kept.status == "paused":
         new = replace(new, status="paused")
-    if kept.secret is not None and new.sink is not None:
+    if kept.secret is not None:
         new = replace(new, secret=kept.secret)
     if kept.ticket_hash is None:
         return new, ticket
@@ -792,12 +792,15 @@ def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
         "sink": row.sink,
         "protocol": row.protocol,
         "protocolsettings": plain or None,
-        **{name: getattr(row, name) for name in ("metadata", "attributes", "throttling")},
+        **{name: getattr(row, name) for name in ("metadata", "attributes")},
+        "throttling": row.throttling,
         "expires_at": moment(row.expires_at),
         "status": "paused" if row.status == "paused" else None,
     }
     if secrets:
         line |= {name: getattr(row, name) for name in ("sinkcredential", "secret", "ticket_hash")}
+    if row.sink is None:
+        line |= dict.fromkeys(("protocol", "protocolsettings", "sinkcredential", "throttling"))
     return {name: value for name, value in line.items() if value is not None}
 
 

@@ -274,6 +274,8 @@ def update(
     of_sinks = ("protocol", "protocolsettings", "sinkcredential", "throttling")
     if values.get("sink", row.sink) is None and any(values.get(name) for name in of_sinks):
         raise SinkMissing
+    if "sink" in values and values["sink"] is None:
+        values |= dict.fromkeys(of_sinks)
     if row.secret is not None or values.get("sink") is None:
         values.pop("secret", None)  # it has one, or needs none
     if values.get("sink", row.sink) != row.sink:

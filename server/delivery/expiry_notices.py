@@ -11,6 +11,7 @@ sink see the end in what they read (`message.Page`, `stream`).
 import asyncio
 import logging
 import time
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -28,9 +29,9 @@ EXPIRING_TYPE = "io.kindcast.subscription.expiring"
 
 LOOK_SECONDS = 300.0
 """Between two looks at the store. A look reads all subscriptions once: some 0.1 s for 100,000."""
-LOOKED_AT = 1_000
-"""At most, in one look."""
-AT_ONCE = 16
+TOGETHER = 100
+"""Noted as told together; a sink that hangs holds up the others of its group for one attempt."""
+AT_ONCE = 32
 """Notices under way."""
 
 _log = logging.getLogger(__name__)
@@ -52,18 +53,34 @@ class ExpiryNotices:
                 await self.look()
             except ServerError as error:
                 _log.warning("notices of expiry wait, for the store cannot be reached: %s", error)
+            except Exception:
+                _log.exception("notices of expiry could not be sent; they are tried again in %g s", LOOK_SECONDS)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Tells all who are to be told now. Raises `StoreUnavailable`."""
+        self._failed = {key: value for key, value in self._failed.items() if key[1] > CLOCK.now()}
+        after = 0.0, 0
+        while True:
 
-        def read(connection: Connection) -> list[Subscriber]:
-            numbers = due_notices(connection, CLOCK.now(), LOOKED_AT)
-            return [found for number in numbers if (found := find_subscriber(connection, number)) is not None]
+            def read(connection: Connection, after: tuple[float, int] = after) -> tuple[list[Subscriber], Any]:
+                found = due_notices(connection, CLOCK.now(), after, TOGETHER)
+                subscribers = (find_subscriber(connection, number) for _, number in found)
+                return [each for each in subscribers if each is not None], found[-1] if found else None
 
-        due = {each.number: each for each in await self._broker.read(read)}
+            due, last = await self._broker.read(read)
+            if last is None:
+                return
+            await self._tell([each for each in due if not self._waits(each)])
+            after = last
+
+    def _waits(self, subscriber: Subscriber) -> bool:
+        """Whether an attempt failed, and the next one is not due."""
+        return self._failed.get((subscriber.number, subscriber.expires_at), (0, 0.0))[1] > time.time()
+
+    async def _tell(self, subscribers: list[Subscriber]) -> None:
+        due = {each.number: each for each in subscribers}
         mine = [due[number] for number in await self._broker.leases.take(list(due))]
-        self._failed = {key: value for key, value in self._failed.items() if key[0] in due}
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(subscriber: Subscriber) -> tuple[int, float, int] | None:
@@ -77,8 +94,8 @@ class ExpiryNotices:
     async def _told(self, subscriber: Subscriber) -> tuple[int, float, int] | None:
         """Number, end and fence, once nothing more is to be said to this owner; None where it is to be tried again."""
         key = subscriber.number, subscriber.expires_at
-        failures, again_at = self._failed.get(key, (0, 0.0))
-        if again_at > time.time() or (fence := self._broker.leases.fence(subscriber.number)) is None:
+        failures, _ = self._failed.get(key, (0, 0.0))
+        if (fence := self._broker.leases.fence(subscriber.number)) is None:
             return None
         if is_wanted(subscriber):
             id = f"msg_{subscriber.id}_expiring{subscriber.expires_at:.0f}"
@@ -93,7 +110,7 @@ class ExpiryNotices:
         valid = self._broker.leases.valid(connection, {(number, fence) for number, _, fence in told})
         mine = [(number, end) for number, end, fence in told if (number, fence) in valid]
         if mine:
-            note_told(connection, mine, time.time())
+            note_told(connection, mine, CLOCK.now())
         forget_notices(connection)
 
 

@@ -375,9 +375,10 @@ class Courier:
         """When the next attempt may begin, in seconds since 1970: the schedule's time, the end of a pause, or of the
         time that the subscriber, or the sink, wants between two requests."""
         planned = subscriber.next_attempt_at if errors else None
-        throttled = (subscriber.last_success or 0.0) + (subscriber.throttling or 0.0)
         ready_at = self.senders[subscriber.protocol or DEFAULT_PROTOCOL].ready_at(subscriber.sink or "")
-        return max(planned or 0.0, throttled, ready_at, self.endpoints.rests_until(_endpoint(subscriber)))
+        return max(
+            planned or 0.0, _throttled_until(subscriber), ready_at, self.endpoints.rests_until(_endpoint(subscriber))
+        )
 
     async def _called(self, number: int) -> Subscriber | None:
         """The subscription, if its sink is to be called at all."""
@@ -462,6 +463,15 @@ class Courier:
             next_attempt_at=next_attempt_at,
             fence=fence,
         )
+
+
+def _throttled_until(subscriber: Subscriber) -> float:
+    """When the subscriber wants the next request, at the earliest; an attempt in the future, of a clock that was set
+    back, says nothing."""
+    if subscriber.throttling is None:
+        return 0.0
+    last = max(subscriber.last_success or 0.0, subscriber.last_failure or 0.0)
+    return last + subscriber.throttling if last <= time.time() else 0.0
 
 
 def _if_called(subscriber: Subscriber | None) -> Subscriber | None:

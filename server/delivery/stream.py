@@ -106,14 +106,14 @@ async def follow(
             if subscriber is None:
                 yield "deleted"
                 return
+            if (soon := expiring(subscriber)) is not None and soon != told:
+                told = soon
+                yield Expiring(soon)
             if page:
                 continue
             if _has_expired(subscriber):
                 yield "expired"
                 return
-            if (soon := expiring(subscriber)) is not None and soon != told:
-                told = soon
-                yield Expiring(soon)
             try:
                 async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - CLOCK.now()))):
                     await woken.wait()

@@ -160,7 +160,9 @@ class WebhookSender:
     def ready_at(self, sink: str) -> float:
         """When the rate that the sink allows lets the next message leave; 0 when it may now."""
         consent = self._consents.get(sink)
-        return 0.0 if consent is None or not consent.pause else consent.sent_at + consent.pause
+        if consent is None or not consent.pause or consent.sent_at > time.time():
+            return 0.0
+        return consent.sent_at + consent.pause
 
     async def send(self, delivery: Delivery) -> Outcome:
         """One attempt; ends within the timeout and raises nothing but cancellation."""

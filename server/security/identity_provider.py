@@ -232,7 +232,8 @@ def _usable(keys: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(
         each
         for each in keys
-        if isinstance(each, dict) and each.get("kty") in ALGORITHMS and each.get("use", "sig") == "sig"
+        if isinstance(each, dict) and each.get("use", "sig") == "sig"
+        if isinstance(kind := each.get("kty"), str) and kind in ALGORITHMS
     )
 
 

@@ -17,12 +17,12 @@ NOTICE_SECONDS = 86_400.0
 one that is renewed again and again for less is told once in so long."""
 
 
-def due_notices(connection: Connection, now: float, limit: int) -> list[int]:
-    """Numbers of subscriptions with a sink that end within a day of `now` and whose owners do not know it yet, those
-    that end first at the front. Looks at all subscriptions once."""
+def due_notices(connection: Connection, now: float, after: tuple[float, int], limit: int) -> list[tuple[float, int]]:
+    """(end, number) of subscriptions with a sink that end within a day of `now` and whose owners do not know it yet, in
+    order, those behind `after`. Looks at all subscriptions once."""
     of, told = subscriptions.c, notices.c
     statement = (
-        sa.select(of.number)
+        sa.select(of.expires_at, of.number)
         .outerjoin(notices, told.subscription == of.number)
         .where(
             of.sink.is_not(None),
@@ -30,12 +30,13 @@ def due_notices(connection: Connection, now: float, limit: int) -> list[int]:
             of.expires_at > now,
             of.expires_at <= now + NOTICE_SECONDS,
             of.expires_at > of.created_at + NOTICE_SECONDS,
+            sa.tuple_(of.expires_at, of.number) > sa.tuple_(sa.literal(after[0]), sa.literal(after[1])),
             told.subscription.is_(None) | ((told.ends_at != of.expires_at) & (told.told_at <= now - NOTICE_SECONDS)),
         )
-        .order_by(of.expires_at)
+        .order_by(of.expires_at, of.number)
         .limit(limit)
     )
-    return list(connection.execute(statement).scalars())
+    return [(end, number) for end, number in connection.execute(statement)]
 
 
 def note_told(connection: Connection, told: Iterable[tuple[int, float]], now: float) -> None:

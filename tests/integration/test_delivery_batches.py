@@ -5,7 +5,8 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from kindcast.server.delivery.outbox import _groups
-from kindcast.server.store.deliveries import StoredMatch
+from kindcast.server.delivery.outbox import _groups, _throttled_until
+from kindcast.server.store.deliveries import StoredMatch, Subscriber
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket
 from tests.harness.receiver import Receiver, running_receiver
 
@@ -163,6 +164,21 @@ def test_wrong_wishes_are_refused(client: httpx.Client, receiver: Receiver, more
     refused = client.post("/v1/subscriptions", json={name: each for name, each in body.items() if each is not None})
     assert (refused.status_code, problem_code(refused)) == (422, code)
     assert refused.json()["detail"]
+
+
+def test_time_between_requests_counts_from_failures_too_and_not_from_the_future() -> None:
+    """A clock that ran ahead, and was set back, stops nobody."""
+    now = time.time()
+    asked: list[tuple[float | None, float | None, float | None, float]] = [
+        (None, now + 864_000, None, 0.0),
+        (60.0, now - 10, None, now + 50),
+        (60.0, now - 10, now - 5, now + 55),
+        (60.0, now + 864_000, None, 0.0),
+        (60.0, None, None, 60.0),
+    ]
+    for throttling, last_success, last_failure, until in asked:
+        subscriber = SimpleNamespace(throttling=throttling, last_success=last_success, last_failure=last_failure)
+        assert _throttled_until(cast(Subscriber, subscriber)) == until
 
 
 @given(

@@ -177,3 +177,18 @@ def test_readers_see_the_end_in_what_they_read(tmp_path: Path) -> None:
             assert lines.count("event: expiring") == 1
         with connect(f"ws://127.0.0.1:{server.port}/v1/subscriptions/{made['id']}/ws") as websocket:
             assert json.loads(websocket.recv(timeout=30)) == {"expiring": end}
+
+
+@pytest.mark.slow
+def test_many_dead_sinks_do_not_hold_up_the_others(tmp_path: Path, receiver: Receiver) -> None:
+    """More than one look holds, all ending before the good one."""
+    with server_with(tmp_path) as server:
+        with http(server) as client:
+            dead = {"expression": "n = 1", "sink": "http://127.0.0.1:9/"}
+            lines = [json.dumps(dead)] * 250 + [json.dumps(dead | {"sink": f"{receiver.url}/good"})]
+            told = client.post("/v1/subscriptions/import", content="\n".join(lines)).raise_for_status().json()
+        server.stop()
+        ids = [each["id"] for each in told["created"]]
+        make_older(tmp_path, {id: (5 + number / 1_000) * HOUR for number, id in enumerate(ids)})
+        server.start()
+        receiver.wait_until(lambda: len(notices(receiver, "/good")) == 1, "the notice")

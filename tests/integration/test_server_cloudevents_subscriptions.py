@@ -148,3 +148,20 @@ def test_subscriptions_of_the_other_api_appear_with_our_dialect_and_pages_follow
     assert sent["id"] in found
     assert pulled["id"] not in found
     assert len(found) == len(set(found))
+
+
+def test_put_keeps_the_form_of_messages_that_it_does_not_name(client: httpx.Client) -> None:
+    """CloudEvents stay CloudEvents, with headers alone, and with an empty list of filters as it was sent."""
+    made = created(client, filters=[])
+    headers = {"Kindcast-Ticket": made["ticket"]}
+    body: dict[str, Any] = {"sink": f"{SINK}/2", "protocol": "HTTP", "filters": []}
+    for more in ({}, {"protocolsettings": {"headers": {"X-A": "b"}}}):
+        told = client.put(f"{PATH}/{made['id']}", json={**body, **more}, headers=headers)
+        assert told.status_code == 200, told.text
+        assert told.json()["protocolsettings"]["format"] == "cloudevents"
+    plain = subscribe(client, "n = 1", sink=SINK)
+    headers = {"Kindcast-Ticket": plain["ticket"]}
+    shown = client.get(f"{PATH}/{plain['id']}").json()
+    told = client.put(f"{PATH}/{plain['id']}", json=shown, headers=headers)
+    assert told.status_code == 200, told.text
+    assert "format" not in told.json().get("protocolsettings", {})

@@ -167,3 +167,16 @@ def test_what_has_ended_is_not_exported_and_older_exports_are_read(tmp_path: Pat
         assert [each["id"] for each in exported(client)] == [other["id"]]
         old = {"id": "sub_old", "expression": "n = 3", "metadata": None}
         assert imported(client, [old])["created"][0]["was"] == "sub_old"
+
+
+def test_subscription_whose_sink_was_taken_away_comes_back_without_what_was_for_it(tmp_path: Path) -> None:
+    with server(tmp_path) as client:
+        more = {"throttling": 5, "protocolsettings": {"batch": 5}}
+        made = subscribe(client, "n = 1", sink=SINK, **more)
+        client.patch(f"/v1/subscriptions/{made['id']}", json={"sink": None}, headers=ticket(made)).raise_for_status()
+        shown = show(client, made).json()
+        assert [shown[name] for name in ("sink", "protocol", "protocolsettings", "throttling")] == [None] * 4
+        for secrets in (False, True):
+            lines = exported(client, secrets=secrets)
+            assert "sink" not in lines[0]
+            assert len(imported(client, lines[:1])["created"]) == 1

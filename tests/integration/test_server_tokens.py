@@ -378,3 +378,10 @@ def test_settings_that_are_not_whole_are_refused(wrong: dict[str, Any]) -> None:
     assert Settings(**good).needs_keys
     with pytest.raises(ValidationError, match="oidc_"):
         Settings(**(good | wrong))
+
+
+def test_malformed_key_of_the_provider_takes_no_other_key_away() -> None:
+    """Whatever stands in its key set."""
+    good = {"kty": "EC", "kid": "a"}
+    odd: list[Any] = [{"kty": ["RSA"]}, {"kty": {}}, {"kty": None}, {}, 7, None, "EC", {"kty": "EC", "use": ["sig"]}]
+    assert identity_provider._usable([*odd, good]) == (good,)

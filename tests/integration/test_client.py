@@ -261,7 +261,7 @@ def test_client_waits_for_a_server_that_is_not_there_yet_but_not_for_ever(tmp_pa
             server = socket.create_server(("127.0.0.1", port))
             connection, _ = await asyncio.to_thread(server.accept)
             with server, connection:
-                connection.recv(65_536)
+                await asyncio.to_thread(connection.recv, 65_536)  # what the client sends from this loop
                 connection.sendall(OK)
                 await waiting
 

@@ -259,7 +259,9 @@ def test_client_waits_for_a_server_that_is_not_there_yet_but_not_for_ever(tmp_pa
             waiting = asyncio.create_task(client.publish([{"n": 1}, {"n": 2}]))
             await asyncio.sleep(0.5)
             server = socket.create_server(("127.0.0.1", port))
+            server.settimeout(30)
             connection, _ = await asyncio.to_thread(server.accept)
+            connection.settimeout(30)
             with server, connection:
                 await asyncio.to_thread(connection.recv, 65_536)  # what the client sends from this loop
                 connection.sendall(OK)

@@ -72,25 +72,32 @@ def settled(client: httpx.Client, receiver: Receiver, made: dict[str, Any], coun
 def test_messages_that_wait_come_together_in_order_and_signed(
     client: httpx.Client, receiver: Receiver, format: str, media_type: str
 ) -> None:
-    made, path = prepared(client, receiver, 10, protocolsettings={"batch": 4, "format": format})
+    path = next(PATHS)
+    receiver.script(path, *[500] * 4)  # so that all are there when it is taken
+    settings = {"batch": 4, "format": format}
+    made = subscribe(client, f"path = '{path}'", sink=receiver.url + path, protocolsettings=settings)
+    body = "\n".join(json.dumps({"path": path, "n": n}) for n in range(10))
+    client.post("/v1/events", content=body, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
     shown = settled(client, receiver, made, 10)
-    requests = receiver.requests(path)
-    assert told(receiver, path) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert [each.headers["content-type"] for each in requests] == [media_type] * 3
-    assert len({each.headers["webhook-id"] for each in requests}) == 3
+    requests = [each for each in receiver.requests(path) if each.status == 200]
+    found = told(receiver, path)
+    assert [n for each in found for n in each] == list(range(10))
+    assert max(map(len, found)) == 4
+    assert {each.headers["content-type"] for each in requests} == {media_type}
+    assert len({each.headers["webhook-id"] for each in requests}) == len(requests) < 8
     for each in requests:
         Webhook(made["secret"]).verify(each.body, each.headers)
-    assert (shown["times_sent"], shown["times_failed"]) == (10, 0)
+    assert (shown["times_sent"], shown["times_failed"]) == (14, 4)
     cursors = [int(each.get("cursor") or each["kindcastcursor"]) for one in requests for each in json.loads(one.body)]
     assert cursors == sorted(set(cursors))
     attempts = client.get(f"/v1/subscriptions/{made['id']}/attempts").json()["attempts"]
-    assert len(attempts) == 10
+    assert len(attempts) == 14
 
 
 def test_refused_request_comes_again_with_the_same_messages_and_id(client: httpx.Client, receiver: Receiver) -> None:
     """Although more have come meanwhile; these come behind it."""
     path = next(PATHS)
-    receiver.script(path, 500)
+    receiver.script(path, *[500] * 4)
     made = subscribe(client, f"path = '{path}'", sink=receiver.url + path, protocolsettings={"batch": 10})
     events = [{"path": path, "n": n} for n in range(6)]
     client.post("/v1/events", json=events[0]).raise_for_status()
@@ -99,11 +106,14 @@ def test_refused_request_comes_again_with_the_same_messages_and_id(client: httpx
         client.post("/v1/events", json=event).raise_for_status()
     settled(client, receiver, made, 6)
     first, second, *_ = receiver.requests(path)
-    assert (first.status, second.status) == (500, 200)
+    assert (first.status, second.status) == (500, 500)
     assert (first.body, first.headers["webhook-id"]) == (second.body, second.headers["webhook-id"])
-    assert told(receiver, path) == [[0], [1, 2, 3, 4, 5]]
+    found = told(receiver, path)
+    assert found[0] == [0]
+    assert [n for each in found for n in each] == list(range(6))
+    assert len(found) < 6
     shown = show(client, made).json()
-    assert (shown["times_sent"], shown["times_failed"], shown["status"]) == (7, 1, "active")
+    assert (shown["times_sent"], shown["times_failed"], shown["status"]) == (10, 4, "active")
 
 
 def test_time_between_two_requests_is_kept_and_nothing_is_lost(client: httpx.Client, receiver: Receiver) -> None:

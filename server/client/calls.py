@@ -709,12 +709,13 @@ class Calls(VocabularyCalls, OperatorCalls):
     def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[Json]:
         """The subscriptions that would match, with their bindings; nothing is stored."""
         one = isinstance(events, Mapping)
-        return post(path_of("match"), {"event": events} if one else {"events": list(events)})
+        call = post(path_of("match"), {"event": events} if one else {"events": list(events)})
+        return replace(call, repeatable=True)
 
     @described
     def explain(self, event: Mapping[str, Any], subscription: str) -> Call[Json]:
         """Why the event does, or does not, match a subscription (its id, or an expression)."""
-        return post(path_of("explain"), {"event": event, "subscription": subscription})
+        return replace(post(path_of("explain"), {"event": event, "subscription": subscription}), repeatable=True)
 
     # ── backtests ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -742,6 +743,7 @@ class Calls(VocabularyCalls, OperatorCalls):
             read=dict,
             params=present(after=after, limit=limit, wait=wait),
             timeout=TIMEOUT_SECONDS + (wait or 0.0),
+            repeatable=True,
         )
 
     @described

@@ -227,6 +227,9 @@ def test_client_sends_again_what_does_nothing_twice_with_the_same_ids(answer: by
         "one event": lambda client: client.publish({"n": 1}),
         "events with ids": lambda client: client.publish([event]),
         "read": lambda client: client.subscriptions(),
+        "pull": lambda client: client.pull("sub_1"),
+        "match": lambda client: client.match({"n": 1}),
+        "explain": lambda client: client.explain({"n": 1}, "n = 1"),
     }
     for name, call in calls.items():
         with Unreliable([answer, answer]) as server, Client(server.url) as client:

@@ -4,6 +4,7 @@ import functools
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -170,3 +171,61 @@ def test_page_of_an_allowed_origin_reads_a_stream_and_another_does_not(keyed: Ke
             with page_at(pages, port) as address:
                 browser.open(f"{address}?{port}#{keyed.url} {keyed.path} {keyed.token()}")
                 browser.wait("document.title === arguments[0]", wanted)
+
+
+DOCUMENTED = """<!doctype html><title>page</title><script>
+const [server, id] = decodeURIComponent(location.hash.slice(1)).split(" ");
+const shown = [], streams = [];
+const show = (event) => { shown.push(event.data.n); document.title = shown.join(); };
+const Native = EventSource;
+window.EventSource = class extends Native { constructor(url) { super(url); streams.push(this); } };
+%s
+listen();
+</script>"""
+
+
+class TokenService(SimpleHTTPRequestHandler):
+    """The service behind the page: it has the key, and hands out tokens."""
+
+    keyed: Keyed
+
+    def do_POST(self) -> None:
+        body = json.dumps({"token": self.keyed.token()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.slow
+def test_page_of_the_documentation_reads_goes_on_and_ends(keyed: Keyed, tmp_path: Path, repository: Path) -> None:
+    """The snippet as it stands in docs/receiving.md, of another origin: the first message; after a broken connection
+    the next one, with another token; and no further try when the subscription is deleted."""
+    text = (repository / "docs" / "receiving.md").read_text("utf-8")
+    snippet = next(
+        part.split("```")[0] for part in text.split("```javascript\n")[1:] if part.startswith("async function listen")
+    )
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "documented.html").write_text(DOCUMENTED % snippet, encoding="utf-8")
+    service = type("Service", (TokenService,), {"keyed": keyed})
+    handler = functools.partial(service, directory=str(pages))
+    keyed.publish(41)
+    with ThreadingHTTPServer(("127.0.0.1", PAGE_PORT), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with running_browser(tmp_path / "profile") as browser:
+                browser.open(f"http://localhost:{PAGE_PORT}/documented.html#{keyed.url} {keyed.made['id']}")
+                browser.wait("document.title === '41'")
+                browser.run("streams[0].dispatchEvent(new Event('error'))")
+                keyed.publish(42)
+                browser.wait("document.title === '41,42'")
+                browser.wait("streams.length === 2")
+                with keyed.client(keyed.subscriber) as client:
+                    ticket = {"Kindcast-Ticket": keyed.made["ticket"]}
+                    client.delete(keyed.path, headers=ticket).raise_for_status()
+                browser.wait("streams[1].readyState === EventSource.CLOSED")
+                time.sleep(2)  # twice the pause before a further try
+                assert browser.run("return streams.length") == 2
+        finally:
+            server.shutdown()

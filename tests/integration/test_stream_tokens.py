@@ -111,7 +111,8 @@ def test_token_ends_after_a_minute_and_with_its_key(keyed: Keyed, monkeypatch: p
         next(lines)
         with keyed.client(keyed.admin) as admin:
             admin.delete(f"/v1/keys/{keyed.subscriber_id}").raise_for_status()
-        assert list(lines)[-1:] != ["never"]  # it ends
+        for _ in lines:
+            pass  # it ends; the time limit of the client is shorter than for ever
         for token in (late, orphan):
             assert problem_code(client.get(f"{keyed.path}/stream?token={token}")) == "token-wrong"
 

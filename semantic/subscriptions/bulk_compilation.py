@@ -22,7 +22,7 @@ from kindcast.index.columns import ClauseColumns
 from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
-from kindcast.semantic.language import parse_text, to_tree
+from kindcast.semantic.language.text_shapes import TextShapes
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
@@ -259,12 +259,13 @@ class Described:
 def compile_many(
     expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
 ) -> list[Described | InvalidSubscription]:
-    """One result each. Where many are of one shape, some 20 µs each, and 0.1 ms more where they are text."""
+    """One result each. Where many are of one shape, some 20 µs each, and 10 µs more where they are text."""
     results: list[Described | InvalidSubscription | None] = [None] * len(expressions)
     trees: list[tuple[str, Any]] = []
+    texts = TextShapes()
     for number, expression in enumerate(expressions):
         try:
-            tree = to_tree(parse_text(expression)) if isinstance(expression, str) else expression
+            tree = texts.tree(expression) if isinstance(expression, str) else expression
         except InvalidSubscription as error:
             results[number] = error
         else:
@@ -280,6 +281,8 @@ def compile_many(
                 first = restore_expression(tree, vocabulary, operators)
             text = piece.template.text.filled(constants)
             results[int(bulk.name(among))] = Described(text, tree, first.clause_count, first.cost)
+    for among, compiled in bulk.singles.items():
+        results[int(bulk.name(among))] = Described.of(compiled)
     return [
         _alone(expressions[number], vocabulary, operators) if result is None else result
         for number, result in enumerate(results)

@@ -49,6 +49,7 @@ from kindcast.semantic.subscriptions.bulk_compilation import (
     Bulk,
     ClauseParts,
     CompiledTrees,
+    DescribedMany,
     RepeatedShapes,
     Restored,
     enter_bulk,
@@ -300,6 +301,14 @@ class Matcher:
             self._add_bulk(bulk)
         restored.notes.update((bulk.name(number), each.notes) for number, each in bulk.singles.items() if each.notes)
         return restored
+
+    def add_described(self, described: DescribedMany, names: Mapping[int, str]) -> None:
+        """Add what `compile_many` compiled under the vocabulary of this matcher: of the expressions at these places,
+        all of them valid, each under its name. Raises `DuplicateSubscription`, with none added."""
+        for name in names.values():
+            if name in self._subscriptions.slots:
+                raise DuplicateSubscription(name)
+        self._add_bulk(described.bulk.selected({str(place): name for place, name in names.items()}))
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
         """Add what this matcher, or another under the same vocabulary, compiled."""

@@ -6,10 +6,18 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
-    from kindcast.semantic.subscriptions.bulk_compilation import Described, compile_many
+    from kindcast.semantic.subscriptions.bulk_compilation import Described, DescribedMany, compile_many
     from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
 
-__all__ = ["Described", "SeenAttributes", "advise", "compile_expression", "compile_many", "restore_expression"]
+__all__ = [
+    "Described",
+    "DescribedMany",
+    "SeenAttributes",
+    "advise",
+    "compile_expression",
+    "compile_many",
+    "restore_expression",
+]
 
 __getattr__ = on_demand(
     __name__,
@@ -20,6 +28,7 @@ __getattr__ = on_demand(
         ),
         "kindcast.semantic.subscriptions.bulk_compilation": (
             "Described",
+            "DescribedMany",
             "compile_many",
         ),
         "kindcast.semantic.subscriptions.compilation": (

@@ -35,6 +35,7 @@ __all__ = [
     "ClauseParts",
     "CompiledTrees",
     "Described",
+    "DescribedMany",
     "RepeatedShapes",
     "Restored",
     "compile_many",
@@ -122,6 +123,18 @@ class Bulk:
         """The pieces, one for each template."""
         for found in self._pieces.values():
             yield found[0] if len(found) == 1 else _together(found)
+
+    def selected(self, names: Mapping[str, str]) -> "Bulk":
+        """Those whose name is in `names`, under the name that it has there."""
+        chosen = Bulk(self._vocabulary, self._operators, stored=self._stored)
+        chosen.names = [None if name is None else names.get(name) for name in self.names]
+        kept = np.array([name is not None for name in chosen.names], dtype=np.bool_)
+        chosen.singles = {number: each for number, each in self.singles.items() if kept[number]}
+        for template, pieces in self._pieces.items():
+            own = [_taken(each, np.flatnonzero(kept[each.numbers])) for each in pieces]
+            if any(each.numbers.size for each in own):
+                chosen._pieces[template] = own
+        return chosen
 
     # ── one chunk ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -256,9 +269,17 @@ class Described:
         return cls(compiled.canonical, compiled.tree, compiled.clause_count, compiled.cost, compiled.notes)
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedMany:
+    """One result for each expression. `bulk` has the clauses of those that are valid, each named by its place."""
+
+    results: list[Described | InvalidSubscription]
+    bulk: Bulk
+
+
 def compile_many(
     expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
-) -> list[Described | InvalidSubscription]:
+) -> DescribedMany:
     """One result each. Where many are of one shape, some 20 µs each, and 10 µs more where they are text."""
     results: list[Described | InvalidSubscription | None] = [None] * len(expressions)
     trees: list[tuple[str, Any]] = []
@@ -283,10 +304,11 @@ def compile_many(
             results[int(bulk.name(among))] = Described(text, tree, first.clause_count, first.cost)
     for among, compiled in bulk.singles.items():
         results[int(bulk.name(among))] = Described.of(compiled)
-    return [
+    told = [
         _alone(expressions[number], vocabulary, operators) if result is None else result
         for number, result in enumerate(results)
     ]
+    return DescribedMany(told, bulk)
 
 
 def _alone(

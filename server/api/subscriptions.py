@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import re
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -52,7 +51,7 @@ from kindcast.server.pending.explanation import subscription_plan
 from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.payloads import check_visible, hidden_in
-from kindcast.server.security.tickets import Claim, Repeatable, hashed, new_ticket
+from kindcast.server.security.tickets import Claim, Repeatable, hashed, new_ticket, random_bytes
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
@@ -202,7 +201,7 @@ def read_new(
     _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, asked.throttling, settings)
     ticket = new_ticket(repeatable)
     new = NewSubscription(
-        id=f"sub_{_random('id', ID_BYTES, repeatable).hex()}",
+        id=f"sub_{random_bytes('id', ID_BYTES, repeatable).hex()}",
         asked=ways,
         parts=_parts(asked),
         ticket_hash=hashed(ticket),
@@ -361,11 +360,7 @@ def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | 
 
 
 def _new_secret(repeatable: Repeatable | None = None) -> str:
-    return "whsec_" + base64.b64encode(_random("secret", SECRET_BYTES, repeatable)).decode("ascii")
-
-
-def _random(what: str, size: int, repeatable: Repeatable | None) -> bytes:
-    return secrets.token_bytes(size) if repeatable is None else repeatable.random(what, size)
+    return "whsec_" + base64.b64encode(random_bytes("secret", SECRET_BYTES, repeatable)).decode("ascii")
 
 
 def read_key(key: str | None, caller: Caller) -> Repeatable | None:

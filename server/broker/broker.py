@@ -432,20 +432,20 @@ class Broker:
     ) -> list[Refusal | IndexFull | None]:
         """Many at once; None for each that matches now, why not for the others."""
         vocabulary, operators = self.vocabulary, self.state.operators
-        described = await asyncio.to_thread(importing.describe, new, vocabulary, operators)
         limit = self.settings.max_subscriptions
 
-        def work(some: slice) -> Callable[[Group], list[Refusal | None]]:
-            asked = new[some], described[some], vocabulary, operators, self._sweeper
-            return lambda group: importing.create_many(group, *asked, limit=limit, quota=quota)
+        async def create(some: Sequence[NewSubscription]) -> list[Refusal | None]:
+            described = await asyncio.to_thread(importing.describe, some, vocabulary, operators)
+            asked = some, described, vocabulary, operators, self._sweeper
+            return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))
 
         try:
-            return [*await self._submit(work(slice(None)))]
+            return [*await create(new)]
         except IndexFull:  # there may be room for some of them
             results: list[Refusal | IndexFull | None] = []
-            for number in range(len(new)):
+            for each in new:
                 try:
-                    results += await self._submit(work(slice(number, number + 1)))
+                    results += await create([each])
                 except IndexFull as error:
                     results.append(error)
             return results

@@ -8,7 +8,7 @@ command 3 ─┘ savepoint        a commit that fails is undone by all undo step
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from kindcast.semantic import Compiled, Matcher
+from kindcast.semantic.subscriptions import DescribedMany
 from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker.state import Live, State
 from kindcast.server.clock import CLOCK
@@ -26,6 +27,7 @@ from kindcast.server.store.postings import Numbers
 
 __all__ = [
     "SILENT",
+    "Admitted",
     "Group",
     "GroupBroken",
     "StateOutdated",
@@ -290,21 +292,33 @@ def admit(group: Group, live: Live, compiled: Compiled) -> Live:
     return live
 
 
-def admit_many(group: Group, lives: Sequence[Live], trees: Sequence[Mapping[str, Any]]) -> None:
-    """Calls `admit` for each subscription, with its stored tree, which was compiled under the active vocabulary."""
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A subscription to be admitted with others: its stored tree, and its place among those described, if any."""
+
+    live: Live
+    tree: Mapping[str, Any]
+    place: int | None
+
+
+def admit_many(group: Group, admitted: Sequence[Admitted], described: DescribedMany) -> None:
+    """Calls `admit` for each. All were `described` under the active vocabulary; those without a place there are
+    compiled from their trees."""
     live_subscriptions = group.state.live_subscriptions
-    restored = live_subscriptions.matcher.restore_many((live.id, tree) for live, tree in zip(lives, trees, strict=True))
+    matcher = live_subscriptions.matcher
 
     def undo() -> None:
-        for live in lives:
-            if live.id in live_subscriptions.matcher:
-                live_subscriptions.leave(live.id)
-                live_subscriptions.matcher.remove(live.id)
+        for each in admitted:
+            if each.live.id in matcher:
+                live_subscriptions.leave(each.live.id)
+                matcher.remove(each.live.id)
 
     group.on_undo(undo)
-    for live in lives:
-        if live.id in live_subscriptions.matcher:
-            live_subscriptions.enter(live)
+    matcher.add_described(described, {each.place: each.live.id for each in admitted if each.place is not None})
+    restored = matcher.restore_many((each.live.id, each.tree) for each in admitted if each.place is None)
+    for each in admitted:
+        if each.live.id in matcher:
+            live_subscriptions.enter(each.live)
     for error in restored.refused.values():
         raise error
 

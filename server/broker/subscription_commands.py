@@ -19,9 +19,15 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators import Operator
-from kindcast.semantic.subscriptions import Described, compile_expression, compile_many, restore_expression
+from kindcast.semantic.subscriptions import (
+    Described,
+    DescribedMany,
+    compile_expression,
+    compile_many,
+    restore_expression,
+)
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.group import Group, admit, admit_many, introduce, set_expiry, set_status
+from kindcast.server.broker.group import Admitted, Group, admit, admit_many, introduce, set_expiry, set_status
 from kindcast.server.broker.state import Live
 from kindcast.server.errors import (
     HiddenAttribute,
@@ -444,22 +450,32 @@ Refusal = InvalidSubscription | ServerError
 """The error of one subscription among many that were to be created."""
 
 
-def describe(
-    new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: Registry
-) -> list[Described | InvalidSubscription]:
-    """What each becomes under the vocabulary, or what is wrong with it. Any thread."""
-    together = [number for number, each in enumerate(new) if len(each.parts) == 1]
-    compiled = compile_many([new[number].parts[0] for number in together], vocabulary, operators.available)
-    found = dict(zip(together, compiled, strict=True))
-    return [
-        found[number] if number in found else _alone(each, vocabulary, operators) for number, each in enumerate(new)
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """What new subscriptions became, or what is wrong with them. Those of `places` were compiled together: each has its
+    place in `together`."""
+
+    results: Sequence[Described | InvalidSubscription]
+    together: DescribedMany
+    places: Mapping[int, int]
+
+
+def describe(new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: Registry) -> Descriptions:
+    """What each becomes under the vocabulary. Any thread."""
+    numbers = [number for number, each in enumerate(new) if len(each.parts) == 1]
+    places = {number: place for place, number in enumerate(numbers)}
+    together = compile_many([new[number].parts[0] for number in numbers], vocabulary, operators.available)
+    results = [
+        together.results[places[number]] if number in places else _alone(each, vocabulary, operators)
+        for number, each in enumerate(new)
     ]
+    return Descriptions(results, together, places)
 
 
 def create_many(
     group: Group,
     new: Sequence[NewSubscription],
-    described: Sequence[Described | InvalidSubscription],
+    described: Descriptions,
     vocabulary: Vocabulary,
     operators: Registry,
     sweeper: Sweeper,
@@ -477,10 +493,11 @@ def create_many(
     if vocabulary is not state.vocabulary or operators is not state.operators:
         described = describe(new, state.vocabulary, state.operators)
     results: list[Refusal | None] = []
-    made: list[tuple[NewSubscription, Described]] = []
+    made: list[tuple[NewSubscription, Described, int | None]] = []
     ids: set[str] = set()
+    views = {each.roles: state.vocabulary.view_of_roles(each.roles) for each in new}
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
-    for each, became in zip(new, described, strict=True):
+    for number, (each, became) in enumerate(zip(new, described.results, strict=True)):
         try:
             before = made_before(group.connection, each)
         except IdempotencyKeyReused as error:
@@ -496,20 +513,22 @@ def create_many(
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
         elif (reached := quota.reached(len(state.live_subscriptions) + len(made), owned + len(made))) is not None:
             results.append(reached)
-        elif hidden := hidden_in(state.vocabulary.view_of_roles(each.roles), became.tree):
+        elif hidden := hidden_in(views[each.roles], became.tree):
             results.append(HiddenAttribute(hidden))
         else:
             results.append(None)
-            made.append((each, became))
+            made.append((each, became, described.places.get(number)))
             ids.add(each.id)
-    rows = [new_row(group, each, became) for each, became in made]
+    rows = [new_row(group, each, became) for each, became, _ in made]
     numbers = subscriptions.insert_subscriptions(group.connection, rows)
-    lives = []
-    for number, (each, became) in zip(numbers, made, strict=True):
+    lives, active = [], []
+    for number, (each, became, place) in zip(numbers, made, strict=True):
         note_uses(group.connection, number, operators_of(became.tree))
-        lives.append(introduce(group, Live(number, each.id, each.status, each.expires_at, matching=False)))
-    active = [(live, became.tree) for live, (each, became) in zip(lives, made, strict=True) if each.status == "active"]
-    admit_many(group, [live for live, _ in active], [tree for _, tree in active])
+        live = introduce(group, Live(number, each.id, each.status, each.expires_at, matching=False))
+        lives.append(live)
+        if each.status == "active":
+            active.append(Admitted(live, became.tree, place))
+    admit_many(group, active, described.together)
     for live in lives:
         sweeper.watch(live)
     return results

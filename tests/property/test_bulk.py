@@ -180,7 +180,7 @@ def test_describing_trees_alike_is_compiling_each(world: World, subscribed: list
     before = bulk_module.LEAST
     bulk_module.LEAST = 2
     try:
-        found = compile_many(subscribed, vocabulary, {})
+        found = compile_many(subscribed, vocabulary, {}).results
     finally:
         bulk_module.LEAST = before
     for tree, became in zip(subscribed, found, strict=True):
@@ -190,6 +190,35 @@ def test_describing_trees_alike_is_compiling_each(world: World, subscribed: list
             assert told(became) == told(refused.value)
         else:
             assert repr(became) == repr(Described.of(compile_expression(tree, vocabulary)))
+
+
+@given(
+    world=worlds(),
+    subscribed=alike(),
+    published=st.lists(events(), min_size=4, max_size=6),
+    draw=st.data(),
+)
+def test_adding_some_of_those_described_is_adding_each(
+    world: World, subscribed: list[Any], published: list[Event], draw: st.DataObject
+) -> None:
+    """What was compiled to be described is added as it is: any of those that are valid, under other names."""
+    vocabulary = vocabulary_of(world)
+    many, single = Matcher(vocabulary), Matcher(vocabulary)
+    before = bulk_module.LEAST
+    bulk_module.LEAST = 2
+    try:
+        described = compile_many(subscribed, vocabulary, {})
+    finally:
+        bulk_module.LEAST = before
+    valid = [place for place, each in enumerate(described.results) if isinstance(each, Described)]
+    chosen = [place for place in valid if draw.draw(st.integers(0, 3))]
+    many.add_described(described, {place: f"s{place}" for place in chosen})
+    for place in chosen:
+        single.add_compiled(f"s{place}", single.compile(subscribed[place]))
+    assert_same(many, single, published)
+    if chosen:
+        with pytest.raises(DuplicateSubscription):
+            many.add_described(described, {chosen[0]: f"s{chosen[-1]}"})
 
 
 @given(

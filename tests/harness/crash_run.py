@@ -258,6 +258,8 @@ class CrashRun:
 
     def _swap(self, _: str, chance: random.Random) -> None:
         """Activates the other version. While it is in doubt, either may be in force."""
+        if len(self._in_force) > 1:  # the server was killed before the checker had asked
+            self.check_version()
         (now,) = self._in_force
         version = 3 - now
         self._in_force |= {version}

@@ -8,6 +8,9 @@ SPARK_READY := $(VENV)/.spark-ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
 
+# What is imported is compiled once: some environments say otherwise, and every start would take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Installs $(1) into .venv: with uv where it is there (some seconds), else, or if uv cannot, with pip. Bytecode is left to
 # the first import, which writes that of the modules that are used: half of all is never imported.
 install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python $(1) 2>/dev/null; } \

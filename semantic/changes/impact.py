@@ -552,6 +552,10 @@ class Impact:
                 change.details["gone" if now.concept is None else "back"] = True
         self._judge_codes(terms, old, new)
         self._judge_patterns(terms, old, new)
+        if self.before.aliases.spelt != self.after.aliases.spelt:
+            for change in terms.values():
+                how: What = "gains_words" if self.after.aliases.spelt else "loses_words"
+                change.note(how, "other spellings of names and labels", self.listed)
         for value in sorted(values):
             reached, reaches = old.reached(value), new.reached(value)
             if reached != reaches:

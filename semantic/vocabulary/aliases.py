@@ -2,10 +2,12 @@
 
     {"iris": {"urn:oid:2.16.840.1.113883.6.1": "http://loinc.org"},
      "prefixes": {"http://schema.org/": "https://schema.org/"},
-     "patterns": [{"match": "urn:shop:(.+)", "as": "https://example.org/shop#{1}"}, "gs1-digital-link"]}
+     "patterns": [{"match": "urn:shop:(.+)", "as": "https://example.org/shop#{1}"}, "gs1-digital-link"],
+     "spellings": ["en"]}
 
 Each leads from one form to another. What is reached in the end is the main form of a text; two texts with one main form
 are aliases of each other. Because every text has one main form, this is an equivalence, and costs a few look-ups.
+`spellings` says that other spellings of labels mean their concepts (rule 12); they are no aliases.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +25,7 @@ from kindcast.semantic.vocabulary.identifier_patterns import (
 
 __all__ = ["Aliases"]
 
-KEYS: Final = frozenset({"iris", "prefixes", "patterns"})
+KEYS: Final = frozenset({"iris", "prefixes", "patterns", "spellings"})
 MOST_STEPS = 8
 """Aliases that are applied one after the other."""
 MOST_ENTRIES = 10_000
@@ -35,7 +37,7 @@ LONGEST = 2_000
 
 
 class Aliases:
-    """The aliases of one vocabulary. Immutable; false where there are none.
+    """The aliases of one vocabulary. Immutable; false where there are none, whatever is said of spellings.
 
     >>> aliases = Aliases({"web": {"prefixes": {"http://schema.org/": "https://schema.org/"}}})
     >>> aliases.main("http://schema.org/Car"), aliases.other("https://schema.org/Car")
@@ -46,6 +48,8 @@ class Aliases:
         """`tables` by name; all count together. Raises InvalidDeclaration."""
         self._iris: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
+        self.spelt: bool = False
+        """Whether other spellings of labels mean their concepts."""
         patterns: list[IdentifierPattern | str] = []
         for name, table in sorted((tables or {}).items()):
             what = f"aliases {name!r}"
@@ -57,6 +61,9 @@ class Aliases:
             listed = [listed] if isinstance(listed, Mapping | str) else listed
             if not isinstance(listed, list | tuple):
                 raise InvalidDeclaration(f"{what}: patterns are a list")
+            if table.get("spellings", ["en"]) != ["en"]:
+                raise InvalidDeclaration(f'{what}: spellings are ["en"]: only the plurals of English are known')
+            self.spelt |= "spellings" in table
             patterns += [named_pattern(what, "patterns", each, (DIGITAL_LINK_FORM,)) for each in listed]
         if len(self._iris) + len(self._prefixes) > MOST_ENTRIES or len(patterns) > MOST_PATTERNS:
             raise InvalidDeclaration(f"aliases have at most {MOST_ENTRIES:,} entries and {MOST_PATTERNS} patterns")
@@ -70,7 +77,8 @@ class Aliases:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Aliases):
             return NotImplemented
-        return (self._iris, self._prefixes, self._patterns) == (other._iris, other._prefixes, other._patterns)
+        own = (self._iris, self._prefixes, self._patterns, self.spelt)
+        return own == (other._iris, other._prefixes, other._patterns, other.spelt)
 
     __hash__ = None  # type: ignore[assignment]
 

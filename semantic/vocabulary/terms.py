@@ -7,12 +7,15 @@ Levels, best first; the first with a hit decides:
     label       preferred label, exact case
     folded      preferred label, folded: NFKC, case, white space
     synonym     exact synonym or alternative label, folded
+    spelling    other spellings of labels and short forms, where a table of aliases says that they count; comes after
+                aliases and root words
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 from kindcast.index.clause import ConceptId
@@ -20,9 +23,9 @@ from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.vocabulary.aliases import Aliases
 
-__all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded", "spellings"]
+__all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded"]
 
-Level = Literal["iri", "short", "label", "folded", "synonym"]
+Level = Literal["iri", "short", "label", "folded", "synonym", "spelling"]
 
 CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")  # as the grammar of kindcast.semantic.language has it
 LONGEST = 4_096  # characters of a term that is looked up: no label is longer, and folding costs by the character
@@ -114,6 +117,14 @@ class TermIndex:
         if hit := self._synonyms.get(fold):
             return self._resolution(hit, "synonym")
         return self.aliased(term)
+
+    def spelt_otherwise(self, text: str) -> Resolution:
+        """What other spellings of `text` mean, all together. Costs some 20 to 200 look-ups."""
+        found: dict[str, None] = {}
+        for spelling in (*codes(text), *spellings(text)):
+            named = (*self.short_form(spelling), *self._folded.get(spelling), *self._synonyms.get(spelling))
+            found.update(dict.fromkeys(named))
+        return self._resolution(tuple(found), "spelling")
 
     def aliased(self, text: str) -> Resolution:
         """What `text` means as an alias of a name (rule 24)."""
@@ -233,29 +244,44 @@ SPELT = 64
 """Characters of a text of which other spellings are made."""
 
 
+JOINTS = (" ", "-", "_", "")
+"""What may stand between the words of a name."""
+MIXED = 3
+"""Words that are joined in every way; more are joined all in one way, or as they are written."""
+
+
 def spellings(text: str) -> Iterator[str]:
-    """Other spellings of a name, nearest first: with blanks, hyphens, underscores or nothing between its words, and its
-    last word in the singular and the plural of English. At most 24, folded.
+    """The spellings of a name, folded: its words joined in other ways, the last one as it is and in the other number of
+    English. At most 64.
 
     >>> list(spellings("galaxy"))
-    ['galaxys', 'galaxies', 'galaxyes']
+    ['galaxy', 'galaxys', 'galaxies', 'galaxyes']
     >>> [each for each in spellings("hard-disks") if each in ("hard disk", "harddisk", "hard_disks")]
     ['hard disk', 'hard_disks', 'harddisk']
     """
-    if not text or len(text) > SPELT:
+    parts = re.split("([ _-]+)", folded(text).strip(" _-")) if len(text) <= SPELT else [""]
+    words, written = parts[::2], parts[1::2]
+    if not words[-1]:
         return
-    words = folded(text.replace("-", " ").replace("_", " ")).split()
-    if not words:
+    gaps = len(words) - 1
+    ways = [*product(JOINTS, repeat=gaps)] if gaps < MIXED else [tuple(written), *((each,) * gaps for each in JOINTS)]
+    for joints in ways:
+        start = "".join(word + joint for word, joint in zip(words, joints, strict=False))
+        for end in (words[-1], *_other_numbers(words[-1])):
+            yield start + end
+
+
+def codes(text: str) -> Iterator[str]:
+    """The short forms that `text` may be, if it has a digit: in capitals, its parts joined by hyphens, underscores or a
+    colon.
+
+    >>> list(codes("cwe-79")), list(codes("hard disk"))
+    (['CWE-79', 'CWE_79', 'CWE:79'], [])
+    """
+    if len(text) > SPELT or not re.search(r"\d", text):
         return
-    *others, last = words
-    seen = {folded(text)}
-    joints = (" ", "-", "_", "") if others else (" ",)
-    for joint in joints:
-        for end in (last, *_other_numbers(last)):
-            spelling = joint.join((*others, end))
-            if spelling not in seen:
-                seen.add(spelling)
-                yield spelling
+    parts = re.split(r"[\s\-_:]+", text.strip().upper())
+    yield from dict.fromkeys(joint.join(parts) for joint in "-_:")
 
 
 def _other_numbers(word: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, b
 from kindcast.semantic.vocabulary.relations import Relations
 from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import root_words
-from kindcast.semantic.vocabulary.terms import Resolution, TermIndex, spellings
+from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 
 __all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "unknown_term"]
@@ -447,10 +447,13 @@ class Vocabulary:
         """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.terms`; deprecated names are replaced
         already. Of several candidates it is the one at or beneath one of `within` (the declared range of an attribute),
         if that leaves exactly one; else the one class or SKOS concept, if all others are individuals. A term that means
-        nothing is tried again as its root word. `asked`: a person wrote it, so that prefixes of contexts count too."""
+        nothing is tried again as its root word, and then, where that is declared, in other spellings. `asked`: a person
+        wrote it, so that prefixes of contexts count too."""
         found = self._terms.resolve(term, is_iri=is_iri, asked=asked)
         if not found.candidates and not is_iri and self._roots:
             found = self._terms.resolve(self.root_word(term), asked=asked)
+        if not found.candidates and not is_iri and self._aliases.spelt:
+            found = self._terms.spelt_otherwise(term)
         if len(found.candidates) > 1:
             kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
             if len(kept) == 1:
@@ -482,15 +485,12 @@ class Vocabulary:
 
     def respelt(self, text: str) -> Resolution:
         """What another spelling of `text` means, or the same IRI with the other of `http` and `https`: for suggestions.
-        Nothing where several concepts are spelt so. Costs some 25 look-ups."""
+        Nothing where several concepts are spelt so. Costs some 20 to 200 look-ups."""
         scheme, colon, rest = text.partition("://")
         if colon and scheme in ("http", "https"):
             return self._terms.resolve(f"{'http' if scheme == 'https' else 'https'}://{rest}", is_iri=True)
-        for spelling in spellings(text):
-            found = self._terms.resolve(spelling)
-            if found.candidates:
-                return found if len(found.candidates) == 1 else Resolution()
-        return Resolution()
+        found = self._terms.spelt_otherwise(text)
+        return found if len(found.candidates) == 1 else Resolution()
 
     def aliased(self, text: str) -> Resolution:
         """What `text` means as an alias of a name (rule 24): nothing where there are no aliases."""
@@ -749,6 +749,9 @@ def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Voca
         if considered := vocabulary.considered(iri):
             detail = f"{iri} is deprecated, nothing replaces it; consider {', '.join(considered)}"
             yield Note("deprecated-term", attribute, detail)
+    if found.level == "spelling" and len(found.candidates) == 1:
+        detail = f"{term!r} is read as {vocabulary.label(found.candidates[0])!r}, which it is in another spelling"
+        yield Note("other-spelling", attribute, detail)
     if found.set_aside:
         others = _named([vocabulary.iri(concept) for concept in found.set_aside])
         detail = (

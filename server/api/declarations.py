@@ -89,8 +89,13 @@ ALIASES = {
             "description": "beginning → beginning",
         },
         "patterns": {"description": 'a list of {"match": pattern, "as": text with {1}} or "gs1-digital-link"'},
+        "spellings": {
+            "type": "array",
+            "items": {"enum": ["en"]},
+            "description": "whose plurals count: other spellings of labels then mean their concepts",
+        },
     },
-    "examples": [{"prefixes": {"http://schema.org/": "https://schema.org/"}}],
+    "examples": [{"prefixes": {"http://schema.org/": "https://schema.org/"}}, {"spellings": ["en"]}],
 }
 SPLIT = {
     "type": "object",

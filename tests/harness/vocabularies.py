@@ -85,4 +85,6 @@ def _aliases(world: World) -> dict[str, Any]:
         if kind == "pattern"
     ]
     tables |= {"patterns": {"patterns": listed}} if listed else {}
+    if world.spelt:
+        tables["spellings"] = {"spellings": ["en"]}
     return {"aliases": tables} if tables else {}

@@ -37,6 +37,29 @@ def test_aliases_are_declared_told_of_and_taken_back(tmp_path: Path) -> None:
         assert client.post("/v1/events", json=car).json()["matched"] == 0
 
 
+def test_spellings_are_declared_and_told_of(tmp_path: Path) -> None:
+    """Plurals and hyphens mean the concept while a table says so, and the publisher is told."""
+    path, event = "/v1/aliases/words", {"target": "LAP-TOPS"}
+    shop = b"@prefix : <urn:s:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n:L rdfs:subClassOf :C ;"
+    shop += b'rdfs:label "Lap top" .'
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/s", content=shop, headers={"Content-Type": "text/turtle"}).raise_for_status()
+        subscribe(client, id="car", expression="target isa C")
+        assert client.post("/v1/events", json=event).json()["matched"] == 0
+        refused = client.post("/v1/subscriptions", json={"expression": 'target isa "lap-tops"'})
+        assert problem_code(refused) == "invalid-subscription"
+        assert client.put(path, json={"spellings": ["de"]}).status_code == 422
+        tried = client.put(path, json={"spellings": ["en"]}, params={"dry_run": True}).json()
+        assert tried["impact"]["subscriptions"]["changed"] == 1
+        assert client.put(path, json={"spellings": ["en"]}).status_code == 201
+        told = client.post("/v1/events", json=event).json()
+        assert told["matched"] == 1
+        assert [note["code"] for note in told["events"][0]["notes"]] == ["other-spelling"]
+        assert subscribe(client, expression="target isa lap-tops")["canonical"] == "target isa <urn:s:L>"
+    with running_application(tmp_path) as client:
+        assert client.post("/v1/events", json=event).json()["matched"] == 1
+
+
 ROOMS = b"""
 @prefix b: <http://e.org/b#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
 b:isPointOf a owl:ObjectProperty . b:isPartOf a owl:ObjectProperty .

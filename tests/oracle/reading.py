@@ -402,10 +402,10 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
     within = declared.code.get("in") if isinstance(declared.code, Mapping) else None
     coded = world.coded(within, text) if within else set()
     others = {found.expand(each["as"]) for each in declared.reads if (found := re.fullmatch(each["match"], text))}
-    of_others = {iri for each in others for iri in world.readings(each, declared.range)}
+    of_others = {iri for each in others for iri in world.meant(each, declared.range)}
     of_others |= {iri for each in others if within for iri in world.coded(within, each)}
     quantity = re.fullmatch(rf"\s*({NUMBER})\s+(\S+)\s*", value)
-    concepts = world.readings(text, declared.range) or world.readings(root, declared.range)
+    concepts = world.meant(text, declared.range)
     return Reading(
         text,
         root,

@@ -63,6 +63,8 @@ class World:
     code_systems: Mapping[str, Mapping[str, tuple[str, ...] | str]] = field(default_factory=dict)
     aliases: tuple[tuple[str, str, str], ...] = ()
     """(`iri`, `prefix` or `pattern`, a form, the form that it stands for); patterns are Python's."""
+    spelt: bool = False
+    """Whether other spellings of labels mean their concepts."""
     inverses: Pairs = ()
     """Pairs of properties, by IRI."""
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -180,8 +182,41 @@ class World:
         chosen = self._chosen(text, within)
         return self._distinct({*chosen, *self._current(self.aliased(text))}) if self.aliases else chosen
 
+    def meant(self, text: str, within: Iterable[str] = ()) -> set[str]:
+        """The same; where that is nothing, what the root word means, and then what other spellings mean."""
+        found = self.readings(text, within) or self.readings(self.root_word(text), within)
+        return found or (self._decided(self._spelt_otherwise(text), within) if self.spelt else set())
+
+    def _spelt_otherwise(self, text: str) -> set[str]:
+        """The names that some other spelling of a text hits."""
+        if len(text) > 64:
+            return set()
+        parts = re.split("([ _-]+)", folded(text).strip(" _-"))
+        words = parts[::2]
+        last = [words[-1]]
+        if len(words[-1]) > 2 and words[-1].isalpha():
+            last += [words[-1] + "s", words[-1] + "es", re.sub("y$", "ies", words[-1])]
+            if words[-1].endswith("s"):
+                last = [words[-1], words[-1][:-1], re.sub("ies$", "y", words[-1])]
+                last += [words[-1][:-2]] if re.search("(s|x|z|ch|sh)es$", words[-1]) else []
+        starts = {joint.join([*words[:-1], ""]) for joint in ("", " ", "-", "_")} | {"".join(parts[:-1])}
+        if len(words) <= 3:
+            starts = {""}
+            for word in words[:-1]:
+                starts = {start + word + joint for start in starts for joint in ("", " ", "-", "_")}
+        forms = {start + each for start in starts for each in last if each}
+        parts = re.split(r"[\s_:-]+", text.strip().upper())
+        codes = {joint.join(parts) for joint in "-_:"} if re.search(r"\d", text) else set()
+        hits = {iri for iri, label, _, its in self.labels if its != "hidden" and folded(label) in forms}
+        for form in forms | codes:
+            hits |= self._short(form)
+        return hits
+
     def _chosen(self, text: str, within: Iterable[str]) -> set[str]:
-        found = self._distinct(self._current(self._named(text)))
+        return self._decided(self._named(text), within)
+
+    def _decided(self, names: set[str], within: Iterable[str]) -> set[str]:
+        found = self._distinct(self._current(names))
         if len(found) > 1:
             kept = {iri for iri in found if any(self.isa(iri, upper) for upper in within)}
             if len(kept) == 1:
@@ -218,20 +253,24 @@ class World:
         concepts = self.concepts()
         if text in concepts:
             return self.aliased(text)
+        if short := self._short(text):
+            return short
+        for level, shape in (("preferred", _nfc), ("preferred", folded), ("synonym", folded)):
+            hits = {iri for iri, label, _, its in self.labels if its == level and shape(label) == shape(text) != ""}
+            if hits:
+                return hits
+        return set()
+
+    def _short(self, text: str) -> set[str]:
+        """What a text means as a CURIE, or as the local name of one concept."""
         prefix, colon, rest = text.partition(":")
         spelt = {space + rest for name, space in self.prefixes if colon and name == prefix}
         curies = {name for each in spelt for name in self.aliased(each)}
         if curies:
             return curies
         short = f"{prefix}_{rest}" if colon else text
-        local = {iri for iri in concepts if local_name(iri) == short} if short else set()
-        if len(self._distinct(local)) == 1:
-            return local
-        for level, shape in (("preferred", _nfc), ("preferred", folded), ("synonym", folded)):
-            hits = {iri for iri, label, _, its in self.labels if its == level and shape(label) == shape(text) != ""}
-            if hits:
-                return hits
-        return set()
+        local = {iri for iri in self.concepts() if local_name(iri) == short} if short else set()
+        return local if len(self._distinct(local)) == 1 else set()
 
     def _current(self, iris: set[str]) -> set[str]:
         """Deprecated names give way to what replaces them (rule 12)."""

@@ -79,6 +79,8 @@ def test_main_form_is_reached_by_whole_names_then_prefixes_then_patterns() -> No
         ({"iris": {"a": "b", "b": "a"}}, "on and on"),
         ({"prefixes": {"a/": "a/b/"}}, "on and on"),
         ({"patterns": 5}, "a list"),
+        ({"spellings": ["de"]}, "only the plurals of English"),
+        ({"spellings": True}, "only the plurals of English"),
         ({"patterns": ["gtin-14"]}, "no built-in"),
         ({"patterns": [{"match": "(", "as": "x"}]}, "patterns"),
         ({"iris": {str(number): "x" for number in range(10_001)}}, "at most"),
@@ -150,3 +152,66 @@ def test_impact_of_aliases_names_forms_and_patterns() -> None:
     assert [change.listed for change in back.changes.values()] == [
         {"loses_words": ["https://example.org/shop#seven", "urn:shop:(.+)"]}
     ]
+
+
+CWE = b"""
+@prefix : <http://example.org/cwe#> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:CWE-79 rdfs:subClassOf :Weakness ; rdfs:label "Cross-site scripting" . :Galaxies rdfs:label "Galaxies" .
+:Disk rdfs:label "hard disk" . :Drive rdfs:label "hard-disk" .
+:Galaxies a rdfs:Class . :Disk a rdfs:Class . :Drive a rdfs:Class .
+:Four a rdfs:Class ; rdfs:label "front-end of_line test" .
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("cwe-79", ["CWE-79"]),
+        ("cwe 79", ["CWE-79"]),
+        ("cross site_scripting", ["CWE-79"]),
+        ("galaxy", ["Galaxies"]),
+        ("GALAXY ", ["Galaxies"]),
+        ("hard-disks", ["Disk", "Drive"]),
+        ("harddisk", []),
+        ("Front-end  of_line tests", ["Four"]),
+        ("front end of line test", []),
+        ("galaxy" * 20, []),
+        ("-", []),
+        ("", []),
+    ],
+)
+def test_other_spellings_count_where_a_table_says_so(text: str, names: list[str]) -> None:
+    """For each text all concepts that a spelling of it names; nothing without the declaration, which is suggested
+    then where it is one concept."""
+    plain = Vocabulary.from_bytes(CWE, format="turtle")
+    spelt = Vocabulary.from_bytes(CWE, format="turtle", aliases={"words": {"spellings": ["en"]}})
+    assert plain.resolve(text).candidates == ()
+    found = spelt.resolve(text)
+    assert sorted(spelt.iri(each).rpartition("#")[2] for each in found.candidates) == names
+    assert found.level in ("spelling", None)
+    assert plain.respelt(text).candidates == (found.candidates if len(names) == 1 else ())
+    assert plain.version != spelt.version
+
+
+def test_spellings_come_after_synonyms_and_aliases() -> None:
+    """A user's own words mean what the user says."""
+    tables = {"words": {"spellings": ["en"]}, "names": {"iris": {"disks": "http://example.org/cwe#Galaxies"}}}
+    vocabulary = Vocabulary.from_bytes(
+        CWE, format="turtle", aliases=tables, synonyms={"galaxy": "cross-site scripting"}
+    )
+    for text, name in (("galaxy", "CWE-79"), ("disks", "Galaxies"), ("Galaxies_", "Galaxies")):
+        assert [vocabulary.iri(each) for each in vocabulary.resolve(text).candidates] == [
+            f"http://example.org/cwe#{name}"
+        ]
+
+
+def test_impact_of_spellings_names_every_term() -> None:
+    """Whatever is published may be read as any concept then."""
+    before = Vocabulary.from_bytes(SHOP, format="turtle")
+    after = Vocabulary.from_bytes(SHOP, format="turtle", aliases={"words": {"spellings": ["en"]}})
+    subscribed = [("term", {"isa": ["x", {"iri": "http://example.org/shop#Laptop"}]}), ("other", {"=": ["y", 5]})]
+    for old, new, how in ((before, after, "gains_words"), (after, before, "loses_words")):
+        impact = Impact(old, new)
+        impact.add(subscribed)
+        assert impact.changed == ["term"]
+        assert [change.listed[how] for change in impact.changes.values()] == [["other spellings of names and labels"]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.vocabulary.stated import FHIR
     from kindcast.semantic.vocabulary.synonyms import read_table
     from kindcast.semantic.vocabulary.visibility import View
-    from kindcast.semantic.vocabulary.vocabulary import MEANING
+    from kindcast.semantic.vocabulary.vocabulary import MEANING, overlap
 
 __all__ = [
     "FHIR",
@@ -26,6 +26,7 @@ __all__ = [
     "Declarations",
     "View",
     "document_of",
+    "overlap",
     "read_table",
     "shipped_contexts",
     "view_of",
@@ -49,6 +50,9 @@ __getattr__ = on_demand(
         "kindcast.semantic.vocabulary.stated": ("FHIR",),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.visibility": ("View",),
-        "kindcast.semantic.vocabulary.vocabulary": ("MEANING",),
+        "kindcast.semantic.vocabulary.vocabulary": (
+            "MEANING",
+            "overlap",
+        ),
     },
 )

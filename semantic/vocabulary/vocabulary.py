@@ -18,7 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -43,7 +43,7 @@ from kindcast.semantic.vocabulary.synonyms import root_words
 from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 
-__all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "unknown_term"]
+__all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "overlap", "unknown_term"]
 
 
 LISTED = 100  # entries of a list in the report; the numbers are complete
@@ -133,6 +133,10 @@ def _unresolved(ontologies: Sequence[Ontology]) -> list[str]:
 def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]:
     several = len(ontologies) > 1
     warnings = [f"{each.name}: {text}" if several else text for each in ontologies for text in each.warnings]
+    for one, other in combinations(ontologies, 2):
+        if shared := overlap(one, other):
+            told = f"{one.name} and {other.name} both declare {shared:,} concepts, and both count"
+            warnings.append(f"{told}: if one is a newer version of the other, leave the older one out")
     for cycle in hierarchy.cycles[:LISTED]:
         warnings.append(f"each of these is beneath the other, so they are one concept: {_shown(cycle)}")
     if hierarchy.unmerged:
@@ -141,6 +145,14 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]
             f"skos:exactMatch is not one-to-one in {count} groups of names, which stay apart; one is: {first}"
         )
     return warnings
+
+
+def overlap(ontology: Ontology, other: Ontology) -> int:
+    """How many concepts both declare, where that is more than half of the smaller one: another version of a document,
+    most likely, that was meant to take its place. Else 0."""
+    declared = [{each.iri for each in one.concepts if each.declared} for one in (ontology, other)]
+    shared, least = len(declared[0] & declared[1]), min(map(len, declared))
+    return shared if 2 * shared > least else 0
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.changes import Impact, difference_between, impact_report
 from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
 from kindcast.semantic.subscriptions import restore_expression
-from kindcast.semantic.vocabulary import DeclarationKind, Declarations
+from kindcast.semantic.vocabulary import DeclarationKind, Declarations, overlap
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
@@ -594,7 +594,15 @@ def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
     report = (whole if len(whole.ontologies) == 1 else Vocabulary.from_ontologies([ontology])).report
     together = whole.report
     unresolved = set(together["unresolved_imports"])
+    shared = {each.name: overlap(each, ontology) for each in whole.ontologies if each.name != ontology.name}
+    beside = [
+        f"{other} declares {count:,} of the same concepts, and stays in force beside {ontology.name}: to make this the "
+        f"next version of {other}, delete {ontology.name} and upload the document as {other} (--name {other})"
+        for other, count in shared.items()
+        if count
+    ]
     return report | {
+        "warnings": [*beside, *report["warnings"]],
         "format": ontology.format,
         "merged_across": together["merged_across"],
         "unmerged": together["unmerged"],

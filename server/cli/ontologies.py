@@ -1,6 +1,5 @@
 """The commands `kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -192,7 +191,6 @@ def load(
             activate=activate,
             dry_run=dry_run,
         )
-        others = [] if json else [str(each["name"]) for each in client.ontologies()["ontologies"]]
     if json:
         output.print_json(report)
         return
@@ -201,7 +199,6 @@ def load(
         _show_report(report)
         show_impact(report)
         return
-    _warn_of_versions(str(report["name"]), others)
     stored = "" if report["active"] else ", not in force: kindcast ontology activate"
     output.paragraph(f"loaded {report['name']}, version {report['version']}{stored}", "bold green")
     _show_report(report)
@@ -282,25 +279,6 @@ def tree(
     output.screen().print(top)
     if shown >= limit:
         output.hint(f"Only {limit} concepts are shown: choose a narrower one, or --limit.")
-
-
-def _warn_of_versions(name: str, loaded: list[str]) -> None:
-    """That an ontology of the same name but for its version is loaded as well: both stay in force."""
-    for other in loaded:
-        if other != name and _unversioned(other) == _unversioned(name):
-            output.warn(
-                f"{other} is loaded as well and stays in force beside {name}. To make this the next version of it: "
-                f"kindcast ontology delete {name}, then load the file with --name {other}"
-            )
-
-
-def _unversioned(name: str) -> str:
-    """A name without a version at its end.
-
-    >>> [_unversioned(name) for name in ("Brick-1.5", "Brick_v1.6", "Brick", "shop2")]
-    ['brick', 'brick', 'brick', 'shop']
-    """
-    return re.sub(r"[-_ .]*v?\d+(\.\d+)*$", "", name, flags=re.IGNORECASE).casefold() or name
 
 
 def _show_report(report: dict[str, Any]) -> None:

@@ -310,11 +310,13 @@ def test_ontology_show_tree_and_delete(kindcast: Kindcast, shop_server: str, tmp
     assert kindcast("ontology", "tree", "Lapptop").status == 1
     for name in ("fleet-1.5.ttl", "fleet-1.6.ttl"):
         (tmp_path / name).write_text(
-            "<http://e/Van> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Car> .", encoding="utf-8"
+            "<http://e/Van> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Car> . "
+            "<http://e/Van> a <http://www.w3.org/2000/01/rdf-schema#Class> .",
+            encoding="utf-8",
         )
     assert "stays in force" not in kindcast("ontology", "load", str(tmp_path / "fleet-1.5.ttl")).err
     told = " ".join(kindcast("ontology", "load", str(tmp_path / "fleet-1.6.ttl")).err.split())
-    assert "fleet-1.5 is loaded as well and stays in force beside fleet-1.6" in told
+    assert "fleet-1.5 declares 1 of the same concepts, and stays in force beside fleet-1.6" in told
     assert "--name fleet-1.5" in told
     for name in ("fleet-1.5", "fleet-1.6"):
         assert "would be deleted" in kindcast("ontology", "delete", name, "--dry-run").out

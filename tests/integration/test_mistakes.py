@@ -87,6 +87,14 @@ def test_mistake_in_python_is_told(mistake: dict[str, Any], vocabulary: Vocabula
     assert mistake["says"] in said
 
 
+@pytest.mark.parametrize("mistake", [each for each in _of("python") if "subscribe" in each.values[0]])
+def test_mistake_in_an_expression_is_told_over_http_too(mistake: dict[str, Any], client: httpx.Client) -> None:
+    """The same sentence, in the notes of the answer or in its problem document; near names stand beside it."""
+    told = client.post("/v1/subscriptions", json={"expression": mistake["subscribe"]}).json()
+    sentence = mistake["says"].partition(" (near:")[0]
+    assert sentence in "\n".join(_texts(told))
+
+
 @pytest.mark.parametrize("mistake", _of("http"))
 def test_mistake_over_http_is_told(mistake: dict[str, Any], client: httpx.Client) -> None:
     """In the notes of an answer, or in its problem document."""

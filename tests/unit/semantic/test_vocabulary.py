@@ -10,7 +10,7 @@ import pytest
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.changes.impact import Impact, differing_values
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError
-from kindcast.semantic.ontology import ConceptRecord, Ontology, read
+from kindcast.semantic.ontology import ConceptRecord, Ontology, read, read_several
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 PREFIXES = """
@@ -337,6 +337,24 @@ def test_report_counts_what_an_ontologist_checks_first() -> None:
     assert len(vocabulary) == report["concepts"] + report["individuals"] + report["retired"] - report["merged"]
     assert any("http://e/E, http://e/F" in text for text in report["warnings"])
     assert json.loads(json.dumps(report)) == report
+
+
+def test_two_versions_of_a_document_are_told_of() -> None:
+    """Both count: most likely one was meant to take the place of the other. A document that builds on another is
+    none."""
+    shared = (
+        "@prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> . :A a owl:Class . :B a owl:Class . "
+    )
+    files = {
+        "v1.ttl": shared,
+        "v2.ttl": f"{shared} :C a owl:Class .",
+        "more.ttl": ":D a owl:Class . :A a owl:Class .",
+    }
+    prefixes = shared[: shared.index(":A a")]
+    documents = [(name, (prefixes + text.removeprefix(prefixes)).encode()) for name, text in files.items()]
+    told = [text for text in Vocabulary(read_several(documents)).report["warnings"] if "both declare" in text]
+    assert len(told) == 1
+    assert told[0].startswith("v1 and v2 both declare 2 concepts, and both count: if one is a newer version")
 
 
 CODES = """

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
         explain,
         operator,
     )
-    from kindcast.server.client import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable
+    from kindcast.server.client import (
+        AsyncClient,
+        Client,
+        NoAnswerInTime,
+        ProblemError,
+        ServerUnreachable,
+        UnexpectedAnswer,
+    )
 
 __all__ = [
     "AsyncClient",
@@ -61,12 +68,13 @@ __all__ = [
     "SemanticError",
     "ServerUnreachable",
     "Undecided",
+    "UnexpectedAnswer",
     "Vocabulary",
     "explain",
     "operator",
 ]
 
-_CLIENT = ("AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable")
+_CLIENT = ("AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable", "UnexpectedAnswer")
 
 
 def __getattr__(name: str) -> Any:

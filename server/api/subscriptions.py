@@ -466,8 +466,9 @@ async def list_all(
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker, caller: AppCaller) -> Response:
     """NDJSON: one subscription per line, as it can be imported: its expression, with IRIs in place of labels so that it
-    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; sink, end, metadata, and
-    whether it is paused. Left out are secrets, credentials, values of headers, and subscriptions that have ended."""
+    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; `asked`, which shows how it
+    was written; sink, end, metadata, and whether it is paused. Left out are secrets, credentials, values of headers,
+    and subscriptions that have ended."""
     return StreamingResponse(_exported(broker, caller), media_type="application/x-ndjson")
 
 
@@ -735,6 +736,8 @@ def _read_line(
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
             return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
         check_size(body, settings)
+        if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):
+            raise _invalid("the path of the sink was left out for who exported this: write the whole address", "/sink")
         if body.get("start_at") is not None:
             raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
         kept = read_body(_Kept, {name: body.pop(name) for name in _Kept.model_fields if name in body})
@@ -744,10 +747,21 @@ def _read_line(
         return error
 
 
+class _Asked(_Strict):
+    """What a subscription shows as asked; what it means is its expression."""
+
+    expression: Annotated[str | None, Field(max_length=1 << 16)] = None
+    where: dict[str, Any] | None = None
+    filters: Annotated[list[dict[str, Any]] | None, Field(max_length=1_000)] = None
+    types: Annotated[list[str] | None, Field(max_length=1_000)] = None
+    source: Annotated[str | None, Field(max_length=2_048)] = None
+
+
 class _Kept(_Strict):
     """Members of a line that only an export gives: what the subscription was."""
 
     status: Literal["active", "paused", "failing", "disabled_by_failures"] = "active"
+    asked: _Asked | None = None
     secret: Annotated[str | None, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$")] = None
     ticket_hash: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
 
@@ -756,6 +770,11 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
     """With what it was. A ticket that is still valid is not shown. Raises `Problem` (422)."""
     if kept.status == "paused":
         new = replace(new, status="paused")
+    if kept.asked is not None:
+        said = kept.asked.model_dump(exclude_none=True)
+        types, source = said.pop("types", None), said.pop("source", None)
+        types = None if types is None else tuple(types)
+        new = replace(new, asked=said, types=types, source=source, shown_as_asked=True)
     if kept.secret is not None:
         new = replace(new, secret=kept.secret)
     if kept.ticket_hash is None:
@@ -781,9 +800,12 @@ async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) ->
 def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
     """A subscription as a line of an export. The status of a webhook is not part of it: elsewhere it begins anew."""
     plain = {name: value for name, value in (row.protocolsettings or {}).items() if secrets or name != "headers"}
+    asked = {**row.expression, "types": row.types, "source": row.source}
+    asked = {name: value for name, value in asked.items() if value is not None}
     line = {
         "id": row.id,
         "expression": row.canonical,
+        "asked": None if asked == {"expression": row.canonical} else asked,
         "sink": row.sink,
         "protocol": row.protocol,
         "protocolsettings": plain or None,
@@ -867,13 +889,17 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
     }
 
 
+CUT = "/…"
+"""Ends the sink that is shown to one who may not see all of it."""
+
+
 def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
     """The sink as the caller may see it: of one who sees no payloads, its server alone, since path, query and user of
     an address are often what lets others post there."""
     if caller.sees_payloads or row.sink is None:
         return {}
     parts = urlsplit(row.sink)
-    return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"}
+    return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{CUT}"}
 
 
 COUNTERS = ("times_sent", "times_failed", "consecutive_errors", "undecided", "pending", "waiting_for_operators")

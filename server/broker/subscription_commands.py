@@ -87,6 +87,8 @@ class NewSubscription:
     attributes: Sequence[str] | None = None
     throttling: float | None = None
     """Seconds between two requests to the sink."""
+    shown_as_asked: bool = False
+    """It comes from an export, and `asked` only shows how it was written."""
     repeatable: bool = False
     """Id, ticket and secret are derived from the request's `Idempotency-Key`, or come from an export: if there is one
     of this id, the request came before."""
@@ -155,7 +157,8 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
     row = subscriptions.find_subscription(connection, new.id) if new.repeatable else None
     if row is None:
         return None
-    if any(getattr(row, column) != _as_stored(getattr(new, member)) for column, member in _AS_ASKED):
+    other = new.shown_as_asked and (row.canonical,) != new.parts
+    if other or any(getattr(row, column) != _as_stored(getattr(new, member)) for column, member in _AS_ASKED):
         raise IdempotencyKeyReused(
             "there is a subscription of this id, or of this Idempotency-Key, and it is another one, or was changed "
             "since: take a new key for a new request; leave out ticket_hash to import it under a new id"

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ __all__ = [
     "NoAnswerInTime",
     "ProblemError",
     "ServerUnreachable",
+    "UnexpectedAnswer",
     "described",
     "path_of",
     "problem",
@@ -56,6 +58,10 @@ class ServerUnreachable(httpx.TransportError, ConnectionError):
 
 class NoAnswerInTime(httpx.TimeoutException, TimeoutError):
     """The server did not answer in time. Whether a change happened is not known: send it again with the same ids."""
+
+
+class UnexpectedAnswer(ValueError):
+    """What answers is no kindcast server: another program listens at the address, or a proxy stands before it."""
 
 
 @contextmanager
@@ -197,7 +203,7 @@ def path_of(*segments: str) -> str:
     >>> path_of("ontologies", "a/b")
     '/v1/ontologies/a%2Fb'
     """
-    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+    return "/v1/" + "/".join(quote(str(segment), safe="") for segment in segments)
 
 
 def present(**fields: Any) -> Json:
@@ -206,10 +212,40 @@ def present(**fields: Any) -> Json:
 
 
 def read_answer(call: Call[T], answer: httpx.Response) -> T:
-    """What the method returns. Raises `ProblemError` for every status of 400 and above."""
+    """What the method returns. Raises `ProblemError` for every status of 400 and above, `UnexpectedAnswer` for one that
+    is not JSON."""
     if answer.status_code >= 400:
         raise problem(answer)
-    return call.read(msgspec.json.decode(answer.content) if answer.content else None)
+    try:
+        told = msgspec.json.decode(answer.content) if answer.content else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        kind = answer.headers.get("content-type", "no media type")
+        raise UnexpectedAnswer(
+            f"{call.method} {answer.url} answered {answer.status_code} with {kind} in place of JSON: is a kindcast "
+            "server at this address?"
+        ) from None
+    return call.read(told)
+
+
+def as_json(value: Any) -> bytes:
+    """`value` as JSON. Raises `ValueError` for NaN and infinity, which JSON does not have: they would become null."""
+    text = msgspec.json.encode(value)
+    if b"null" in text and (place := _not_finite(value, "")) is not None:
+        raise ValueError(f"{place or 'the value'} is NaN or infinite, which JSON cannot say: leave it out")
+    return text
+
+
+def _not_finite(value: Any, place: str) -> str | None:
+    """Where in `value` such a number is."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else place
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    found = (_not_finite(each, f"{place}.{name}" if place else str(name)) for name, each in items)
+    return next((each for each in found if each is not None), None)
 
 
 def problem(answer: httpx.Response) -> ProblemError:
@@ -349,7 +385,7 @@ def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params:
     if isinstance(body, bytes):
         kind, content = "text/csv", body
     elif body is not None:
-        kind, content = "application/json", msgspec.json.encode(body)
+        kind, content = "application/json", as_json(body)
     return Call(
         method=method,
         path=path,
@@ -384,7 +420,7 @@ class OperatorCalls:
             method="PUT",
             path=path_of("operators", name),
             read=dict,
-            content=msgspec.json.encode(dict(registration)),
+            content=as_json(dict(registration)),
             headers={"Content-Type": "application/json"},
         )
 
@@ -446,7 +482,7 @@ class OperatorCalls:
             method="PATCH",
             path=path_of("tenants", name),
             read=_same,
-            content=msgspec.json.encode({"limits": dict(limits)}),
+            content=as_json({"limits": dict(limits)}),
             headers={"Content-Type": "application/json"},
         )
 
@@ -604,6 +640,20 @@ class Calls(VocabularyCalls, OperatorCalls):
         return get(path_of("subscriptions"))
 
     @described
+    def import_subscriptions(self, lines: bytes) -> Call[Json]:
+        """Makes subscriptions of the lines of an export (NDJSON): tells which were `created`, with new tickets, and
+        which were `rejected`. It is sent again where no answer comes, and makes each once all the same."""
+        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": str(uuid4())}
+        path = path_of("subscriptions", "import")
+        return Call(method="POST", path=path, read=dict, headers=headers, content=lines, timeout=600.0, repeatable=True)
+
+    @described
+    def stream_token(self, id: str) -> Call[Json]:
+        """A `token` that opens the stream of a subscription once, within a minute, as `?token=`: for pages in
+        browsers."""
+        return post(path_of("subscriptions", id, "stream-tokens"), {})
+
+    @described
     def subscription(self, id: str) -> Call[Json]:
         """One subscription, with its status, counters and last failure."""
         return get(path_of("subscriptions", id))
@@ -679,13 +729,13 @@ class Calls(VocabularyCalls, OperatorCalls):
         """
         if isinstance(events, Mapping):
             kind = "application/cloudevents+json" if "specversion" in events else "application/json"
-            content = msgspec.json.encode(events)
+            content = as_json(events)
             context = context if "specversion" in events else {"id": str(uuid4()), **context}
             repeatable = True
         else:
             events = list(events)
             kind = "application/x-ndjson"
-            content = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+            content = b"".join(as_json(event) + b"\n" for event in events)
             repeatable = all("specversion" in event for event in events)
         headers = {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
         return Call(

@@ -144,7 +144,7 @@ class Client(Calls):
         that found no server, was refused for the moment, or, if it does nothing twice, had no answer."""
         self.tickets = {}
         self._retry_seconds = retry_seconds
-        self.server = server.rstrip("/")
+        self.server = _checked(server)
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.Client(**_connecting(server, ca))
 
@@ -223,7 +223,7 @@ class AsyncClient(Calls):
         `httpx.AsyncClient` of your own; it is closed with this one."""
         self.tickets = {}
         self._retry_seconds = retry_seconds
-        self.server = server.rstrip("/")
+        self.server = _checked(server)
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.AsyncClient(**_connecting(server, ca))
 
@@ -253,6 +253,18 @@ class AsyncClient(Calls):
                     return read_answer(call, answer)
             await asyncio.sleep(pause)
 
+    async def download(self, path: str, *, method: str = "GET") -> AsyncGenerator[bytes]:
+        """As `Client.download`."""
+        with reaching(self.server):
+            async with self._http.stream(
+                method, self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS
+            ) as answer:
+                if answer.is_error:
+                    await answer.aread()
+                    raise problem(answer)
+                async for chunk in answer.aiter_bytes():
+                    yield chunk
+
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
         """As `Client.listen`."""
         reader = StreamReader(after)
@@ -278,9 +290,18 @@ def _cause(error: httpx.TransportError) -> httpx.TransportError:
     return error.__cause__ if isinstance(error.__cause__, httpx.TransportError) else error
 
 
+def _checked(server: str) -> str:
+    """The address without a slash at its end. Raises `httpx.UnsupportedProtocol`."""
+    if not server.startswith(("http://", "https://")):
+        raise httpx.UnsupportedProtocol(f"the address of a server looks like http://127.0.0.1:8080, not {server!r}")
+    return server.rstrip("/")
+
+
 def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
-    """The headers that say who sends a request."""
+    """The headers that say who sends a request. Raises ValueError."""
     key = key or os.environ.get("KINDCAST_KEY")
+    if key and not (key.isascii() and key.isprintable()):
+        raise ValueError("the key has a character that no key has: copy it again; keys are ASCII")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return headers | ({"Kindcast-Tenant": tenant} if tenant else {})
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable
+from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable, UnexpectedAnswer
 from kindcast.server.client.calls import Calls, described
 from tests.harness.ports import free_port
 from tests.harness.server_process import running_server
@@ -155,8 +155,48 @@ def test_client_nobody_there_raises_an_error_of_its_own() -> None:
     for slow in (NoAnswerInTime, TimeoutError, httpx.TimeoutException):
         with Client("http://elsewhere", http=httpx.Client(transport=silent)) as client, pytest.raises(slow):
             client.ontologies()
-    with Client("nonsense") as client, pytest.raises(httpx.UnsupportedProtocol):
-        client.ontologies()
+    with pytest.raises(httpx.UnsupportedProtocol):
+        Client("nonsense")
+
+
+def test_client_says_what_is_wrong_with_what_it_was_given(client: Client) -> None:
+    """Before anything is sent, in words; an id that is no text is looked up as it is written."""
+    with pytest.raises(httpx.UnsupportedProtocol, match="not 'localhost:8080'"):
+        Client("localhost:8080")
+    with pytest.raises(ValueError, match="keys are ASCII"):
+        AsyncClient(key="kindcast_é")
+    with pytest.raises(ValueError, match=r"seller\.ratings\.1 is NaN or infinite"):
+        client.publish({"price": None, "seller": {"ratings": [1.0, float("nan")]}})
+    assert client.publish({"price": None})["accepted"] == 1
+    with pytest.raises(ProblemError, match="404"):
+        client.subscription(5)  # type: ignore[arg-type]
+
+
+def test_another_program_at_the_address_is_told() -> None:
+    """It answers 200 with a page, say."""
+
+    def page(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text="<html>", headers={"content-type": "text/html"}, request=request)
+
+    http = httpx.Client(transport=httpx.MockTransport(page))
+    with Client("http://elsewhere.test", http=http) as client, pytest.raises(UnexpectedAnswer, match="is a kindcast"):
+        client.subscriptions()
+
+
+def test_subscriptions_are_carried_by_both_clients(client: Client, url: str) -> None:
+    """What one downloads the other imports; a token opens a stream of what was imported."""
+    client.subscribe("n = 1")
+    lines = b"".join(client.download("/v1/subscriptions/export"))
+
+    async def road() -> tuple[dict[str, Any], bytes, dict[str, Any]]:
+        async with AsyncClient(url) as other:
+            told = await other.import_subscriptions(lines)
+            token = await other.stream_token(told["created"][0]["id"])
+            async with aclosing(other.download("/v1/subscriptions/export")) as parts:
+                return told, b"".join([part async for part in parts]), token
+
+    told, both, token = asyncio.run(road())
+    assert (len(told["created"]), both.count(b"n = 1"), bool(token["token"])) == (1, 2, True)
 
 
 def test_client_signatures_are_those_that_are_called() -> None:

@@ -60,6 +60,8 @@ ASKED = st.fixed_dictionaries(
         "ttl_seconds": st.integers(1_000, 100_000),
     },
 )
+FILTERS = ([{"exact": {"type": "offer"}}], [{"any": [{"prefix": {"source": "urn:"}}]}])
+WITH_FILTERS = st.fixed_dictionaries({"expression": st.none(), "filters": st.sampled_from(FILTERS)})
 SENT = st.fixed_dictionaries(
     {"sink": st.just(SINK)},
     optional={
@@ -70,11 +72,12 @@ SENT = st.fixed_dictionaries(
         "sinkcredential": st.just({"credentialtype": "ACCESSTOKEN", "accesstoken": "hush"}),
     },
 )
+ASKED_AS = ("expression", "filters", "types", "source")
 EVENTS = [{"target": "laptop", "price": "5 USD"}, {"n": 1}, {"n": 2, "m": 2}, {"n": 5, "price": 3}]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(asked=ASKED, sent=st.none() | SENT, paused=st.booleans(), secrets=st.booleans())
+@given(asked=ASKED | WITH_FILTERS, sent=st.none() | SENT, paused=st.booleans(), secrets=st.booleans())
 def test_what_is_exported_comes_back(
     pair: tuple[httpx.Client, httpx.Client], asked: dict[str, Any], sent: Any, paused: bool, secrets: bool
 ) -> None:
@@ -99,6 +102,7 @@ def test_what_is_exported_comes_back(
     for client, made in ((one, old), (two, new)):
         shown = show(client, made).json()
         assert shown["status"] == ("paused" if paused else "active")
+        assert {name: shown.get(name) for name in ASKED_AS} == {name: old.get(name) for name in ASKED_AS}
         found.append([publish(client, **event) for event in EVENTS])
         client.post(f"/v1/subscriptions/{made['id']}/resume", headers=ticket(made)).raise_for_status()
         found[-1] += [publish(client, **event) for event in EVENTS]
@@ -121,6 +125,15 @@ def test_ids_and_tickets_go_on_and_a_second_import_makes_nothing_new(tmp_path: P
         assert [each["line"] for each in told["created"]] == [2]
         assert told["rejected"][0]["problem"]["type"].endswith("idempotency-key-reused")
         assert len(two.get("/v1/subscriptions").json()["subscriptions"]) == 3
+        shown = {"asked": {"expression": "n is nine"}}
+        assert imported(two, [{**lines[0], **shown}])["created"] == []
+        clear(two, made[0])
+        assert imported(two, [{**lines[0], **shown}])["rejected"] == []
+        assert show(two, made[0]).json()["expression"] == "n is nine"
+        assert (
+            imported(two, [{**lines[0], **shown}, {**lines[0], **shown, "expression": "n = 9"}])["rejected"][0]["line"]
+            == 2
+        )
         clear(two, made[0])
         told = imported(two, [lines[0], lines[0]])
         assert ([each["line"] for each in told["created"]], [each["line"] for each in told["rejected"]]) == ([1], [2])
@@ -132,6 +145,8 @@ def test_ids_and_tickets_go_on_and_a_second_import_makes_nothing_new(tmp_path: P
         ({"ticket_hash": "0" * 64}, "/id"),
         ({"ticket_hash": "0" * 64, "id": "mine"}, "/id"),
         ({"ticket_hash": "short", "id": "sub_0123456789abcdef"}, "/ticket_hash"),
+        ({"sink": "https://example.org/…"}, "/sink"),
+        ({"asked": {"expresion": "n = 1"}}, "/asked/expresion"),
         ({"secret": "none", "sink": SINK}, "/secret"),
         ({"status": "asleep"}, "/status"),
     ],

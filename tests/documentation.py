@@ -32,7 +32,7 @@ class Command:
 
 def pages(repository: Path) -> list[Path]:
     """Every page of documentation."""
-    folders = ("docs", "index", "semantic", "server", "spark_jobs", "ontologies", "tests", "kindcast")
+    folders = ("deploy", "docs", "index", "semantic", "server", "spark_jobs", "ontologies", "tests", "kindcast")
     return sorted([*repository.glob("*.md"), *(page for each in folders for page in (repository / each).rglob("*.md"))])
 
 

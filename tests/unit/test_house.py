@@ -16,7 +16,13 @@ PACKAGES = ("index", "semantic", "server", "spark_jobs")
 LOCKS = tuple(
     f"requirements{which}.lock" for which in ("", "-dev", "-spark", "-postgres", "-connect", "-bench", "-suites")
 )
-MAPPED = ("docs", "docs/decisions", "ontologies", "tests")  # folders without Python packages that need a map as well
+MAPPED = (
+    "deploy",
+    "docs",
+    "docs/decisions",
+    "ontologies",
+    "tests",
+)  # folders without Python packages that need a map as well
 
 
 @pytest.fixture(scope="module")

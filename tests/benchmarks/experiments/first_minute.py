@@ -66,7 +66,7 @@ def _once(step: str, folder: Path) -> dict[str, float]:
         "kernels": ["-c", WARM_UP],
         "loaded": ["-c", WARM_UP],
     }
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if step == "kernels":
         environment["KINDCAST_CACHE"] = str(folder)
     return _timed([sys.executable, *programs[step]], environment)

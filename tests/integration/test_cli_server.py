@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from tests.harness.operator_service import running_service
+from tests.harness.server_process import running_server as running_process
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
@@ -219,6 +222,18 @@ def test_publish_bad_lines_are_named_and_the_rest_is_accepted(
     assert "event 2: " in ran.err
     assert "event 3: " in ran.err
     assert "accepted 2 events" in ran.out
+
+
+def test_publish_tells_what_is_undecided(kindcast: Kindcast, tmp_path: Path) -> None:
+    """An operator that does not answer decides nothing yet: the publisher is told how many wait for it."""
+    here = {"KINDCAST_ALLOW_PRIVATE_SINKS": "true"}  # the operator's service is on this machine
+    with running_service() as service, running_process(tmp_path, here) as server:
+        asked = {"url": f"{service.url}/hang", "timeout_seconds": 5}
+        httpx.put(f"{server.url}/v1/operators/hang", json=asked, trust_env=False).raise_for_status()
+        assert kindcast("subscribe", "pending exists and hang(@pending)", "--server", server.url).status == 0
+        told = kindcast("publish", '{"pending": 1}', "--server", server.url)
+    assert "accepted 1 event, no match, 1 undecided" in told.out.replace("0 matches", "no match")
+    assert "their matches follow" in told.out + told.err
 
 
 def test_publish_the_same_event_twice_is_accepted_once(kindcast: Kindcast, shop_server: str) -> None:

@@ -29,7 +29,12 @@ DataOption = Annotated[
 ]
 DatabaseOption = Annotated[
     str | None,
-    typer.Option("--database", metavar="URL", help="With --data: the server's database, if it is not SQLite."),
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="KINDCAST_DATABASE",
+        help="With --data: the server's database, if it is not SQLite.",
+    ),
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key: the part after kindcast_.")]
 PAGE = 1_000

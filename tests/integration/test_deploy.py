@@ -1,4 +1,7 @@
-"""The files of deploy/: a real nginx with the recipe in front of a real server, and the systemd unit."""
+"""The files of deploy/: a real nginx with the recipe in front of a real server, the systemd unit, the container files.
+
+No container is started: machines that run this have no engine. What the files name is run without one.
+"""
 
 import json
 import os
@@ -22,6 +25,7 @@ from websockets.sync.client import connect
 from kindcast.server.settings import unknown_variables
 from tests.harness.certificates import Authority
 from tests.harness.ports import free_port
+from tests.harness.postgresql import PostgreSQL
 from tests.harness.server_process import running_server
 
 PATIENCE_SECONDS = 30.0
@@ -230,3 +234,70 @@ def test_unit_command_and_variables_start_a_server(repository: Path, tmp_path: P
         assert (data / "kindcast.db").exists()
     finally:
         assert run("stop", "--data", str(data)).returncode == 0
+
+
+def _compose(repository: Path) -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml")
+    loaded: dict[str, Any] = yaml.safe_load((repository / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_compose_command_and_variables_start_a_server_on_postgresql(
+    repository: Path, tmp_path: Path, postgresql: PostgreSQL
+) -> None:
+    """As the image runs it, with folders, port and database of this test: a key is made first, and then it listens."""
+    image = (repository / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    (variables,) = re.findall(r"^ENV PATH=\S+ (.+)$", image, re.M)
+    named = dict(each.split("=", 1) for each in shlex.split(variables))
+    told = _compose(repository)["services"]["server"]["environment"]
+    assert told["KINDCAST_DATABASE"].startswith("postgresql+psycopg://")
+    named |= told | {"KINDCAST_DATABASE": postgresql.new_database(), "KINDCAST_PORT": str(free_port())}
+    assert unknown_variables(named) == []
+    for name in ("KINDCAST_DATA", "KINDCAST_CACHE"):
+        named[name] = f"{tmp_path}{named[name]}"
+    del named["KINDCAST_CACHE"]  # its kernels would be compiled for this test alone
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*KINDCAST, *arguments]
+        return subprocess.run(command, env=os.environ | named, capture_output=True, text=True, timeout=120)
+
+    made = run("key", "create", "--role", "admin", "--data", named["KINDCAST_DATA"], "--json")
+    assert made.returncode == 0, made.stderr
+    (command,) = re.findall(r"^CMD (\[.+\])$", image, re.M)
+    started = run(*json.loads(command), "--detach")
+    try:
+        assert started.returncode == 0, started.stderr
+        headers = {"Authorization": f"Bearer {json.loads(made.stdout)['key']}", "Host": "server"}
+        url = f"http://127.0.0.1:{named['KINDCAST_PORT']}/v1/subscriptions"
+        assert httpx.get(url, headers=headers).status_code == 200
+        assert httpx.get(url, headers={"Host": "server"}).status_code == 401
+    finally:
+        assert run("stop", "--data", named["KINDCAST_DATA"]).returncode == 0
+
+
+def test_compose_connector_waits_for_its_broker(repository: Path) -> None:
+    """Its options and variables exist. Where nobody listens it tries again until it is told to stop."""
+    connector = _compose(repository)["services"]["connector"]
+    assert unknown_variables(connector["environment"]) == []
+    arguments = [each.replace("broker:4222", f"127.0.0.1:{free_port()}") for each in connector["command"]]
+    process = subprocess.Popen(
+        [*KINDCAST, *arguments, "--server", "http://127.0.0.1:9"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    try:
+        assert process.stderr is not None
+        told = [process.stderr.readline().decode() for _ in range(2)]
+        assert "the broker is away" in told[1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_image_is_made_of_files_that_exist(repository: Path) -> None:
+    """The lock files that it installs are here, and not among what the build leaves out."""
+    image = (repository / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    locks = re.findall(r"-r (\S+)", image)
+    assert len(locks) == 3
+    left_out = (repository / ".dockerignore").read_text(encoding="utf-8").split()
+    for name in (*locks, "pyproject.toml", "README.md", "server", "kindcast"):
+        assert (repository / name).exists()
+        assert name not in left_out

@@ -229,8 +229,9 @@ def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(t
 
         told = asyncio.run(attempts())
         reader.close()
-        lost = "no connection to the broker, or it broke"
-        assert told == ["delivered", lost, "delivered", "delivered"]
+        # On a busy machine the client of NATS may notice only after the time for a confirmation.
+        assert told[1] in ("no connection to the broker, or it broke", "no confirmation within 20 s")
+        assert [told[0], *told[2:]] == ["delivered"] * 3
 
 
 def test_unexpected_error_is_logged_without_its_text(

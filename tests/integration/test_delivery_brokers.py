@@ -204,6 +204,17 @@ def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(t
     with running(name, tmp_path) as broker:
         reader = SinkReader(broker.url, TOPIC)
 
+        async def ready() -> None:
+            """It listens somewhat earlier than it takes messages."""
+            other = BrokerSender(name, allow_private=True, allowed_hosts=(), timeout=20.0)
+            settings = {BROKER_PROTOCOLS[name].place: TOPIC}
+            probe = Delivery(sink=broker.url, secret="", message_id="p", body=b"{}", protocolsettings=settings)
+            for _ in range(100):
+                if (await other.send(probe)).kind == "delivered":
+                    break
+                await asyncio.sleep(0.2)
+            await other.close()
+
         async def attempts() -> list[str]:
             sender = BrokerSender(name, allow_private=True, allowed_hosts=(), timeout=20.0)
             settings = {BROKER_PROTOCOLS[name].place: TOPIC}
@@ -220,9 +231,11 @@ def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(t
             await asyncio.to_thread(broker.kill)
             await attempt()
             await asyncio.to_thread(broker.start)
+            await ready()
             await attempt()
             await asyncio.to_thread(broker.kill)
             await asyncio.to_thread(broker.start)
+            await ready()
             await attempt()
             await sender.close()
             return told

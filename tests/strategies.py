@@ -172,7 +172,7 @@ RETIRED = f"{EX}Old"
 """A deprecated name: events may use it, expressions do not."""
 THING = "http://example.net/things/1"
 """An IRI that no vocabulary knows."""
-WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1")
+WORDS = ("Laptop", "laptop", "Straße", "STRASSE", "タブレット", "red", "C1", "Hard disks")
 DECLARATIONS = {
     "kind": Declaration("concept", range=(CLASSES[0], CLASSES[1])),
     "size": Declaration("number", labels=("Größe",)),
@@ -249,6 +249,7 @@ def worlds(draw: st.DrawFn, *, complete: bool = True) -> World:
         unions={"any": RELATIONS},
         inverses=((f"{EX}in", f"{EX}box"),) if draw(st.booleans()) else (),
         aliases=tuple(each for each in ALIASES if draw(st.booleans())) if draw(st.booleans()) else (),
+        spelt=draw(st.booleans()),
     )
 
 
@@ -268,6 +269,11 @@ _NAMED = (
     "Laptop",
     "laptop",
     "nb",
+    "laptops",
+    "Red-s",
+    "HARD_DISK",
+    "harddisks",
+    "c0",
     *ALIASED,
 )
 _DATES = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-02 00:00:00", "2026-01-01T00:00:00.5Z")

@@ -14,7 +14,7 @@ event then goes through `Canonicaliser` and `Lowering`, the only place that defi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
@@ -201,7 +201,12 @@ class ReadEvent:
         """What its publisher should know of the event: of every attribute, distinct, at most so many."""
         if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
             canonical = self.canonical()
-            return list(dict.fromkeys((*canonical.notes, *self._plans.advice(canonical, most))))[:most]
+            found = dict.fromkeys(canonical.notes)
+            for note in self._plans.advice(canonical):
+                if len(found) >= most:
+                    break
+                found[note] = None
+            return list(found)[:most]
         return self._plans.notes(self._published, self._noted, most)
 
     def copied(self) -> "ReadEvent":
@@ -293,18 +298,16 @@ class EventPlans:
                     found.update(dict.fromkeys(self._strange(member)))
         return list(found)[:most]
 
-    def advice(self, event: CanonicalEvent, most: int) -> list[Note]:
-        """What an event's publisher should know beside its notes, of its first `most` attributes."""
-        found: list[Note] = []
-        for name, values in islice(event.attributes.items(), most):
+    def advice(self, event: CanonicalEvent) -> Iterator[Note]:
+        """What an event's publisher should know beside its notes."""
+        for name, values in event.attributes.items():
             if name.startswith(f"{CONTEXT}."):
                 continue
             if not self._lowering.may_ask(name):
-                found.extend(advice_on_name(name, self._known_names()))
+                yield from advice_on_name(name, self._known_names())
             readings = self._lowering.readings(name)
-            for value in values[:most]:
-                found.extend(advice_on_value(name, value, self.canonicaliser.vocabulary, readings))
-        return found
+            for value in values:
+                yield from advice_on_value(name, value, self.canonicaliser.vocabulary, readings)
 
     def _strange(self, member: _Member) -> tuple[Note, ...]:
         """What is to be noted of a name."""

@@ -5,6 +5,8 @@ descriptors by starting what it never finishes.
                    │                                     │ every moment: too slow ──▶ 408, closed
                    └── a whole head ──▶ the application  └ at a limit ──▶ the longest unfinished one is closed
 
+Seconds in which the server itself stood still, as a machine that was paused, do not count against a client.
+
 A new connection is never refused at a limit while another one can be closed instead. Never closed is one whose
 request is whole and is being carried out: its client could not know whether it was. Bytes of bodies count from their
 arrival until the answer is complete, since the application holds them so long.
@@ -128,12 +130,13 @@ class _Refusal:
 class _Writing:
     """Whether a client takes what is sent to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._blocked: tuple[float, int] | None = None  # since when the client takes nothing, and what waits for it
 
     def pause(self, transport: asyncio.Transport) -> None:
         """The buffer is full."""
-        self._blocked = time.monotonic(), transport.get_write_buffer_size()
+        self._blocked = self._now(), transport.get_write_buffer_size()
 
     def resume(self) -> None:
         """It is not any more."""
@@ -174,11 +177,17 @@ class ConnectionLimits:
         self._at_most = min(settings.max_connections, _descriptors() - SPARE_DESCRIPTORS)
         self._tick = max(0.05, min(1.0, settings.header_seconds / 4, settings.body_seconds / 4))
         self._timer: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+        self._stalled = 0.0
         self.held_bytes = 0
         """Of all bodies that are being read or carried out."""
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def now(self) -> float:
+        """Monotonic seconds in which this server could read what came: a client is not to blame for others."""
+        return time.monotonic() - self._stalled
 
     def enter(self, connection: "Connection") -> None:
         """A connection was made. At a limit, another one makes room."""
@@ -189,7 +198,7 @@ class ConnectionLimits:
             self._make_room(crowded, connection, "there are too many connections")
         self._limit_address(connection)
         if self._timer is None:
-            self._timer = connection.loop.call_later(self._tick, self._look, connection.loop)
+            self._look_later(connection.loop)
 
     def leave(self, connection: "Connection") -> None:
         """A connection was closed."""
@@ -263,7 +272,7 @@ class ConnectionLimits:
     def _make_room(self, among: "set[Connection]", new: "Connection", why: str) -> None:
         """Close the longest unfinished one; the new one only if all others are being carried out."""
         refusal = _Refusal("busy", why)
-        now = time.monotonic()
+        now = self.now()
         for wanted in (
             lambda each: each.phase in ("head", "body"),
             lambda each: each.phase == "idle" and now - each.since > IDLE_SECONDS,
@@ -285,10 +294,19 @@ class ConnectionLimits:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close what takes too long."""
-        self._timer = loop.call_later(self._tick, self._look, loop) if self._connections else None
-        now = time.monotonic()
+        late = time.monotonic() - self._looked_at - self._tick
+        if late > self._tick:  # the process or its loop stood still
+            self._stalled += late
+        self._timer = None
+        if self._connections:
+            self._look_later(loop)
+        now = self.now()
         for each in list(self._connections):
             each.check(now)
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looked_at = time.monotonic()
+        self._timer = loop.call_later(self._tick, self._look, loop)
 
 
 class TlsHandshake(asyncio.Protocol):
@@ -304,7 +322,7 @@ class TlsHandshake(asyncio.Protocol):
         self.loop: asyncio.AbstractEventLoop = more.get("_loop") or asyncio.get_running_loop()
         self.address = ""
         self.phase: Phase = "head"
-        self.since = time.monotonic()
+        self.since = self._limits.now()
         self.held = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -395,12 +413,12 @@ class HttpConnection(HttpToolsProtocol):
         self._heads = 0
         self._begun = False  # whether a part of the next head is here
         self._closing = False
-        self._writing = _Writing()
+        self._writing = _Writing(limits.now)
         self.address = ""
         """Whose requests these are."""
         self.phase: Phase = "head"
         self.since = 0.0
-        """When the phase began, by the monotonic clock."""
+        """When the phase began, as `ConnectionLimits.now` counts."""
         self.received = 0
         """Bytes of the body that is being read."""
         self.held = 0
@@ -574,7 +592,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
-        self.since = time.monotonic()
+        self.since = self._limits.now()
 
     def _read_forwarded(self) -> None:
         forwarded = [value.decode("latin-1") for name, value in self.headers if name == b"x-forwarded-for"]
@@ -622,10 +640,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """What its connection knew before: whose it is, behind a proxy as well."""
         self._limits = limits
         self._known = client, scheme
-        self._writing = _Writing()
+        self._writing = _Writing(limits.now)
         self.address = address
         self.phase: Phase = "stream"
-        self.since = time.monotonic()
+        self.since = self._limits.now()
         self.received = 0
         self.held = 0
 

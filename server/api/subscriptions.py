@@ -40,7 +40,7 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import NewSubscription, as_records, entity_tag
+from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
@@ -140,15 +140,20 @@ class SubscriptionChange(_Ending):
     ] = None
 
 
-class SubscriptionBody(SubscriptionChange):
-    """One of `expression` (text), `where` (tree) and `filters` (CloudEvents); `types` and `source` narrow it further.
-    Without a `sink` it is read by pull or stream."""
+class _Asked(_Strict):
+    """What somebody subscribes to, as they write it."""
 
     expression: Annotated[str | None, Field(max_length=65_536)] = None
     where: dict[str, Any] | None = None
     filters: Annotated[list[Any] | None, Field(max_length=1_000)] = None
     types: Annotated[list[Text] | None, Field(min_length=1, max_length=1_000, description="CloudEvents types.")] = None
     source: Annotated[Text | None, Field(description="The source of its events.")] = None
+
+
+class SubscriptionBody(SubscriptionChange, _Asked):
+    """One of `expression` (text), `where` (tree) and `filters` (CloudEvents); `types` and `source` narrow it further.
+    Without a `sink` it is read by pull or stream."""
+
     start_at: Annotated[
         str | int | None,
         Field(
@@ -193,9 +198,7 @@ def read_new(
     Raises `Problem`, `RequestValidationError`, `InvalidSubscription` for bad filters, `SinkRefused`.
     """
     asked = read_body(SubscriptionBody, body)
-    ways = {name: value for name in ("expression", "where", "filters") if (value := body.get(name)) is not None}
-    if len(ways) > 1:
-        raise _invalid(f"give one of {' and '.join(ways)}, not both", *(f"/{name}" for name in ways))
+    ways = _ways(asked)
     if not ways and asked.types is None and asked.source is None:
         raise _invalid("say what you want as expression, where or filters; an empty expression means every event", "")
     _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, asked.throttling, settings)
@@ -304,7 +307,16 @@ def ending(asked: _Ending, settings: Settings) -> float:
     return end
 
 
-def _parts(asked: SubscriptionBody) -> tuple[str | Mapping[str, Any], ...]:
+def _ways(asked: _Asked) -> dict[str, Any]:
+    """The expression as it is written, by the name of its member; empty where there is none. Raises `Problem` (422)."""
+    given = {name: getattr(asked, name) for name in ("expression", "where", "filters")}
+    ways = {name: value for name, value in given.items() if value is not None}
+    if len(ways) > 1:
+        raise _invalid(f"give one of {' and '.join(ways)}, not both", *(f"/{name}" for name in ways))
+    return ways
+
+
+def _parts(asked: _Asked) -> tuple[str | Mapping[str, Any], ...]:
     """What must all hold."""
     parts: list[str | Mapping[str, Any]] = []
     if asked.expression is not None:
@@ -466,9 +478,9 @@ async def list_all(
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker, caller: AppCaller) -> Response:
     """NDJSON: one subscription per line, as it can be imported: its expression, with IRIs in place of labels so that it
-    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; `asked`, which shows how it
-    was written; sink, end, metadata, and whether it is paused. Left out are secrets, credentials, values of headers,
-    and subscriptions that have ended."""
+    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; `asked`, how it was
+    written, which the import keeps where it means the same; sink, end, metadata, and whether it is paused. Left out are
+    secrets, credentials, values of headers, and subscriptions that have ended."""
     return StreamingResponse(_exported(broker, caller), media_type="application/x-ndjson")
 
 
@@ -747,16 +759,6 @@ def _read_line(
         return error
 
 
-class _Asked(_Strict):
-    """What a subscription shows as asked; what it means is its expression."""
-
-    expression: Annotated[str | None, Field(max_length=1 << 16)] = None
-    where: dict[str, Any] | None = None
-    filters: Annotated[list[dict[str, Any]] | None, Field(max_length=1_000)] = None
-    types: Annotated[list[str] | None, Field(max_length=1_000)] = None
-    source: Annotated[str | None, Field(max_length=2_048)] = None
-
-
 class _Kept(_Strict):
     """Members of a line that only an export gives: what the subscription was."""
 
@@ -771,10 +773,10 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
     if kept.status == "paused":
         new = replace(new, status="paused")
     if kept.asked is not None:
-        said = kept.asked.model_dump(exclude_none=True)
-        types, source = said.pop("types", None), said.pop("source", None)
-        types = None if types is None else tuple(types)
-        new = replace(new, asked=said, types=types, source=source, shown_as_asked=True)
+        types = None if kept.asked.types is None else tuple(kept.asked.types)
+        parts = _parts(kept.asked)
+        written = Written(asked=_ways(kept.asked), types=types, source=kept.asked.source, parts=parts)
+        new = replace(new, written=written)
     if kept.secret is not None:
         new = replace(new, secret=kept.secret)
     if kept.ticket_hash is None:

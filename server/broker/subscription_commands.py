@@ -11,7 +11,7 @@ The delivery sets `failing` and `disabled_by_failures`. Such subscriptions still
 import hmac
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
@@ -47,7 +47,17 @@ from kindcast.server.store import deliveries, subscriptions
 from kindcast.server.store.deliveries import DISABLED
 from kindcast.server.store.operators import note_uses
 
-__all__ = ["NOT_COMPILABLE", "NewSubscription", "Refusal", "Tags", "as_records", "entity_tag", "is_flagged", "notes_of"]
+__all__ = [
+    "NOT_COMPILABLE",
+    "NewSubscription",
+    "Refusal",
+    "Tags",
+    "Written",
+    "as_records",
+    "entity_tag",
+    "is_flagged",
+    "notes_of",
+]
 
 Tags = Collection[str] | None
 """The entity tags, one of which a subscription must have to be changed; None: any."""
@@ -60,6 +70,16 @@ FLAGS = frozenset(
 )
 """Notes that say that a part of a subscription can never hold under the active vocabulary, for what it needs is gone
 or was declared otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a subscription was written where it was exported, with the `parts` that this is to compile to."""
+
+    asked: Mapping[str, Any]
+    types: tuple[str, ...] | None
+    source: str | None
+    parts: tuple[str | Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +107,8 @@ class NewSubscription:
     attributes: Sequence[str] | None = None
     throttling: float | None = None
     """Seconds between two requests to the sink."""
-    shown_as_asked: bool = False
-    """It comes from an export, and `asked` only shows how it was written."""
+    written: Written | None = None
+    """Stored and shown in place of `asked`, `types` and `source` if it means the same here."""
     repeatable: bool = False
     """Id, ticket and secret are derived from the request's `Idempotency-Key`, or come from an export: if there is one
     of this id, the request came before."""
@@ -143,12 +163,13 @@ def create(
     return _row(group, new.id)
 
 
-_AS_ASKED = (
-    ("expression", "asked"),
+_FORM = (("expression", "asked"), ("types", "types"), ("source", "source"))
+"""Column → member of `NewSubscription` and `Written`."""
+_REST = (
     *((name, name) for name in ("ticket_hash", "sink", "protocol", "protocolsettings", "sinkcredential", "secret")),
-    *((name, name) for name in ("types", "source", "metadata", "attributes", "throttling")),
+    *((name, name) for name in ("metadata", "attributes", "throttling")),
 )
-"""Column → member of `NewSubscription`: what is the same where a request is repeated."""
+"""Column → member of `NewSubscription`: with its form, what is the same where a request is repeated."""
 
 
 def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None:
@@ -157,8 +178,14 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
     row = subscriptions.find_subscription(connection, new.id) if new.repeatable else None
     if row is None:
         return None
-    other = new.shown_as_asked and (row.canonical,) != new.parts
-    if other or any(getattr(row, column) != _as_stored(getattr(new, member)) for column, member in _AS_ASKED):
+
+    def same(given: NewSubscription | Written, members: Iterable[tuple[str, str]]) -> bool:
+        return all(getattr(row, column) == _as_stored(getattr(given, member)) for column, member in members)
+
+    is_form = same(new, _FORM)
+    if not is_form and new.written is not None:
+        is_form = same(new.written, _FORM) and new.parts == (row.canonical,)
+    if not (is_form and same(new, _REST)):
         raise IdempotencyKeyReused(
             "there is a subscription of this id, or of this Idempotency-Key, and it is another one, or was changed "
             "since: take a new key for a new request; leave out ticket_hash to import it under a new id"
@@ -461,6 +488,8 @@ class Descriptions:
     results: Sequence[Described | InvalidSubscription]
     together: DescribedMany
     places: Mapping[int, int]
+    as_written: frozenset[int] = frozenset()
+    """Those whose `written` means the same."""
 
 
 def describe(new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: Registry) -> Descriptions:
@@ -472,7 +501,17 @@ def describe(new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: 
         together.results[places[number]] if number in places else _alone(each, vocabulary, operators)
         for number, each in enumerate(new)
     ]
-    return Descriptions(results, together, places)
+    written = {number: each.written for number, each in enumerate(new) if each.written is not None}
+    if not written:
+        return Descriptions(results, together, places)
+    meant = [replace(new[number], parts=each.parts, written=None) for number, each in written.items()]
+    became = zip(written, describe(meant, vocabulary, operators).results, strict=True)
+    same = (number for number, other in became if _means(other) == _means(results[number]) is not None)
+    return Descriptions(results, together, places, frozenset(same))
+
+
+def _means(became: Described | InvalidSubscription) -> str | None:
+    return became.canonical if isinstance(became, Described) else None
 
 
 def create_many(
@@ -520,6 +559,8 @@ def create_many(
             results.append(HiddenAttribute(hidden))
         else:
             results.append(None)
+            if number in described.as_written and (written := each.written) is not None:
+                each = replace(each, asked=written.asked, types=written.types, source=written.source)
             made.append((each, became, described.places.get(number)))
             ids.add(each.id)
     rows = [new_row(group, each, became) for each, became, _ in made]

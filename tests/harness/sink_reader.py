@@ -79,4 +79,4 @@ class SinkReader:
             if found := await source.read(500, PAUSE_SECONDS):
                 await source.acknowledge(found)
                 events = [msgspec.json.decode(source.binding.event(each.content, plain)) for each in found]
-                self._events += [each for each in events if each["id"]]
+                self._events += [each for each in events if each.get("id")]

@@ -232,7 +232,7 @@ def test_publish_tells_what_is_undecided(kindcast: Kindcast, tmp_path: Path) -> 
         httpx.put(f"{server.url}/v1/operators/hang", json=asked, trust_env=False).raise_for_status()
         assert kindcast("subscribe", "pending exists and hang(@pending)", "--server", server.url).status == 0
         told = kindcast("publish", '{"pending": 1}', "--server", server.url)
-    assert "accepted 1 event, no match, 1 undecided" in told.out.replace("0 matches", "no match")
+    assert told.out.startswith("accepted 1 event, 0 matches, 1 undecided")
     assert "their matches follow" in told.out + told.err
 
 

@@ -253,8 +253,7 @@ def test_compose_command_and_variables_start_a_server_on_postgresql(
     assert told["KINDCAST_DATABASE"].startswith("postgresql+psycopg://")
     named |= told | {"KINDCAST_DATABASE": postgresql.new_database(), "KINDCAST_PORT": str(free_port())}
     assert unknown_variables(named) == []
-    for name in ("KINDCAST_DATA", "KINDCAST_CACHE"):
-        named[name] = f"{tmp_path}{named[name]}"
+    named["KINDCAST_DATA"] = f"{tmp_path}{named['KINDCAST_DATA']}"
     del named["KINDCAST_CACHE"]  # its kernels would be compiled for this test alone
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tests.harness.application import problem_code
+from tests.harness.server_process import ServerProcess
 from tests.harness.server_thread import running_app
 
 PATIENCE_SECONDS = 20.0
@@ -114,6 +116,24 @@ def test_client_that_never_finishes_its_head_is_closed(hasty: str, sent: bytes) 
     """After the time that a head has."""
     assert b"HTTP/1.1 408 " in asked(hasty, sent)
     assert is_alive(hasty)
+
+
+def test_time_in_which_the_server_stood_still_is_no_clients_fault(tmp_path: Path) -> None:
+    """A client that was within its time before and after is answered."""
+    server = ServerProcess(tmp_path)
+    server.start(KINDCAST_HEADER_SECONDS="2")
+    try:
+        with connection(server.url) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\n")
+            time.sleep(0.5)
+            server.pause()
+            time.sleep(4.0)
+            server.go_on()
+            time.sleep(0.5)  # it looks for those that take too long
+            client.sendall(b"Host: localhost\r\nConnection: close\r\n\r\n")
+            assert answer_of(client).startswith(b"HTTP/1.1 200 ")
+    finally:
+        server.stop()
 
 
 def test_client_that_drips_its_body_is_closed(hasty: str) -> None:

@@ -189,6 +189,27 @@ def test_command_matches_by_what_a_server_has_in_its_data_folder(
     }
 
 
+def test_spellings_that_a_server_declared_count_in_a_job(tmp_path: Path) -> None:
+    """The declaration is part of the vocabulary, so that archives match as the server does."""
+    (tmp_path / "in.ndjson").write_text('{"target": "LAP-TOPS"}\n{"target": "Lap Top"}\n', encoding="utf-8")
+    shop = b"@prefix : <urn:s:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    shop += b':L rdfs:subClassOf :C ; rdfs:label "Lap top" .'
+    found = []
+    with running_application(tmp_path / "data") as client:
+        client.put("/v1/ontologies/s", content=shop, headers={"Content-Type": "text/turtle"}).raise_for_status()
+        subscribe(client, "target isa C")
+    for number in range(2):
+        places = ["--archive", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / f"out{number}")]
+        with pytest.raises(SystemExit) as ended:
+            main(["spark", "match", *places, "--data", str(tmp_path / "data"), "--master", "local[2]"])
+        assert ended.value.code == 0
+        found.append(sum(bool(row["subscriptions"]) for row in pq.read_table(tmp_path / f"out{number}").to_pylist()))
+        with running_application(tmp_path / "data") as client:
+            client.put("/v1/aliases/words", json={"spellings": ["en"]}).raise_for_status()
+            assert client.post("/v1/events", json={"target": "LAP-TOPS"}).json()["matched"] == 1
+    assert found == [1, 2]
+
+
 @pytest.mark.slow
 def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

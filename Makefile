@@ -152,6 +152,7 @@ lock:  ## choose the newest versions again and write the lock files
 	$(LOCK) --extra spark --extra spark-tests -c requirements.lock -c requirements-dev.lock -o requirements-spark.lock
 	$(LOCK) --extra postgres -c requirements.lock -c requirements-dev.lock -o requirements-postgres.lock
 	$(LOCK) --extra connect -c requirements.lock -c requirements-dev.lock -o requirements-connect.lock
+	$(LOCK) --extra telemetry -c requirements.lock -c requirements-dev.lock -o requirements-telemetry.lock
 	$(LOCK) --extra bench -c requirements.lock -c requirements-dev.lock -c requirements-spark.lock -o requirements-bench.lock
 	$(LOCK) --extra docs -c requirements.lock -c requirements-dev.lock -o requirements-docs.lock
 

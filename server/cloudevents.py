@@ -19,7 +19,7 @@ import secrets
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +49,7 @@ __all__ = [
     "UnknownContent",
     "arrived",
     "at_member",
+    "is_whole",
     "says_several",
     "time_of_arrival",
 ]
@@ -190,9 +191,14 @@ class ReadGraph:
     notes: tuple[Note, ...] = ()
 
 
+NAMES = frozenset({"source", "id"})
+NOT_DIGESTED = NAMES | {"traceparent", "tracestate"}
+"""Members of an event that may differ where it is sent again."""
+
+
 class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but `id` and
-    `source`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id;
+    """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but
+    `NOT_DIGESTED`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id;
     `graph`: what it was read as, where it is one."""
 
     source: str
@@ -226,7 +232,7 @@ class _Plain:
     def __init__(self, context: Mapping[str, Any]) -> None:
         self.context = {"specversion": SPECVERSION, **DEFAULTS, **context}
         self.head = msgspec.json.encode(self.context)[:-1]
-        rest = {name: value for name, value in self.context.items() if name != "source"}
+        rest = {name: value for name, value in self.context.items() if name not in NOT_DIGESTED}
         self.rest = msgspec.json.encode(rest, order="deterministic")
 
 
@@ -467,7 +473,7 @@ class EventReader:
         ours = "id" not in context
         if ours:
             context["id"] = self._next_id()
-        rest = {name: value for name, value in context.items() if name not in ("id", "source")}
+        rest = {name: value for name, value in context.items() if name not in NOT_DIGESTED}
         try:
             body = _ENCODER.encode({**context, **members})
             content = _SORTING_ENCODER.encode([rest, members])
@@ -491,16 +497,21 @@ class EventReader:
             raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
 
 
-def digest_of(body: str | bytes) -> str | None:
+def digest_of(body: str | bytes, without: Collection[str] = NOT_DIGESTED) -> str | None:
     """The digest of a stored event, computed again from its body; None for a body that is no event."""
     try:
         whole = msgspec.json.decode(body)
         members = {name: whole.pop(name) for name in ("data", "data_base64") if name in whole}
-        rest = {name: value for name, value in whole.items() if name not in ("id", "source")}
+        rest = {name: value for name, value in whole.items() if name not in without}
     except (msgspec.DecodeError, UnicodeError, AttributeError):
         return None
     content = msgspec.json.encode([rest, members], order="deterministic")
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def is_whole(body: str | bytes, digest: str) -> bool:
+    """Whether a stored event is what was accepted. Those of earlier versions have traces in their digests, too."""
+    return digest_of(body) == digest or digest_of(body, NAMES) == digest
 
 
 # ── data ────────────────────────────────────────────────────────────────────────────────────────────────────────────

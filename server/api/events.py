@@ -14,6 +14,7 @@ from kindcast.semantic import Problem as Fault
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
+from kindcast.server import tracing
 from kindcast.server.api.access import caller_of, count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
@@ -170,6 +171,7 @@ class PublishRoute:
 
     async def _publish(self, request: Request, verbose: bool, send: Send) -> None:
         state = request.app.state
+        tracing.name_request("POST", PUBLISH_PATH)
         try:
             response = await publish(request, services_of(request).broker, state.event_reader, verbose)
         except ClientDisconnect:

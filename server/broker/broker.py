@@ -24,6 +24,7 @@ from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
 from kindcast.semantic.ontology import Progress, Reason, silent
 from kindcast.semantic.subscriptions import SeenAttributes
+from kindcast.server import tracing
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
@@ -283,7 +284,7 @@ class Broker:
         """
         if not events:
             return []
-        events = await self._graphs.read(events, self.vocabulary)
+        events = await self._graphs.read(tracing.carrying(events), self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
@@ -292,11 +293,12 @@ class Broker:
             rest = events[len(results) :] if results else events
             publication = Publication(rest, verbose, self._most(max_matches))
             try:
-                results += await self._submit(
-                    partial(_publish_one, publication=publication, observe=observe),
-                    weight=len(rest),
-                    publication=publication,
-                )
+                with tracing.storing(len(rest)):
+                    results += await self._submit(
+                        partial(_publish_one, publication=publication, observe=observe),
+                        weight=len(rest),
+                        publication=publication,
+                    )
             except StoreUnavailable as error:
                 if not any(isinstance(each, Outcome) for each in results):
                     raise
@@ -324,12 +326,13 @@ class Broker:
         those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
-        events = await self._graphs.read(events, self.vocabulary, budget)
+        events = await self._graphs.read(tracing.carrying(events), self.vocabulary, budget)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         observe = self.metrics.observe_matching
         publication = Publication(events, verbose, self._most(max_matches))
-        return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
+        with tracing.storing(len(events)):
+            return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at

@@ -17,12 +17,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
+from kindcast.server import tracing
 from kindcast.server.broker import Broker
 from kindcast.server.broker.group import Touched
 from kindcast.server.broker.write_queue import WriteQueue
@@ -335,7 +336,12 @@ class Courier:
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
                     began = time.monotonic()
-                    outcome = await sender.send(_delivery(subscriber, group, self._reader(subscriber).shown))
+                    delivery = _delivery(subscriber, group, self._reader(subscriber).shown)
+                    with tracing.attempt(subscriber.id, delivery.message_id, [each.body for each in group]) as attempt:
+                        if attempt.traceparent is not None:
+                            delivery = replace(delivery, traceparent=attempt.traceparent)
+                        outcome = await sender.send(delivery)
+                        attempt.ended(outcome)
                 slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
                 self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)

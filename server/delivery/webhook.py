@@ -92,6 +92,8 @@ class Delivery:
     content_type: str = "application/json"
     protocolsettings: Mapping[str, Any] = field(default_factory=dict)
     sinkcredential: Mapping[str, Any] = field(default_factory=dict)
+    traceparent: str | None = None
+    """The trace that the sink may go on with; a header of the subscriber's own wins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +301,8 @@ def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
     secrets = [delivery.secret] if delivery.old_secret is None else [delivery.secret, delivery.old_secret]
     signature = " ".join(Webhook(each).sign(delivery.message_id, now, delivery.body.decode()) for each in secrets)
     headers = {name.lower(): value for name, value in delivery.protocolsettings.get("headers", {}).items()}
+    if delivery.traceparent is not None:
+        headers.setdefault("traceparent", delivery.traceparent)
     if delivery.sinkcredential:
         headers["authorization"] = _authorization(delivery.sinkcredential)
     headers |= {

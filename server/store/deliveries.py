@@ -16,7 +16,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, bindparam, select
 
-from kindcast.server.cloudevents import digest_of
+from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import matches as match_store
 from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
@@ -271,7 +271,7 @@ def _position(match: StoredMatch) -> int:
 def _stored(connection: Connection, query: Select[Any], number: int) -> Iterator[StoredMatch]:
     with connection.execute(query) as rows:
         for row in rows:
-            if digest_of(row.body) != row.digest:
+            if not is_whole(row.body, row.digest):
                 raise RecordDamaged(row.sequence, row.position)
             gone = None if row.withdrawn is None else (row.withdrawn, row.withdrawn_source, row.withdrawn_id)
             bindings = (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, select
 
-from kindcast.server.cloudevents import digest_of
+from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.corrections import discard_corrections_before
@@ -135,7 +135,7 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
     room = PAGE_BYTES
     with connection.execute(query) as rows:
         for row in rows:
-            if digest_of(row.body) != row.digest:
+            if not is_whole(row.body, row.digest):
                 if not found:
                     raise RecordDamaged(row.sequence)
                 break
@@ -157,7 +157,7 @@ def newest_events(
     """The newest events after a sequence, newest first, without damaged ones; with `source` only of this source, which
     costs a walk."""
     query = _after(select(events), after, source).order_by(events.c.sequence.desc()).limit(limit)
-    return [row for row in connection.execute(query) if digest_of(row.body) == row.digest]
+    return [row for row in connection.execute(query) if is_whole(row.body, row.digest)]
 
 
 def count_after(connection: Connection, after: int, source: str | None = None) -> int:
@@ -188,7 +188,7 @@ def count_between(connection: Connection, since: float | None, until: float | No
 def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
     """One event. Raises `RecordDamaged`."""
     row = connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
-    if row is not None and digest_of(row.body) != row.digest:
+    if row is not None and not is_whole(row.body, row.digest):
         raise RecordDamaged(sequence)
     return row
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.exc import DBAPIError
 
-from kindcast.server.cloudevents import digest_of
+from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged, StoreDamaged
 from kindcast.server.store.matches import check_bindings
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
@@ -103,7 +103,7 @@ def _check_events(connection: Connection, after: int, limit: int) -> tuple[int |
     query = select(*columns).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
     last, found = None, []
     for last, body, digest in connection.execute(query):
-        if digest_of(body) != digest:
+        if not is_whole(body, digest):
             found.append(f"event {last}")
     return last, found
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from kindcast.server.clock import CLOCK
-from kindcast.server.cloudevents import digest_of
+from kindcast.server.cloudevents import is_whole
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 
 __all__ = [
@@ -136,7 +136,9 @@ def examine(database: Path) -> dict[str, Any]:
                 commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]
                 connection.text_factory = bytes  # a damaged text may be no text any more
                 rows = connection.execute("SELECT sequence, body, digest FROM events")
-                wrong = [sequence for sequence, body, digest in rows if (digest_of(body) or "").encode() != digest]
+                wrong = [
+                    sequence for sequence, body, digest in rows if not is_whole(body, str(digest, "utf-8", "replace"))
+                ]
                 if wrong:
                     shown = ", ".join(map(str, wrong[:MAX_DAMAGE]))
                     damage.append(f"{len(wrong):,} stored events are not what was accepted: {shown}")

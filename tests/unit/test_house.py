@@ -14,7 +14,8 @@ from tests.campaigns.__main__ import NAMES as CAMPAIGNS
 
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
 LOCKS = tuple(
-    f"requirements{which}.lock" for which in ("", "-dev", "-spark", "-postgres", "-connect", "-bench", "-suites")
+    f"requirements{which}.lock"
+    for which in ("", "-dev", "-spark", "-postgres", "-connect", "-telemetry", "-bench", "-suites")
 )
 MAPPED = (
     "deploy",
@@ -90,6 +91,7 @@ def test_lock_files_hold_what_the_project_asks_for(repository: Path, project: di
         ("requirements-spark.lock", [*wanted, *extras["spark"]]),
         ("requirements-postgres.lock", [*wanted, *extras["postgres"]]),
         ("requirements-connect.lock", [*wanted, *extras["connect"]]),
+        ("requirements-telemetry.lock", [*wanted, *extras["telemetry"]]),
         ("requirements-bench.lock", [*wanted, *extras["bench"]]),
     ):
         missing = {requirement_name(each) for each in needs} - locked_names(repository / name)

@@ -1,0 +1,164 @@
+"""Traces by OpenTelemetry, where the environment has its variables (`OTEL_…`): the way of an event from the request
+that published it to each attempt to deliver it, which another process may make, days later.
+
+    request ──span──▶ match and store ──▶ the event, stored with `traceparent` ──▶ attempt ──span──▶ sink
+                                                                                      └─ header `traceparent` ─┘
+
+FastAPI makes the spans of requests, and configures the exporter. `traceparent` is the attribute that CloudEvents have
+for this; an event that brings one keeps it.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+if TYPE_CHECKING:
+    from fastapi.telemetry import TelemetryConfig
+
+    from kindcast.server.cloudevents import DecodedEvent
+    from kindcast.server.delivery.webhook import Outcome
+
+__all__ = ["Attempt", "attempt", "carrying", "is_wanted", "name_request", "storing", "telemetry"]
+
+TRACEPARENT = "traceparent"
+_TRACER = trace.get_tracer("kindcast")
+_PROPAGATOR = TraceContextTextMapPropagator()
+_STREAMS = re.compile(r"/(stream|ws|healthz|readyz|metrics)$")
+
+
+class _Carried(msgspec.Struct):
+    """An event as it is stored; all else is skipped."""
+
+    traceparent: str | None = None
+
+
+@cache
+def is_wanted() -> bool:
+    """Whether the environment asks for OpenTelemetry: without, nothing here costs anything."""
+    return any(name.startswith("OTEL_") for name in os.environ)
+
+
+def telemetry() -> "TelemetryConfig":
+    """What FastAPI is to do: spans of requests, sent to the collector of `OTEL_EXPORTER_OTLP_ENDPOINT`. Not its records
+    of errors, which hold what clients sent, nor its durations, which `/metrics` has."""
+    wanted = is_wanted()
+    if wanted:
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each try to reach a collector is told
+    return {
+        "tracing": wanted,
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": wanted,
+        "exclude": _is_left_out,
+    }
+
+
+def _is_left_out(scope: MutableMapping[str, Any]) -> bool:
+    """Streams last for days, and may have a token in their address; probes come all the time."""
+    return _STREAMS.search(scope["path"]) is not None
+
+
+def name_request(method: str, route: str) -> None:
+    """Name the span of a request that is answered before the routes are searched."""
+    if is_wanted():
+        span = trace.get_current_span()
+        span.update_name(f"{method} {route}")
+        span.set_attribute("http.route", route)
+
+
+def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
+    """The events with the trace of the request that is being answered, each that brings none of its own. What it is
+    matched by, and recognised by, stays the same."""
+    if not is_wanted():
+        return events
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid or not span.trace_flags.sampled:
+        return events
+    member = f'{{"{TRACEPARENT}":"00-{span.trace_id:032x}-{span.span_id:016x}-01",'
+    return [
+        each
+        if TRACEPARENT in each.event.context
+        else msgspec.structs.replace(each, body=member + each.body.removeprefix("{"))
+        for each in events
+    ]
+
+
+@contextmanager
+def storing(events: int) -> Iterator[None]:
+    """A span for matching and storing events, the time included in which they wait."""
+    if not is_wanted():
+        yield
+        return
+    with _TRACER.start_as_current_span("match and store", attributes={"messaging.batch.message_count": events}):
+        yield
+
+
+class Attempt:
+    """An attempt to deliver, and its span, if there is one."""
+
+    def __init__(self, span: trace.Span | None = None) -> None:
+        self._span = span
+        self.traceparent: str | None = None
+        """The header for the sink."""
+        if span is not None:
+            carrier: dict[str, str] = {}
+            _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+            self.traceparent = carrier.get(TRACEPARENT)
+
+    def ended(self, outcome: "Outcome") -> None:
+        """Tell how it ended."""
+        if self._span is None:
+            return
+        if outcome.status_code is not None:
+            self._span.set_attribute("http.response.status_code", outcome.status_code)
+        if outcome.kind != "delivered":
+            self._span.set_attribute("error.type", str(outcome.status_code or outcome.kind))
+            self._span.set_status(StatusCode.ERROR, outcome.detail)
+
+
+_UNTRACED = Attempt()
+
+
+@contextmanager
+def attempt(subscription: str, message: str, bodies: Sequence[str]) -> Iterator[Attempt]:
+    """An attempt to deliver these stored events to a subscription. Its span belongs to the trace of the event; where it
+    carries several, they are linked."""
+    if not is_wanted():
+        yield _UNTRACED
+        return
+    parents = [_parent(each) for each in bodies]
+    attributes: Mapping[str, str | int] = {
+        "messaging.system": "kindcast",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "deliver",
+        "messaging.destination.name": subscription,
+        "messaging.message.id": message,
+        "messaging.batch.message_count": len(bodies),
+    }
+    carried = [trace.get_current_span(each).get_span_context() for each in parents]
+    links = [trace.Link(each) for each in carried if each.is_valid] if len(parents) > 1 else ()
+    parent = parents[0] if len(parents) == 1 else Context()
+    with _TRACER.start_as_current_span(
+        "deliver", parent, kind=SpanKind.PRODUCER, attributes=attributes, links=links
+    ) as span:
+        yield Attempt(span)
+
+
+def _parent(body: str) -> Context:
+    """The trace that an event carries; none where what its publisher wrote is no such text."""
+    try:
+        carried = msgspec.json.decode(body, type=_Carried).traceparent
+    except msgspec.ValidationError:
+        carried = None
+    return _PROPAGATOR.extract({TRACEPARENT: carried} if carried else {}, context=Context())

@@ -21,6 +21,7 @@ SESSIONS = (
     "docs/publishing.md",
     "docs/connectors.md",
     "docs/operations.md",
+    "docs/upgrading.md",
     "docs/security.md",
     "docs/data.md",
     "docs/event-schemas.md",
